@@ -1,0 +1,1 @@
+"""reme: durable, scoped memory for agents."""

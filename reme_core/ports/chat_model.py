@@ -1,0 +1,83 @@
+"""The port of a chat model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from pydantic import JsonValue
+
+from reme_core.schema import Message, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """A tool that the model may call: name, description, JSON schema of its arguments (an object)."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseSchema:
+    """The JSON schema that the answer's text must follow, under a name."""
+
+    name: str
+    schema: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """One request.
+
+    Attributes:
+        messages: The conversation, at least one message.
+        tools: What the model may call.
+        tool_choice: `auto`, `none`, `required`, or the name of a tool.
+        response_schema: Asks for JSON of this form; the answer is then in `ChatResult.parsed`.
+        temperature: None leaves the model's own setting.
+        max_tokens: At most this many completion tokens; None leaves the model's own setting.
+        timeout_s: Seconds for this request, retries apart; None leaves the model's own setting.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec] = ()
+    tool_choice: str = "auto"
+    response_schema: ResponseSchema | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatResult:
+    """One answer.
+
+    Attributes:
+        message: The assistant's message, tool calls included.
+        usage: What it cost; tokens as the endpoint reported them.
+        finish_reason: Why it ended.
+        parsed: The JSON value, if a response schema was asked for.
+    """
+
+    message: Message
+    usage: Usage = field(default_factory=Usage)
+    finish_reason: Literal["stop", "length", "tool_calls", "content_filter", "other"] = "stop"
+    parsed: JsonValue = None
+
+
+class ChatModel(Protocol):
+    """A chat model. One object serves many calls at once and keeps nothing between them."""
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        """Answer a request.
+
+        Raises:
+            ModelUnavailableError: No answer after the retries; it may pass.
+            ModelRejectedError: The endpoint refuses the request as it is.
+            ModelOutputError: The answer has no usable form; `raw` keeps it.
+            ContextTooLongError: The request doesn't fit the context window.
+        """
+        ...

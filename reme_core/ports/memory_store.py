@@ -1,0 +1,197 @@
+"""The port of the top layer: memories with their vectors, texts and events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
+
+Vector: TypeAlias = npt.NDArray[np.float32]
+"""Shape (d,), unit norm."""
+
+Matrix: TypeAlias = npt.NDArray[np.float32]
+"""Shape (n, d), rows of unit norm."""
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFilter:
+    """Which memories of a scope are meant. Every condition holds at once; None means any.
+
+    Attributes:
+        types: One of these types.
+        targets: One of these targets.
+        as_of: Those valid at this time (valid_from <= as_of < valid_to). None: those without an end.
+        include_superseded: All, whatever their validity; not together with `as_of`.
+        observed_from: Said at this time or later.
+        observed_to: Said before this time.
+        metadata: These keys of the metadata have exactly these values (true is not 1; 1 equals 1.0).
+        keyword: The indexed text holds every word of this one.
+    """
+
+    types: tuple[MemoryType, ...] | None = None
+    targets: tuple[str, ...] | None = None
+    as_of: datetime | None = None
+    include_superseded: bool = False
+    observed_from: datetime | None = None
+    observed_to: datetime | None = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    keyword: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutMemory:
+    """One memory to be written.
+
+    Attributes:
+        memory: The new state. Its id decides: unknown in the scope is an add, known an update.
+        vector: The vector of `memory.index_text`. None keeps the stored one while that text is unchanged, and drops it
+            when it changed: the memory is then found by its words.
+        expected_revision: 0: must not exist; n: must have this revision; None: whatever is there.
+        on_duplicate: For an add whose normalised content is a current memory of the same type and target already:
+            answer with that one, unchanged, or raise.
+    """
+
+    memory: Memory
+    vector: Vector | None = None
+    expected_revision: int | None = None
+    on_duplicate: Literal["existing", "raise"] = "existing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteMemory:
+    """One memory to be removed; `expected_revision` as in `PutMemory`."""
+
+    memory_id: str
+    expected_revision: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteBatch:
+    """Changes that become visible and durable together, or not at all; deletes first, then puts in their order.
+
+    So a batch that closes a memory and adds the one that replaces it may add the same content, and a put may take the
+    id that a delete of the batch freed. Each change becomes one event with this reason, run and actor.
+    """
+
+    puts: Sequence[PutMemory] = ()
+    deletes: Sequence[DeleteMemory] = ()
+    reason: str = ""
+    run_id: str | None = None
+    actor: str = "user"
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySearch:
+    """A search by vector, by words, or by both (0.7 cosine + 0.4 text, divided by the sum of the weights in use).
+
+    Attributes:
+        text: The query's words; empty means by vector alone.
+        vector: The query's vector; None means by words alone.
+        limit: At most this many, at least 1.
+        filter: Applied inside the search, before the limit.
+        min_score: Leaves out what scores lower. By vector alone the score is the cosine.
+    """
+
+    text: str = ""
+    vector: Vector | None = None
+    limit: int = 10
+    filter: MemoryFilter = MemoryFilter()
+    min_score: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredMemory:
+    """A memory found, and its score: at most 1.0, higher is better."""
+
+    memory: Memory
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListMemories:
+    """A page of memories: newest `created_at` first, ties by `memory_id`. `cursor` comes from the page before."""
+
+    filter: MemoryFilter = MemoryFilter()
+    limit: int = 100
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventQuery:
+    """Which events of a scope, oldest first. None means any; `after` is the sequence number of the last one seen."""
+
+    memory_id: str | None = None
+    run_id: str | None = None
+    after: int = 0
+    limit: int = 1000
+
+
+class MemoryStore(Protocol):
+    """Memories of many scopes. Every call sees and touches one scope alone; what it returns are values.
+
+    A call returns after what it says is on disk. A write is atomic. Any call raises `StoreError` (see its subclasses);
+    none answers a failure with an empty list.
+    """
+
+    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
+        """Write a batch and return the stored memories of its puts, in their order.
+
+        A memory's space and user must be those of `scope`. The store sets `revision`, keeps `created_at` on updates.
+
+        Raises:
+            InvalidInputError: A memory of another scope, or a vector that is not finite, not of unit norm.
+            MemoryNotFoundError: A delete names an id that this scope doesn't hold.
+            ConflictError: An expected revision that isn't there, a duplicate that may not be, or an update that would
+                make two equal current memories.
+            DimensionMismatchError: A vector of another length than those stored.
+        """
+        ...
+
+    async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
+        """Return memories by id, in the order asked, whatever their validity.
+
+        Raises:
+            MemoryNotFoundError: Naming every id that this scope doesn't hold.
+        """
+        ...
+
+    async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
+        """Return the best memories, highest score first; ties: newest first, then by id.
+
+        Without text and vector there is nothing to rank by: InvalidInputError.
+
+        Raises:
+            UnsupportedFilterError: This store can't honour the filter.
+            DimensionMismatchError: The query's vector has another length than those stored.
+        """
+        ...
+
+    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
+        """Return one page; pages of any size partition what does not change meanwhile.
+
+        Raises:
+            InvalidInputError: A cursor that is not one of ours.
+            UnsupportedFilterError: This store can't honour the filter.
+        """
+        ...
+
+    async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
+        """Return what happened, oldest first. Events of deleted memories stay until the scope is erased."""
+        ...
+
+    async def erase(self, scope: Scope) -> Erased:
+        """Remove everything of the scope for good: memories, vectors, texts, events. Nothing of it stays readable."""
+        ...
+
+    async def close(self) -> None:
+        """Release what is held; later calls raise `StoreClosedError`. Closing twice is harmless."""
+        ...

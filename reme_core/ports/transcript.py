@@ -1,0 +1,227 @@
+"""The ports of the two lower layers: messages as they were said, and blocks with their index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol
+
+from reme_core.ports.memory_store import Vector
+from reme_core.schema import Block, Erased, Message, Scope, StoredMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendMessages:
+    """Messages to be added at the end of a session, in order.
+
+    `want_vectors` marks them (and the message before them, whose neighbour they are) as waiting for vectors: see
+    `TranscriptIndex.pending_texts`.
+    """
+
+    session_id: str
+    messages: Sequence[Message]
+    want_vectors: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """Ids of the messages that were added, and of those that were there already, unchanged."""
+
+    added: tuple[str, ...]
+    known: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindMessages:
+    """Which messages of a scope; every condition holds at once, None means any.
+
+    Attributes:
+        keyword: The text holds every word of this one (words as the index sees them: stemmed, case ignored).
+        session_id: Of this session.
+        said_from: Said at this time or later.
+        said_to: Said before this time.
+        unsliced: Only those that lie in no block yet.
+        limit: At most this many.
+        cursor: From the page before.
+        newest_first: Order: that of appending, or its reverse.
+    """
+
+    keyword: str | None = None
+    session_id: str | None = None
+    said_from: datetime | None = None
+    said_to: datetime | None = None
+    unsliced: bool = False
+    limit: int = 50
+    cursor: str | None = None
+    newest_first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePage:
+    """One page of messages; `next_cursor` is None on the last."""
+
+    messages: tuple[StoredMessage, ...]
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListBlocks:
+    """Which blocks of a scope, in the order of slicing; times overlap [said_from, said_to)."""
+
+    session_id: str | None = None
+    said_from: datetime | None = None
+    said_to: datetime | None = None
+    limit: int = 100
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockPage:
+    """One page of blocks; `next_cursor` is None on the last."""
+
+    blocks: tuple[Block, ...]
+    next_cursor: str | None = None
+
+
+class Transcript(Protocol):
+    """Messages and blocks of many scopes: appended, never rewritten. Guarantees as `MemoryStore`."""
+
+    async def append(self, scope: Scope, request: AppendMessages) -> Appended:
+        """Add messages, all or none. Adding the same message again changes nothing.
+
+        Raises:
+            ConflictError: An id of this scope that belongs to a message with other content or another session.
+        """
+        ...
+
+    async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
+        """Return messages by id, in the order asked.
+
+        Raises:
+            MessageNotFoundError: Naming every id that this scope doesn't hold.
+        """
+        ...
+
+    async def find_messages(self, scope: Scope, query: FindMessages) -> MessagePage:
+        """Return one page of the messages that meet all conditions."""
+        ...
+
+    async def put_blocks(self, scope: Scope, blocks: Sequence[Block]) -> None:
+        """Add blocks, all or none; their messages then lie in them. Adding an equal block again changes nothing.
+
+        Raises:
+            MessageNotFoundError: A message that this scope doesn't hold in that session.
+            ConflictError: The id of a block with other content.
+        """
+        ...
+
+    async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
+        """Return blocks by id, in the order asked.
+
+        Raises:
+            BlockNotFoundError: Naming every id that this scope doesn't hold.
+        """
+        ...
+
+    async def list_blocks(self, scope: Scope, query: ListBlocks) -> BlockPage:
+        """Return one page of blocks in the order of slicing."""
+        ...
+
+    async def erase(self, scope: Scope) -> Erased:
+        """Remove everything of the scope for good. Nothing of it stays readable."""
+        ...
+
+    async def close(self) -> None:
+        """Release what is held; later calls raise `StoreClosedError`. Closing twice is harmless."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSearch:
+    """A search over messages or blocks.
+
+    Attributes:
+        text: The query as asked: its words, and the speaker and dates that it names.
+        vector: Its vector; None means by words alone.
+        limit: At most this many, at least 1.
+        session_id: Of this session only.
+        said_from: Said at this time or later.
+        said_to: Said before this time.
+        now: The time of asking, for relative dates in the query.
+        lifts: Additions in [0, 1] to the scores of messages, by message id: sources of memories that were found.
+    """
+
+    text: str
+    vector: Vector | None = None
+    limit: int = 10
+    session_id: str | None = None
+    said_from: datetime | None = None
+    said_to: datetime | None = None
+    now: datetime | None = None
+    lifts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredMessage:
+    """A message found, and its score: at most 1.0, higher is better."""
+
+    stored: StoredMessage
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredBlock:
+    """A block found by its summary, and its score: at most 1.0, higher is better."""
+
+    block: Block
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingText:
+    """A text that waits for its vector: a message's own, or its window (with one neighbour either side).
+
+    `key` is the store's own and goes back with the vector; `text` is what to embed.
+    """
+
+    key: str
+    kind: Literal["own", "window"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageVector:
+    """The vector of a `PendingText`, which it names."""
+
+    pending: PendingText
+    vector: Vector
+
+
+class TranscriptIndex(Protocol):
+    """Ranked search over a transcript. Kept apart, so that a plain transcript is easy to write."""
+
+    async def search_messages(self, scope: Scope, search: MessageSearch) -> list[ScoredMessage]:
+        """Return the best messages, highest score first; ties: newest first. Messages without vector have words."""
+        ...
+
+    async def search_blocks(self, scope: Scope, search: MessageSearch) -> list[ScoredBlock]:
+        """Return the best blocks by their summaries, highest score first."""
+        ...
+
+    async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
+        """Return texts that wait for vectors, oldest first."""
+        ...
+
+    async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+        """Store vectors, all or none; a text that has changed since it was asked for keeps waiting.
+
+        Raises:
+            DimensionMismatchError: A vector of another length than those stored.
+            InvalidInputError: A vector that is not finite or not of unit norm, or a key that is not one of ours.
+        """
+        ...
+
+
+class IndexedTranscript(Transcript, TranscriptIndex, Protocol):
+    """A transcript that can be searched."""

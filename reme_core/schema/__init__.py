@@ -1,0 +1,59 @@
+"""Values: everything that crosses disk, network, a prompt or the public face."""
+
+from reme_core.schema.blocks import EXTRACTIVE, Block, StoredMessage
+from reme_core.schema.hits import Erased, Hit, Layer, MemoryPage, RetrieveResult, SummaryResult, UndoResult
+from reme_core.schema.ids import new_id
+from reme_core.schema.memories import Event, EventKind, Memory, MemoryType, Source
+from reme_core.schema.messages import (
+    ContentBlock,
+    FileBlock,
+    ImageBlock,
+    Message,
+    OtherBlock,
+    Role,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    parse_messages,
+)
+from reme_core.schema.problems import describe
+from reme_core.schema.scope import Scope, make_scope
+from reme_core.schema.times import UtcTime, format_time, parse_time, utc_now
+from reme_core.schema.usage import Usage
+
+__all__ = [
+    "EXTRACTIVE",
+    "Block",
+    "ContentBlock",
+    "Erased",
+    "Event",
+    "EventKind",
+    "FileBlock",
+    "Hit",
+    "ImageBlock",
+    "Layer",
+    "Memory",
+    "MemoryPage",
+    "MemoryType",
+    "Message",
+    "OtherBlock",
+    "RetrieveResult",
+    "Role",
+    "Scope",
+    "Source",
+    "StoredMessage",
+    "SummaryResult",
+    "TextBlock",
+    "ToolCallBlock",
+    "ToolResultBlock",
+    "UndoResult",
+    "Usage",
+    "UtcTime",
+    "describe",
+    "format_time",
+    "make_scope",
+    "new_id",
+    "parse_messages",
+    "parse_time",
+    "utc_now",
+]

@@ -1,0 +1,128 @@
+"""What calls of the facade answer; each also reads like a dictionary."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from reme_core.schema.mapping import MappingModel
+from reme_core.schema.memories import Memory, MemoryType
+from reme_core.schema.usage import Usage
+
+Layer = Literal["memory", "summary", "message"]
+
+
+class Hit(MappingModel):
+    """Something found.
+
+    Attributes:
+        memory: The text.
+        layer: `memory` (a distilled statement), `summary` (a block's index entry) or `message` (what was said).
+        score: In [0, 1], higher is better; comparable within one answer.
+        memory_id: Of a memory.
+        block_id: Of a summary; for a message, the block it lies in.
+        message_ids: The messages it comes from; a message names itself.
+        block_ids: The blocks it comes from.
+        memory_type: Of a memory.
+        memory_target: Of a memory.
+        name: Who said it (a message).
+        role: The role of who said it (a message).
+        session_id: The session of a message or a block.
+        user_id: Whose it is; empty where it comes from the shared scope.
+        created_at: When it was said (message), stored (memory) or begun (block).
+        observed_at: When what a memory states was said.
+        valid_from: Since when a memory holds.
+        valid_to: Until when a memory held.
+        metadata: That of the memory or message.
+    """
+
+    memory: str
+    layer: Layer
+    score: float
+    memory_id: str | None = None
+    block_id: str | None = None
+    message_ids: tuple[str, ...] = ()
+    block_ids: tuple[str, ...] = ()
+    memory_type: MemoryType | None = None
+    memory_target: str | None = None
+    name: str | None = None
+    role: str | None = None
+    session_id: str | None = None
+    user_id: str = ""
+    created_at: datetime | None = None
+    observed_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class RetrieveResult(MappingModel):
+    """The answer of `retrieve`, best first.
+
+    Attributes:
+        results: What was found.
+        answer: The text of an agentic retriever; None for the simple one.
+        usage: What it cost.
+    """
+
+    results: tuple[Hit, ...] = ()
+    answer: str | None = None
+    usage: Usage = Usage()
+
+
+class SummaryResult(MappingModel):
+    """The answer of `summary`; all of it is on disk when it is returned.
+
+    Attributes:
+        session_id: The session that the messages were added to.
+        message_ids: The messages handed in, in order.
+        known_message_ids: Those of them that were there already, and so were not added again.
+        block_ids: The blocks that were sliced.
+        memories: The memories written.
+        run_id: The run that wrote them, for `undo`; None where no memory was written.
+        usage: What it cost.
+    """
+
+    session_id: str
+    message_ids: tuple[str, ...] = ()
+    known_message_ids: tuple[str, ...] = ()
+    block_ids: tuple[str, ...] = ()
+    memories: tuple[Memory, ...] = ()
+    run_id: str | None = None
+    usage: Usage = Usage()
+
+
+class MemoryPage(MappingModel):
+    """One page of memories; `next_cursor` asks for the next one and is None on the last."""
+
+    memories: tuple[Memory, ...] = ()
+    next_cursor: str | None = None
+
+
+class UndoResult(MappingModel):
+    """What `undo` took back: memories put back as they were, and memories removed that the run had added."""
+
+    run_id: str
+    undo_run_id: str
+    restored: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class Erased(MappingModel):
+    """What a deletion of a whole scope removed."""
+
+    memories: int = 0
+    messages: int = 0
+    blocks: int = 0
+    events: int = 0
+
+    def __add__(self, other: Erased) -> Erased:
+        """Add up two deletions."""
+        return Erased(
+            memories=self.memories + other.memories,
+            messages=self.messages + other.messages,
+            blocks=self.blocks + other.blocks,
+            events=self.events + other.events,
+        )

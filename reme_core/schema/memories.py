@@ -1,0 +1,152 @@
+"""Memories: the statements of the top layer, their validity in time, and the events that changed them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from reme_core.schema.checks import Id, Metadata, Text
+from reme_core.schema.ids import new_id
+from reme_core.schema.scope import Scope
+from reme_core.schema.times import UtcTime, utc_now
+
+MAX_MEMORY_CHARS = 1 << 18
+"""A memory is one statement; 262,144 characters leave room for a long procedure."""
+
+
+class MemoryType(StrEnum):
+    """What a memory is about. `history` is a block seen as a memory."""
+
+    IDENTITY = "identity"
+    PERSONAL = "personal"
+    PROCEDURAL = "procedural"
+    TOOL = "tool"
+    SUMMARY = "summary"
+    HISTORY = "history"
+
+
+class Source(BaseModel):
+    """Where a memory comes from: messages, and the block they lie in, if they are in one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    block_id: Id | None = None
+    message_ids: tuple[Id, ...] = ()
+
+
+class Memory(BaseModel):
+    """One distilled statement.
+
+    Attributes:
+        memory_id: Random, unique within the scope; kept when the text is edited.
+        memory_space: See `Scope`.
+        user_id: See `Scope`.
+        memory_type: See `MemoryType`.
+        memory_target: Whom or what it is about inside the scope.
+        content: The statement.
+        when_to_use: What to match a query on, beside the content; empty means the content alone.
+        observed_at: When it was said; the creation time unless given.
+        valid_from: Since when it holds; `observed_at` unless given.
+        valid_to: Until when it held (exclusive); None for the current ones.
+        superseded_by: The memory that replaced it.
+        created_at: When it was stored first; kept by updates.
+        updated_at: When it was last changed.
+        revision: 1 for a new one; the store adds 1 with each change.
+        author: Who wrote it: `user`, `import`, or the name of an agent.
+        importance: In [0, 1].
+        confidence: In [0, 1].
+        freq: How often it was used.
+        utility: How often that helped.
+        sources: The messages and blocks it comes from.
+        metadata: A JSON object.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    memory_id: Id = Field(default_factory=new_id)
+    memory_space: str
+    user_id: str
+    memory_type: MemoryType = MemoryType.PERSONAL
+    memory_target: Annotated[Text, Field(min_length=1, max_length=512)] = "self"
+    content: Annotated[Text, Field(max_length=MAX_MEMORY_CHARS)]
+    when_to_use: Annotated[Text, Field(max_length=MAX_MEMORY_CHARS)] = ""
+    observed_at: UtcTime
+    valid_from: UtcTime
+    valid_to: UtcTime | None = None
+    superseded_by: Id | None = None
+    created_at: UtcTime = Field(default_factory=utc_now)
+    updated_at: UtcTime
+    revision: Annotated[int, Field(ge=1)] = 1
+    author: Annotated[Text, Field(min_length=1, max_length=128)] = "user"
+    importance: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
+    confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
+    freq: Annotated[int, Field(ge=0)] = 0
+    utility: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    sources: tuple[Source, ...] = ()
+    metadata: Metadata = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_times(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        fields = dict(data)
+        created = fields.get("created_at") or utc_now()
+        fields["created_at"] = created
+        fields["updated_at"] = fields.get("updated_at") or created
+        fields["observed_at"] = fields.get("observed_at") or created
+        fields["valid_from"] = fields.get("valid_from") or fields["observed_at"]
+        return fields
+
+    @model_validator(mode="after")
+    def _meaningful(self) -> Memory:
+        Scope(memory_space=self.memory_space, user_id=self.user_id)
+        if not self.content.strip():
+            msg = "content is empty: a memory is a statement"
+            raise ValueError(msg)
+        if self.valid_to is not None and self.valid_to < self.valid_from:
+            msg = f"valid_to {self.valid_to} lies before valid_from {self.valid_from}"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def scope(self) -> Scope:
+        """Whose it is."""
+        return Scope(memory_space=self.memory_space, user_id=self.user_id)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing has replaced or ended it."""
+        return self.valid_to is None
+
+    @property
+    def index_text(self) -> str:
+        """The text that is searched and embedded: when to use it, and what it says."""
+        return f"{self.when_to_use}\n{self.content}" if self.when_to_use else self.content
+
+
+class EventKind(StrEnum):
+    """What happened to a memory."""
+
+    ADD = "add"
+    UPDATE = "update"
+    SUPERSEDE = "supersede"
+    DELETE = "delete"
+
+
+class Event(BaseModel):
+    """One change of one memory. `before` is None for an add, `after` is None for a delete."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sequence: int
+    operation: EventKind
+    memory_id: Id
+    before: Memory | None
+    after: Memory | None
+    reason: str = ""
+    run_id: str | None = None
+    actor: str = "user"
+    at: UtcTime

@@ -1,0 +1,220 @@
+"""Messages: the one form of a turn inside the core, and the ways in that users bring along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+
+from reme_core.errors import InvalidInputError
+from reme_core.schema.checks import Id, Metadata, Text
+from reme_core.schema.ids import new_id
+from reme_core.schema.problems import describe
+from reme_core.schema.times import UtcTime, utc_now
+from reme_core.schema.wire import normalise_message
+
+MAX_MESSAGE_BYTES = 8 << 20
+"""A message is at most 8 MiB of UTF-8; larger things belong into a file, and its reference into a message."""
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+
+class _Block(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TextBlock(_Block):
+    """Text as it was said."""
+
+    type: Literal["text"] = "text"
+    text: Text
+
+
+class ImageBlock(_Block):
+    """A reference to an image; the bytes stay where they are. A caption is searched like text."""
+
+    type: Literal["image"] = "image"
+    url: Text
+    media_type: str | None = None
+    caption: Text | None = None
+
+
+class FileBlock(_Block):
+    """A reference to a file (audio and video included); the bytes stay where they are."""
+
+    type: Literal["file"] = "file"
+    url: Text
+    media_type: str | None = None
+    name: Text | None = None
+
+
+class ToolCallBlock(_Block):
+    """A call that a model asked for. `arguments` is the JSON object, or the text as it came where it isn't one."""
+
+    type: Literal["tool_call"] = "tool_call"
+    call_id: Id
+    name: Text
+    arguments: dict[str, JsonValue] | Text = Field(default_factory=dict)
+
+
+class ToolResultBlock(_Block):
+    """The answer to the tool call `call_id`."""
+
+    type: Literal["tool_result"] = "tool_result"
+    call_id: Id
+    name: Text | None = None
+    output: Text
+    is_error: bool = False
+
+
+class OtherBlock(_Block):
+    """A part that we keep and don't read: thinking, vendor data. It is neither searched nor shown as text."""
+
+    type: Literal["other"] = "other"
+    kind: Text
+    data: JsonValue = None
+
+
+ContentBlock: TypeAlias = Annotated[
+    TextBlock | ImageBlock | FileBlock | ToolCallBlock | ToolResultBlock | OtherBlock, Field(discriminator="type")
+]
+
+
+class Message(BaseModel):
+    """One turn.
+
+    Built from keywords or, with `Message.model_validate`, from a dictionary in our own form or OpenAI's (`content` a
+    string or parts, `tool_calls`, `tool_call_id`); `time_created` and `timestamp` are read as `created_at`.
+
+    Attributes:
+        message_id: Unique within a scope; random unless given.
+        role: Who speaks: system, user, assistant or tool (developer and function are read as system and tool).
+        name: The speaker's name, where there is one.
+        content: At least one block.
+        created_at: When it was said (UTC; naive times are taken as UTC); now unless given.
+        starts_block: The caller's mark for a business boundary: a new block begins with this message.
+        metadata: A JSON object; kept, not searched.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    message_id: Id = Field(default_factory=new_id)
+    role: Role
+    name: Annotated[Text, Field(max_length=512)] | None = None
+    content: Annotated[tuple[ContentBlock, ...], Field(min_length=1)]
+    created_at: UtcTime = Field(default_factory=utc_now)
+    starts_block: bool = False
+    metadata: Metadata = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, data: object) -> object:
+        return normalise_message(data) if isinstance(data, Mapping) else data
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Message:
+        if not any(block.type != "text" or block.text.strip() for block in self.content):
+            msg = "content is empty: give a text, a tool call, a tool result or a reference"
+            raise ValueError(msg)
+        size = sum(len(piece.encode()) for piece in _pieces(self.content))
+        if size > MAX_MESSAGE_BYTES:
+            msg = f"content has {size} bytes, at most {MAX_MESSAGE_BYTES} are kept in one message: split it"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def text(self) -> str:
+        """What was said: the text blocks, a line break between two."""
+        return "\n".join(block.text for block in self.content if block.type == "text")
+
+    @property
+    def full_text(self) -> str:
+        """Everything that can be read: texts, captions, file names, tool calls and results, in order."""
+        return "\n".join(_pieces(self.content))
+
+    @property
+    def speaker(self) -> str:
+        """The name, or the role where there is none."""
+        return self.name or self.role
+
+    @property
+    def call_ids(self) -> tuple[str, ...]:
+        """The ids of the tool calls asked for here."""
+        return tuple(block.call_id for block in self.content if block.type == "tool_call")
+
+    @property
+    def result_ids(self) -> tuple[str, ...]:
+        """The ids of the tool calls answered here."""
+        return tuple(block.call_id for block in self.content if block.type == "tool_result")
+
+
+def _pieces(content: Sequence[ContentBlock]) -> Iterable[str]:
+    for block in content:
+        match block:
+            case TextBlock():
+                yield block.text
+            case ImageBlock():
+                yield block.caption or _reference(block.url)
+            case FileBlock():
+                yield block.name or _reference(block.url)
+            case ToolCallBlock():
+                arguments = block.arguments
+                yield f"{block.name}({arguments if isinstance(arguments, str) else _compact(arguments)})"
+            case ToolResultBlock():
+                yield block.output
+            case OtherBlock():
+                continue
+
+
+def _reference(url: str) -> str:
+    return "[embedded data]" if url.startswith("data:") else url
+
+
+def _compact(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+def parse_messages(
+    items: object, *, now: Callable[[], datetime] = utc_now, new_id: Callable[[], str] = new_id
+) -> tuple[Message, ...]:
+    """Read messages from `Message` objects, dictionaries and `(role, text)` pairs.
+
+    Raises:
+        InvalidInputError: Naming the place (`messages[3].content`) and the reason; one bad message refuses all.
+    """
+    if isinstance(items, (str, bytes, Mapping, Message)) or not isinstance(items, Iterable):
+        msg = f"messages: wanted a list of messages, found {type(items).__name__}"
+        raise InvalidInputError(msg)
+    messages = tuple(_parse_one(item, index, now, new_id) for index, item in enumerate(items))
+    seen: set[str] = set()
+    for index, message in enumerate(messages):
+        if message.message_id in seen:
+            msg = f"messages[{index}].message_id: {message.message_id!r} stands twice in one call: ids are unique"
+            raise InvalidInputError(msg)
+        seen.add(message.message_id)
+    return messages
+
+
+def _parse_one(item: object, index: int, now: Callable[[], datetime], new_id: Callable[[], str]) -> Message:
+    if isinstance(item, Message):
+        return item
+    if isinstance(item, (tuple, list)) and len(item) == 2 and all(isinstance(part, str) for part in item):
+        item = {"role": item[0], "content": item[1]}
+    if not isinstance(item, Mapping):
+        msg = f"messages[{index}]: wanted a Message, a dictionary or a (role, text) pair, found {type(item).__name__}"
+        raise InvalidInputError(msg)
+    try:
+        data = normalise_message(item)
+        if data.get("created_at") is None:
+            data["created_at"] = now()
+        if data.get("message_id") is None:
+            data["message_id"] = new_id()
+        return Message.model_validate(data)
+    except ValidationError as exc:
+        raise InvalidInputError(describe(exc, f"messages[{index}]")) from exc
+    except ValueError as exc:
+        msg = f"messages[{index}]: {exc}"
+        raise InvalidInputError(msg) from exc

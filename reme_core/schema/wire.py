@@ -1,0 +1,144 @@
+"""From the dictionaries that users have (OpenAI's and near ones) to the fields of a message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+_ROLES = {"developer": "system", "function": "tool", "human": "user", "ai": "assistant"}
+_TIMES = ("time_created", "timestamp")
+_OUR_TYPES = frozenset({"text", "image", "file", "tool_call", "tool_result", "other"})
+
+
+def normalise_message(data: Mapping[str, object]) -> dict[str, object]:
+    """Rewrite the fields of a message dictionary to ours; values are checked later, by the model.
+
+    A dictionary in our own form comes back unchanged.
+
+    Raises:
+        ValueError: Two fields say the same thing, or a part has a type that we don't know.
+    """
+    fields = dict(data)
+    role = fields.get("role")
+    if isinstance(role, str):
+        fields["role"] = _ROLES.get(role, role)
+    for alias in _TIMES:
+        if alias in fields:
+            _rename(fields, alias, "created_at")
+    if "id" in fields:
+        _rename(fields, "id", "message_id")
+    calls = fields.pop("tool_calls", None)
+    call_id = fields.pop("tool_call_id", None)
+    fields.pop("refusal", None) if fields.get("refusal") is None else None
+    blocks = _content(fields.get("content"))
+    if blocks is None:
+        return fields
+    if call_id is not None or (fields.get("role") == "tool" and not _has_result(blocks)):
+        blocks = [_tool_result(blocks, call_id, fields.get("name"))]
+    if calls is not None:
+        blocks = [*blocks, *(_tool_call(call) for call in _sequence(calls, "tool_calls"))]
+    fields["content"] = blocks
+    return fields
+
+
+def _rename(fields: dict[str, object], alias: str, name: str) -> None:
+    value = fields.pop(alias)
+    if fields.get(name) is None:
+        fields[name] = value
+    elif value is not None and value != fields[name]:
+        msg = f"{alias!r} and {name!r} differ: give one of them"
+        raise ValueError(msg)
+
+
+def _sequence(value: object, what: str) -> list[object]:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        msg = f"{what}: wanted a list, found {type(value).__name__}"
+        raise ValueError(msg)  # noqa: TRY004  # pydantic turns ValueError, and not TypeError, into a field's error
+    return list(value)
+
+
+def _content(content: object) -> list[object] | None:
+    """Return the blocks; an empty list for None; None where it is nothing that we can read."""
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if isinstance(content, (list, tuple)):
+        return [_part(part) for part in content]
+    return None
+
+
+def _part(part: object) -> object:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, Mapping):
+        return part
+    match part.get("type"):
+        case "image_url" | "input_image":
+            return {"type": "image", "url": _url(part.get("image_url"))}
+        case "input_text" | "output_text":
+            return {"type": "text", "text": part.get("text")}
+        case "refusal":
+            return {"type": "text", "text": part.get("refusal")}
+        case "input_audio" | "audio" | "thinking" | "reasoning":
+            return {"type": "other", "kind": str(part["type"]), "data": dict(part)}
+        case "file" if "file" in part:
+            return _openai_file(part["file"])
+        case kind if kind in _OUR_TYPES:
+            return dict(part)
+        case kind:
+            msg = f"a content part of type {kind!r:.40} is not known: use one of {', '.join(sorted(_OUR_TYPES))}"
+            raise ValueError(msg)
+
+
+def _openai_file(file: object) -> dict[str, object]:
+    if not isinstance(file, Mapping):
+        msg = f"a file part wants an object under 'file', found {type(file).__name__}"
+        raise ValueError(msg)  # noqa: TRY004  # pydantic turns ValueError, and not TypeError, into a field's error
+    return {"type": "file", "url": file.get("file_id") or file.get("file_data"), "name": file.get("filename")}
+
+
+def _url(value: object) -> object:
+    return value.get("url") if isinstance(value, Mapping) else value
+
+
+def _has_result(blocks: list[object]) -> bool:
+    return any(_kind(block) == "tool_result" for block in blocks)
+
+
+def _kind(block: object) -> object:
+    return block.get("type") if isinstance(block, Mapping) else getattr(block, "type", None)
+
+
+def _tool_result(blocks: list[object], call_id: object, name: object) -> dict[str, object]:
+    if call_id is None:
+        msg = "a tool message needs 'tool_call_id' (or a tool_result block): which call does it answer?"
+        raise ValueError(msg)
+    texts = [str(block["text"]) for block in blocks if isinstance(block, Mapping) and block.get("type") == "text"]
+    return {"type": "tool_result", "call_id": call_id, "name": name, "output": "\n".join(texts)}
+
+
+def _tool_call(call: object) -> object:
+    if not isinstance(call, Mapping):
+        return call
+    function = call.get("function")
+    if not isinstance(function, Mapping):
+        return {"type": "tool_call", "call_id": call.get("id"), "name": call.get("name"), "arguments": call.get("args")}
+    return {
+        "type": "tool_call",
+        "call_id": call.get("id"),
+        "name": function.get("name"),
+        "arguments": _arguments(function.get("arguments")),
+    }
+
+
+def _arguments(value: object) -> object:
+    if value is None or value == "":
+        return {}
+    if not isinstance(value, str):
+        return value
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return parsed if isinstance(parsed, dict) else value
