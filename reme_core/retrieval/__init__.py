@@ -1,0 +1,57 @@
+"""Ranking without a model: an additive score over what a text says and what it stands next to.
+
+A store makes one `RankingIndex` for each partition, feeds it `Rows` (keys, packed terms, sessions, positions, speakers,
+times, questions) and vectors of unit norm, and asks it to `rank` a `Query`:
+
+    index = RankingIndex(MESSAGE_WEIGHTS)
+    index.extend(rows)                                   # or plain_rows(...) for memories, which have no neighbours
+    index.set_vectors(keys, matrix)                      # message_text(name, text), embedded
+    index.rank(Query(text=..., vector=...), limit=10, allowed=mask, lifts={key: 0.5})
+    index.remove(keys)
+
+Rows may lack a vector: they count as of mean similarity, so a partition that is embedded in part is not ranked by what
+happens to be embedded. What stands nearby is scored from the cosines of neighbouring rows.
+
+`index.keys`, `index.times`, `index.sessions` and `index.alive` are columns aligned with the `allowed` mask.
+`fill_budget` cuts a ranking to tokens; `add_scores` and `lift_sources` bring layers together; `bm25_order` is the
+baseline to compare with.
+"""
+
+from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix
+from reme_core.retrieval.bm25 import bm25_order
+from reme_core.retrieval.budget import Candidate, fill_budget
+from reme_core.retrieval.columns import Rows, plain_rows
+from reme_core.retrieval.dates import DaySpan, NamedDate, named_dates, relative_days
+from reme_core.retrieval.fuse import add_scores, lift_sources, share_of_best
+from reme_core.retrieval.index import Query, RankingIndex, Scored
+from reme_core.retrieval.message_text import message_text
+from reme_core.retrieval.vectors import vector_top_k
+from reme_core.retrieval.weights import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, Weights
+
+__all__ = [
+    "MEMORY_WEIGHTS",
+    "MESSAGE_WEIGHTS",
+    "SUMMARY_WEIGHTS",
+    "BoolArray",
+    "Candidate",
+    "DaySpan",
+    "FloatArray",
+    "IntArray",
+    "Matrix",
+    "NamedDate",
+    "Query",
+    "RankingIndex",
+    "Rows",
+    "Scored",
+    "Weights",
+    "add_scores",
+    "bm25_order",
+    "fill_budget",
+    "lift_sources",
+    "message_text",
+    "named_dates",
+    "plain_rows",
+    "relative_days",
+    "share_of_best",
+    "vector_top_k",
+]

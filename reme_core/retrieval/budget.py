@@ -1,0 +1,67 @@
+"""Cut a ranking to a budget of tokens, without repetition."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from reme_core.text.normalise import normalise_content
+from reme_core.text.segment import terms
+
+# A text below this many terms ("ok", "thanks") is in some other by chance: it is repetition only when the same.
+_CONTAINED_TERMS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A text that may be taken, at its place of the ranking: `item` is the caller's own number for it."""
+
+    item: int
+    text: str
+    tokens: int
+
+
+def fill_budget(
+    candidates: Iterable[Candidate], *, budget_tokens: int | None, limit: int | None = None
+) -> list[Candidate]:
+    """Take candidates from the top of a ranking while they fit a budget.
+
+    A candidate that repeats one taken before is passed over: the same text up to case, blanks and outer punctuation, or
+    one wholly contained in it. One that does not fit is passed over too, and shorter ones after it may be taken.
+    Candidates are read one by one, only as far as needed.
+
+    Returns:
+        What was taken, in the order of the ranking; its tokens never add up to more than `budget_tokens`.
+
+    Raises:
+        ValueError: A budget, a limit or a candidate's tokens are negative.
+    """
+    _check_bound("budget_tokens", budget_tokens)
+    _check_bound("limit", limit)
+    taken: list[Candidate] = []
+    forms: list[str] = []
+    room = budget_tokens
+    for candidate in candidates:
+        if room == 0 or len(taken) == limit:
+            break
+        _check_bound("tokens of a candidate", candidate.tokens)
+        if room is not None and candidate.tokens > room:
+            continue
+        form = normalise_content(candidate.text)
+        if _repeats(form, forms):
+            continue
+        taken.append(candidate)
+        forms.append(form)
+        if room is not None:
+            room -= candidate.tokens
+    return taken
+
+
+def _repeats(form: str, forms: list[str]) -> bool:
+    if form in forms:
+        return True
+    return any(form in other for other in forms) and len(terms(form)) >= _CONTAINED_TERMS
+
+
+def _check_bound(what: str, value: int | None) -> None:
+    if value is not None and value < 0:
+        msg = f"{what} must not be negative, found {value}"
+        raise ValueError(msg)

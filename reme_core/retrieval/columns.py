@@ -1,0 +1,200 @@
+"""The rows of one partition: what a store hands in, and the growing columns kept of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reme_core.retrieval.arrays import BoolArray, FloatArray, GrowingArray, IntArray, NumberArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Columns of n texts in the order they were stored.
+
+    Attributes:
+        keys: (n,) distinct identifiers, the store's row ids.
+        terms: n packed term lists, from `pack_terms(terms(text))`.
+        sessions: (n,) session numbers of the store; -1 for a text that has no neighbours.
+        positions: (n,) places inside the session; ties stand in storage order.
+        speakers: n names of who said it, "" where nobody did.
+        times: (n,) seconds since 1970 UTC, NaN where unknown.
+        questions: (n,) whether the text asks something.
+    """
+
+    keys: IntArray
+    terms: Sequence[bytes]
+    sessions: IntArray
+    positions: IntArray
+    speakers: Sequence[str]
+    times: FloatArray
+    questions: BoolArray
+
+    def __post_init__(self) -> None:
+        """Check that the columns are of one length.
+
+        Raises:
+            ValueError: They are not.
+        """
+        columns = (self.terms, self.sessions, self.positions, self.speakers, self.times, self.questions)
+        if any(len(column) != len(self.keys) for column in columns):
+            msg = f"the columns must have {len(self.keys)} rows like keys, not {[len(c) for c in columns]}"
+            raise ValueError(msg)
+
+
+def plain_rows(keys: IntArray, packed: Sequence[bytes], times: FloatArray | None = None) -> Rows:
+    """Make rows of texts that have neither session nor speaker: memories and summaries."""
+    n = len(keys)
+    return Rows(
+        keys=keys,
+        terms=packed,
+        sessions=np.full(n, -1),
+        positions=np.zeros(n, np.int64),
+        speakers=[""] * n,
+        times=np.full(n, np.nan) if times is None else times,
+        questions=np.zeros(n, np.bool_),
+    )
+
+
+class Columns:
+    """The columns of all slots, living and removed, aligned with each other."""
+
+    def __init__(self) -> None:
+        """Start without rows."""
+        self._keys = GrowingArray(np.empty(0, np.int64))
+        self._sessions = GrowingArray(np.empty(0, np.int64))
+        self._positions = GrowingArray(np.empty(0, np.int64))
+        self._speakers = GrowingArray(np.empty(0, np.int32))
+        self._times = GrowingArray(np.empty(0, np.float64))
+        self._questions = GrowingArray(np.empty(0, np.bool_))
+        self._lengths = GrowingArray(np.empty(0, np.int32))
+        self._alive = GrowingArray(np.empty(0, np.bool_))
+        self._names: dict[str, int] = {"": 0}
+        self.dead = 0
+        self._order: IntArray | None = None
+
+    def __len__(self) -> int:
+        """The number of slots."""
+        return len(self._keys)
+
+    @property
+    def keys(self) -> IntArray:
+        """The store's identifiers: (n,)."""
+        return self._keys.view
+
+    @property
+    def sessions(self) -> IntArray:
+        """Session numbers: (n,), -1 for none."""
+        return self._sessions.view
+
+    @property
+    def positions(self) -> IntArray:
+        """Places inside the session: (n,)."""
+        return self._positions.view
+
+    @property
+    def speakers(self) -> NumberArray:
+        """Speaker numbers: (n,); see `names`."""
+        return self._speakers.view
+
+    @property
+    def times(self) -> FloatArray:
+        """Seconds since 1970 UTC: (n,), NaN where unknown."""
+        return self._times.view
+
+    @property
+    def questions(self) -> BoolArray:
+        """Whether each text asks something: (n,)."""
+        return self._questions.view
+
+    @property
+    def lengths(self) -> NumberArray:
+        """Terms of each row, stop words not counted."""
+        return self._lengths.view
+
+    @property
+    def alive(self) -> BoolArray:
+        """Which slots have not been removed: (n,)."""
+        return self._alive.view
+
+    @property
+    def names(self) -> dict[str, int]:
+        """Speaker numbers by name; number 0 is the empty name."""
+        return self._names
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes held, room for growth included."""
+        return sum(array.nbytes for array in self._arrays())
+
+    def extend(self, rows: Rows) -> None:
+        """Append rows; their keys must be distinct and not those of living rows (ValueError)."""
+        self._check_new(rows.keys)
+        names = self._names
+        numbers = [names.setdefault(name, len(names)) for name in rows.speakers]
+        n = len(rows.keys)
+        self._keys.extend(rows.keys)
+        self._sessions.extend(rows.sessions)
+        self._positions.extend(rows.positions)
+        self._speakers.extend(np.array(numbers, np.int32))
+        self._times.extend(rows.times)
+        self._questions.extend(rows.questions)
+        self._lengths.extend(np.fromiter((len(blob) >> 3 for blob in rows.terms), np.int32, n))
+        self._alive.extend(np.ones(n, np.bool_))
+        self._order = None
+
+    def slots(self, keys: IntArray) -> IntArray:
+        """Find the slots of keys (m,): (m,), -1 for a key that is unknown or removed."""
+        if not len(self):
+            return np.full(len(keys), -1)
+        if self._order is None:
+            # Of two slots with one key the living one must stand last: the removed one is older, and the sort stable.
+            self._order = np.argsort(self.keys, kind="stable")
+        found = np.searchsorted(self.keys, keys, side="right", sorter=self._order) - 1
+        slots = self._order[found]
+        known = (found >= 0) & (self.keys[slots] == keys) & self.alive[slots]
+        return np.where(known, slots, -1)
+
+    def bury(self, slots: IntArray) -> None:
+        """Mark living slots as removed."""
+        self.alive[slots] = False
+        self.dead += len(slots)
+
+    def compact(self) -> IntArray:
+        """Drop removed slots; return the new slot of each old one, -1 for the dropped."""
+        alive = self.alive.copy()
+        mapping = np.where(alive, np.cumsum(alive) - 1, -1)
+        self._keys = GrowingArray(self.keys[alive])
+        self._sessions = GrowingArray(self.sessions[alive])
+        self._positions = GrowingArray(self.positions[alive])
+        self._speakers = GrowingArray(self.speakers[alive])
+        self._times = GrowingArray(self.times[alive])
+        self._questions = GrowingArray(self.questions[alive])
+        self._lengths = GrowingArray(self.lengths[alive])
+        self._alive = GrowingArray(self.alive[alive])
+        self.dead, self._order = 0, None
+        return mapping
+
+    def _check_new(self, keys: IntArray) -> None:
+        n = len(self)
+        if len(keys) and (n == 0 or keys[0] > self.keys[:n].max()) and bool((keys[1:] > keys[:-1]).all()):
+            return
+        if len(np.unique(keys)) < len(keys) or bool((self.slots(keys) >= 0).any()):
+            msg = "keys must be distinct, and not those of rows that are there already"
+            raise ValueError(msg)
+
+    def _arrays(
+        self,
+    ) -> tuple[
+        GrowingArray[np.int64] | GrowingArray[np.int32] | GrowingArray[np.float64] | GrowingArray[np.bool_], ...
+    ]:
+        return (
+            self._keys,
+            self._sessions,
+            self._positions,
+            self._speakers,
+            self._times,
+            self._questions,
+            self._lengths,
+            self._alive,
+        )

@@ -1,0 +1,172 @@
+"""Which rows contain which term how often: sorted segments, and a small tail of the newest rows.
+
+A segment is three arrays in compressed sparse row form over its sorted distinct term hashes. New rows gather in a
+dictionary and become a segment of their own; two neighbouring segments of like size are merged into one, so that n
+appended rows cost O(n log n) in all and a look-up visits O(log n) segments (the logarithmic method, Manning, Raghavan
+and Schütze 2008, Introduction to Information Retrieval, section 4.5).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reme_core.retrieval.arrays import BoolArray, FloatArray, HashArray, IntArray
+from reme_core.text.segment import unpack_terms
+
+# Rows kept in the dictionary before they become a segment: above it a look-up is no cheaper than in arrays.
+_TAIL_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """Occurrences of query terms: for each of m (term, row) pairs the term's place in the query, the row, the count."""
+
+    terms: IntArray
+    rows: IntArray
+    counts: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    hashes: HashArray
+    starts: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int32]
+    counts: npt.NDArray[np.float32]
+
+
+class Postings:
+    """An inverted index over rows numbered from 0 in the order of their appending."""
+
+    def __init__(self) -> None:
+        """Start without rows."""
+        self._segments: list[_Segment] = []
+        self._tail: dict[int, tuple[list[int], list[int]]] = {}
+        self._tail_rows = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the segments; the tail, at most 256 rows, is not counted."""
+        return sum(s.hashes.nbytes + s.starts.nbytes + s.rows.nbytes + s.counts.nbytes for s in self._segments)
+
+    def extend(self, first: int, packed: Sequence[bytes]) -> None:
+        """Add rows `first`, `first + 1`, ... with their packed terms; `first` is the number of rows added before."""
+        if self._tail_rows + len(packed) > _TAIL_ROWS or len(packed) >= _TAIL_ROWS // 8:
+            self._flush_tail()
+            self._push(_segment_of_texts(first, packed))
+            return
+        for row, blob in enumerate(packed, first):
+            hashes, counts = np.unique(unpack_terms(blob), return_counts=True)
+            for term, count in zip(hashes.tolist(), counts.tolist(), strict=True):
+                rows, tail_counts = self._tail.setdefault(term, ([], []))
+                rows.append(row)
+                tail_counts.append(count)
+        self._tail_rows += len(packed)
+
+    def find(self, query: HashArray, alive: BoolArray | None = None) -> Matches:
+        """Look up distinct term hashes (q,); rows that are not `alive` are left out.
+
+        Rows come once for each term; for one row the terms come in the order of the query.
+        """
+        found = [_find_in_segment(segment, query) for segment in self._segments]
+        if self._tail:
+            found.append(self._find_in_tail(query))
+        if len(found) == 1:
+            terms, rows, counts = found[0]
+        elif found:
+            terms, rows, counts = (np.concatenate(column) for column in zip(*found, strict=True))
+        else:
+            terms, rows, counts = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64)
+        if alive is not None:
+            keep = alive[rows]
+            terms, rows, counts = terms[keep], rows[keep], counts[keep]
+        return Matches(terms=terms, rows=rows, counts=counts)
+
+    def renumber(self, mapping: IntArray) -> None:
+        """Give row i the number `mapping[i]`, increasing with i; rows mapped to -1 are dropped."""
+        self._flush_tail()
+        kept = []
+        for segment in self._segments:
+            rows = mapping[segment.rows]
+            keep = rows >= 0
+            hashes = np.repeat(segment.hashes, np.diff(segment.starts))[keep]
+            if len(hashes):
+                kept.append(_segment(hashes, rows[keep], segment.counts[keep]))
+        self._segments = kept
+
+    def _find_in_tail(self, query: HashArray) -> tuple[IntArray, IntArray, FloatArray]:
+        terms: list[int] = []
+        rows: list[int] = []
+        counts: list[int] = []
+        for place, term in enumerate(query.tolist()):
+            if (entry := self._tail.get(term)) is not None:
+                terms += [place] * len(entry[0])
+                rows += entry[0]
+                counts += entry[1]
+        return np.array(terms, np.int64), np.array(rows, np.int64), np.array(counts, np.float64)
+
+    def _flush_tail(self) -> None:
+        if not self._tail:
+            self._tail_rows = 0
+            return
+        sizes = [len(rows) for rows, _ in self._tail.values()]
+        hashes = np.repeat(np.fromiter(self._tail, np.uint64, len(self._tail)), sizes)
+        rows = np.concatenate([np.array(rows, np.int64) for rows, _ in self._tail.values()])
+        counts = np.concatenate([np.array(counts, np.float32) for _, counts in self._tail.values()])
+        self._tail, self._tail_rows = {}, 0
+        self._push(_segment(hashes, rows, counts))
+
+    def _push(self, segment: _Segment) -> None:
+        while self._segments and len(self._segments[-1].rows) <= 2 * len(segment.rows):
+            segment = _merged(self._segments.pop(), segment)
+        if len(segment.rows):
+            self._segments.append(segment)
+
+
+def _segment_of_texts(first: int, packed: Sequence[bytes]) -> _Segment:
+    hashes = unpack_terms(b"".join(packed))
+    sizes = np.fromiter((len(blob) >> 3 for blob in packed), np.int64, len(packed))
+    rows = np.repeat(np.arange(first, first + len(packed)), sizes)
+    return _segment(hashes, rows, None)
+
+
+def _segment(hashes: HashArray, rows: IntArray, counts: npt.NDArray[np.float32] | None) -> _Segment:
+    """Sort (hash, row) pairs; pairs given without counts may repeat and are counted."""
+    order = np.argsort(hashes, kind="stable")
+    hashes = hashes[order]
+    new = np.empty(len(hashes), np.bool_)
+    new[:1] = True
+    np.not_equal(hashes[1:], hashes[:-1], out=new[1:])
+    span = int(rows.max()) + 1 if len(rows) else 1
+    pairs = (np.cumsum(new) - 1) * span + rows[order]
+    distinct = hashes[new]
+    if counts is None:
+        pairs.sort()
+        starts = np.flatnonzero(np.concatenate(([True], pairs[1:] != pairs[:-1]))[: len(pairs)])
+        counts = np.diff(starts, append=len(pairs)).astype(np.float32)
+        pairs = pairs[starts]
+    else:
+        second = np.argsort(pairs, kind="stable")
+        pairs, counts = pairs[second], counts[order][second]
+    places, sorted_rows = np.divmod(pairs, span)
+    bounds = np.searchsorted(places, np.arange(len(distinct) + 1))
+    return _Segment(distinct, bounds, sorted_rows.astype(np.int32), counts)
+
+
+def _merged(first: _Segment, second: _Segment) -> _Segment:
+    hashes = np.concatenate([np.repeat(s.hashes, np.diff(s.starts)) for s in (first, second)])
+    rows = np.concatenate([first.rows, second.rows]).astype(np.int64)
+    return _segment(hashes, rows, np.concatenate([first.counts, second.counts]))
+
+
+def _find_in_segment(segment: _Segment, query: HashArray) -> tuple[IntArray, IntArray, FloatArray]:
+    places = np.searchsorted(segment.hashes, query)
+    places[places == len(segment.hashes)] = 0
+    known = np.flatnonzero(segment.hashes[places] == query)
+    spans = [(int(segment.starts[p]), int(segment.starts[p + 1])) for p in places[known].tolist()]
+    if not spans:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64)
+    rows = np.concatenate([segment.rows[a:b] for a, b in spans]).astype(np.int64)
+    counts = np.concatenate([segment.counts[a:b] for a, b in spans]).astype(np.float64)
+    return np.repeat(known, [b - a for a, b in spans]), rows, counts

@@ -1,0 +1,152 @@
+"""Index terms of a text in any language, and their packed form.
+
+English words lose their stop words and are stemmed (Porter2, M. F. Porter, snowballstem.org); scripts written without
+blanks (Chinese, Japanese, Thai ...) and Korean become overlapping two-character grams, after Manning, Raghavan and
+Schütze 2008, Introduction to Information Retrieval, section 2.2.1; words of other scripts are kept as they are, lower
+case. Identifiers, paths and codes give the whole and its parts.
+
+`TERMS_VERSION` changes whenever the terms of some text change, so that whoever stores packed terms knows when to
+segment again.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import chain, pairwise
+
+import numpy as np
+import numpy.typing as npt
+import snowballstemmer
+
+from reme_core.text._words import BASE_FORMS, CONTRACTIONS, STOP_WORDS
+
+TERMS_VERSION = 1
+
+# A longer word is data (a key, a blob in base 64) and only its beginning can be what somebody looks for.
+_WORD_CHARS = 64
+# Compounds above this are lists without blanks; only their parts become terms.
+_COMPOUND_CHARS = 256
+
+# Han with its extensions and iteration marks, kana, Hangul, and the blank-less scripts Thai, Lao, Burmese, Khmer.
+GRAM_RANGES = (
+    "\u0e01-\u0e2e\u0e30-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u1000-\u103f\u1780-\u17d3"
+    "\u3005-\u3007\u3040-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003fffd"
+)
+# Combining marks that the `\w` of `re` leaves out: Latin, Cyrillic, Hebrew, Arabic; in the Indic blocks all but dandas.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
+    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0900-\u0963\u0966-\u0dff\u0f18-\u0fbc\u1ab0-\u1aff\u1dc0-\u1dff"
+)
+_JOINTS = r"['_.:/\\@&+-]"
+_LETTER = rf"(?:(?![{GRAM_RANGES}])[^\W_]|[{_MARKS}])"
+_ASCII_TOKEN = re.compile(rf"[A-Za-z0-9]+(?:{_JOINTS}{{1,2}}[A-Za-z0-9]+)*")
+_ANY_TOKEN = re.compile(rf"[{GRAM_RANGES}]+|{_LETTER}+(?:{_JOINTS}{{1,2}}{_LETTER}+)*")
+_GRAM_CHAR = re.compile(f"[{GRAM_RANGES}]")
+_PART = re.compile(r"[^'_.:/\\@&+-]+")
+_POSSESSIVE = re.compile(r"'[sS]\b|'")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_APOSTROPHES = str.maketrans("\u2019\u2018\u02bc\uff07\u00b4`", "''''''")
+
+
+def terms(text: str) -> list[str]:
+    """Cut a text into index terms, in order of occurrence and with repetition.
+
+    Accepts any string, lone surrogates and control characters included, in time linear in its length. A word above 64
+    characters is cut. A run of one gram character is a term of one character. Stop words give no term, so the result
+    may be empty.
+    """
+    return list(chain.from_iterable(map(_token_terms, _tokens(text))))
+
+
+def content_word_count(text: str) -> int:
+    """Count the terms of a text, a compound counting as its parts and its whole; 0 for one of stop words alone."""
+    return len(terms(text))
+
+
+def pack_terms(words: Iterable[str]) -> bytes:
+    """Pack terms as 64-bit hashes, eight bytes each, little endian, in the order given.
+
+    The hash is BLAKE2b with a digest of 8 bytes: the same in every process and on every machine. Two terms of one
+    vocabulary of a million collide with probability 3e-8.
+    """
+    return b"".join(map(_term_hash, words))
+
+
+def unpack_terms(packed: bytes) -> npt.NDArray[np.uint64]:
+    """Read packed terms as an array (n,) of 64-bit hashes, a read-only view of the bytes.
+
+    Raises:
+        ValueError: The length is no multiple of eight.
+    """
+    return np.frombuffer(packed, dtype="<u8").astype(np.uint64, copy=False)
+
+
+def _tokens(text: str) -> list[str]:
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(_APOSTROPHES))
+    return (_ASCII_TOKEN if text.isascii() else _ANY_TOKEN).findall(text)
+
+
+def _token_terms(token: str) -> tuple[str, ...]:
+    if len(token) > _COMPOUND_CHARS or _GRAM_CHAR.match(token):
+        return _uncached_terms(token)
+    return _cached_terms(token)
+
+
+def _uncached_terms(token: str) -> tuple[str, ...]:
+    if not _GRAM_CHAR.match(token):
+        parts = (_cached_terms(part.group()[:_WORD_CHARS]) for part in _PART.finditer(token))
+        return tuple(chain.from_iterable(parts))
+    if len(token) == 1:
+        return (token,)
+    return tuple(map("".join, pairwise(token)))
+
+
+@lru_cache(maxsize=1 << 16)
+def _cached_terms(token: str) -> tuple[str, ...]:
+    if token.lower() in CONTRACTIONS:
+        return ()
+    plain = _POSSESSIVE.sub("", token)
+    parts = [piece for part in _PART.findall(plain) for piece in _camel_parts(part)]
+    found = [form for part in parts if (form := _word_form(part[:_WORD_CHARS]))]
+    if len(parts) > 1 and _names_something(plain):
+        found.append(plain.lower()[:_WORD_CHARS])
+    return tuple(found)
+
+
+def _camel_parts(part: str) -> list[str]:
+    return _CAMEL.split(part) if not part.islower() else [part]
+
+
+def _names_something(compound: str) -> bool:
+    """Tell an identifier, path, number or code from words joined by a hyphen, which are found by their parts."""
+    return any(c not in "-'" and not c.isalpha() for c in compound) or "-" not in compound
+
+
+def _word_form(word: str) -> str:
+    word = word.lower()
+    if not word.isascii():
+        word = _without_accents(word)
+    squeezed = word.replace("'", "")
+    if squeezed in STOP_WORDS:
+        return ""
+    if not (squeezed.isascii() and squeezed.isalpha()):
+        return squeezed
+    # One stemmer a call: a stemmer keeps the word it works on, so threads must not share one.
+    stem: str = snowballstemmer.EnglishStemmer().stemWord(BASE_FORMS.get(squeezed, squeezed))
+    return stem
+
+
+def _without_accents(word: str) -> str:
+    """Fold Latin letters with accents to the plain letter; leave other scripts as they are."""
+    bare = "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
+    return bare if bare.isascii() else word
+
+
+@lru_cache(maxsize=1 << 16)
+def _term_hash(term: str) -> bytes:
+    # A big-endian digest read as little endian is as good a hash; what matters is that it never changes.
+    return hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
