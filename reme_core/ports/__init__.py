@@ -3,6 +3,8 @@
 from reme_core.ports.chat_model import ChatModel, ChatRequest, ChatResult, ResponseSchema, ToolSpec
 from reme_core.ports.embedder import Clock, Embedder, NamedEmbedder, TokenCounter
 from reme_core.ports.memory_store import (
+    Countable,
+    Counts,
     DeleteMemory,
     EventQuery,
     ListMemories,
@@ -16,6 +18,7 @@ from reme_core.ports.memory_store import (
     Vector,
     WriteBatch,
 )
+from reme_core.ports.pipelines import Retriever, RetrieveRequest, Summarizer, SummaryRequest
 from reme_core.ports.transcript import (
     Appended,
     AppendMessages,
@@ -41,6 +44,8 @@ __all__ = [
     "ChatRequest",
     "ChatResult",
     "Clock",
+    "Countable",
+    "Counts",
     "DeleteMemory",
     "Embedder",
     "EventQuery",
@@ -59,10 +64,14 @@ __all__ = [
     "PendingText",
     "PutMemory",
     "ResponseSchema",
+    "RetrieveRequest",
+    "Retriever",
     "Scalar",
     "ScoredBlock",
     "ScoredMemory",
     "ScoredMessage",
+    "Summarizer",
+    "SummaryRequest",
     "TokenCounter",
     "ToolSpec",
     "Transcript",

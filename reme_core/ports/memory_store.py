@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
+from reme_core.schema.mapping import MappingModel
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 """Shape (d,), unit norm."""
@@ -133,6 +135,30 @@ class EventQuery:
     run_id: str | None = None
     after: int = 0
     limit: int = 1000
+
+
+class Counts(MappingModel):
+    """How much a scope holds; a store leaves at zero what it doesn't keep.
+
+    `current_memories` counts those without an end, by type; `memories` all; `waiting_for_vectors` messages.
+    """
+
+    current_memories: dict[MemoryType, int] = Field(default_factory=dict)
+    memories: int = 0
+    messages: int = 0
+    waiting_for_vectors: int = 0
+    blocks: int = 0
+    sessions: int = 0
+    events: int = 0
+
+
+@runtime_checkable
+class Countable(Protocol):
+    """A store that can say how much it holds of a scope; not part of the ports that a store must offer."""
+
+    async def count(self, scope: Scope) -> Counts:
+        """Return how much the scope holds."""
+        ...
 
 
 class MemoryStore(Protocol):

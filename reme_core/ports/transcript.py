@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Protocol
 
 from reme_core.ports.memory_store import Vector
 from reme_core.schema import Block, Erased, Message, Scope, StoredMessage
@@ -15,8 +15,7 @@ from reme_core.schema import Block, Erased, Message, Scope, StoredMessage
 class AppendMessages:
     """Messages to be added at the end of a session, in order.
 
-    `want_vectors` marks them (and the message before them, whose neighbour they are) as waiting for vectors: see
-    `TranscriptIndex.pending_texts`.
+    `want_vectors` marks them as waiting for vectors: see `TranscriptIndex.pending_texts`.
     """
 
     session_id: str
@@ -112,7 +111,8 @@ class Transcript(Protocol):
 
         Raises:
             MessageNotFoundError: A message that this scope doesn't hold in that session.
-            ConflictError: The id of a block with other content.
+            ConflictError: The id of a block with other content; or a message, those that the block repeats apart, that
+                lies in another block already: so two writers never slice the same messages twice.
         """
         ...
 
@@ -180,13 +180,14 @@ class ScoredBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingText:
-    """A text that waits for its vector: a message's own, or its window (with one neighbour either side).
+    """A message that waits for its vector.
 
-    `key` is the store's own and goes back with the vector; `text` is what to embed.
+    `key` is the store's own and goes back with the vector; `text` is what to embed: `Name: text`, the role in place of
+    a missing name. Windows of several messages need no vectors of their own: what stands nearby is scored from the
+    vectors of the messages, which measured no worse (docs/retrieval.md).
     """
 
     key: str
-    kind: Literal["own", "window"]
     text: str
 
 
@@ -213,8 +214,12 @@ class TranscriptIndex(Protocol):
         """Return texts that wait for vectors, oldest first."""
         ...
 
+    async def waiting_scopes(self, memory_space: str) -> list[Scope]:
+        """Return the scopes of one memory space that have messages waiting for vectors, after a crash or a failure."""
+        ...
+
     async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
-        """Store vectors, all or none; a text that has changed since it was asked for keeps waiting.
+        """Store vectors, all or none; their messages then wait no longer. A message erased meanwhile is passed over.
 
         Raises:
             DimensionMismatchError: A vector of another length than those stored.

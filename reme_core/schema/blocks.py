@@ -20,7 +20,8 @@ class Block(BaseModel):
     Attributes:
         block_id: Random, unique within the scope.
         session_id: The session it is a slice of.
-        message_ids: Its messages, in order. With overlap, a message may be in two blocks.
+        message_ids: Its messages, in order.
+        repeats: How many of them, at the beginning, are repeated from the block before (overlap).
         started_at: The time of the first message.
         ended_at: The time of the last message.
         summary: What the index says of it.
@@ -33,6 +34,7 @@ class Block(BaseModel):
     block_id: Id = Field(default_factory=new_id)
     session_id: Id
     message_ids: Annotated[tuple[Id, ...], Field(min_length=1)]
+    repeats: Annotated[int, Field(ge=0)] = 0
     started_at: UtcTime
     ended_at: UtcTime
     summary: Text = ""

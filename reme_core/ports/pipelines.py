@@ -1,0 +1,91 @@
+"""The two directions between the layers, behind interfaces that can be exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from reme_core.ports.memory_store import Scalar
+from reme_core.schema import Layer, MemoryType, Message, RetrieveResult, Scope, SummaryResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryRequest:
+    """Messages on their way up.
+
+    Attributes:
+        session_id: The session that they continue.
+        messages: In order; may be empty, to finish what is left of the session.
+        memory_type: The only type of memory to make; None lets the summarizer decide.
+        ends_session: Nothing more will come: everything is sliced, a tool call without its result included.
+    """
+
+    session_id: str
+    messages: Sequence[Message] = ()
+    memory_type: MemoryType | None = None
+    ends_session: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrieveRequest:
+    """A question on its way down.
+
+    Attributes:
+        query: The question in words.
+        limit: At most this many results; None leaves it to the budget (or 10 without one).
+        token_budget: At most this many tokens of text in all, without repetition.
+        layers: The layers to look at; None: memories, and messages where the filters apply to them.
+        types: Memories of these types.
+        targets: Memories about these targets.
+        metadata: Memories with these values; see `MemoryFilter`.
+        session_id: Messages and blocks of this session.
+        said_from: Said (memories: observed) at this time or later.
+        said_to: Said before this time.
+        as_of: What was known and valid at this time.
+        include_superseded: Memories whatever their validity.
+        include_shared: Look into the shared scope of the space as well.
+        now: The time of asking, for "yesterday" in the question.
+    """
+
+    query: str
+    limit: int | None = None
+    token_budget: int | None = None
+    layers: tuple[Layer, ...] | None = None
+    types: tuple[MemoryType, ...] | None = None
+    targets: tuple[str, ...] | None = None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    session_id: str | None = None
+    said_from: datetime | None = None
+    said_to: datetime | None = None
+    as_of: datetime | None = None
+    include_superseded: bool = False
+    include_shared: bool = False
+    now: datetime
+
+
+class Summarizer(Protocol):
+    """Turns messages into blocks, index entries and memories."""
+
+    async def summarize(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
+        """Take over the messages; they are on disk before anything else is tried.
+
+        Raises:
+            ConflictError: An id of a message that is taken.
+            PartialFailureError: The messages are kept, a later step failed; `done` is the result so far.
+        """
+        ...
+
+
+class Retriever(Protocol):
+    """Finds what answers a question."""
+
+    async def retrieve(self, scope: Scope, request: RetrieveRequest) -> RetrieveResult:
+        """Return what was found, best first.
+
+        Raises:
+            InvalidInputError: The question is empty, or the filters contradict each other.
+            UnsupportedFilterError: A layer was asked for that a filter can't be applied to.
+        """
+        ...

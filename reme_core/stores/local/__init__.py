@@ -1,0 +1,5 @@
+"""The default store: one SQLite file, standard library only."""
+
+from reme_core.stores.local.store import LocalStore
+
+__all__ = ["LocalStore"]

@@ -1,0 +1,34 @@
+"""How much a scope holds."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from reme_core.ports import Counts
+from reme_core.schema import MemoryType, Scope
+from reme_core.stores.local.scopes import find_scope
+
+
+def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
+    """Count the rows of a scope."""
+    number = find_scope(connection, scope)
+    if number is None:
+        return Counts()
+    by_type = connection.execute(
+        "SELECT memory_type, count(*) FROM memories WHERE scope = ? AND valid_to IS NULL GROUP BY memory_type"
+        " ORDER BY memory_type",
+        (number,),
+    )
+    return Counts(
+        current_memories={MemoryType(kind): count for kind, count in by_type},
+        memories=_count(connection, "SELECT count(*) FROM memories WHERE scope = ?", number),
+        messages=_count(connection, "SELECT count(*) FROM messages WHERE scope = ?", number),
+        waiting_for_vectors=_count(connection, "SELECT count(*) FROM messages WHERE scope = ? AND waits", number),
+        blocks=_count(connection, "SELECT count(*) FROM blocks WHERE scope = ?", number),
+        sessions=_count(connection, "SELECT count(*) FROM sessions WHERE scope = ?", number),
+        events=_count(connection, "SELECT count(*) FROM events WHERE scope = ?", number),
+    )
+
+
+def _count(connection: sqlite3.Connection, query: str, scope: int) -> int:
+    return int(connection.execute(query, (scope,)).fetchone()[0])

@@ -1,0 +1,29 @@
+"""Cursors: where the next page begins, as an opaque string."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+from reme_core.errors import InvalidInputError
+
+
+def write_cursor(kind: str, *place: int | str) -> str:
+    """Write a cursor of a kind of page."""
+    return base64.urlsafe_b64encode(json.dumps([kind, *place]).encode()).decode()
+
+
+def read_cursor(kind: str, cursor: str, *types: type[int] | type[str]) -> list[int | str]:
+    """Read a cursor of this kind, whose parts have these types.
+
+    Raises:
+        InvalidInputError: It is not one that `write_cursor` wrote for this kind of page.
+    """
+    try:
+        parts = json.loads(base64.b64decode(cursor, altchars=b"-_", validate=True))
+    except (ValueError, TypeError, RecursionError):
+        parts = None
+    if isinstance(parts, list) and parts[:1] == [kind] and [type(part) for part in parts[1:]] == list(types):
+        return parts[1:]
+    msg = f"cursor: {cursor!r:.60} is not one of this list: pass next_cursor of the page before, or None"
+    raise InvalidInputError(msg)

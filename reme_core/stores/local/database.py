@@ -1,0 +1,195 @@
+"""One SQLite file: a thread that writes, a few that read, and nothing on the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias, TypeVar
+
+from reme_core.errors import ConfigurationError, StoreClosedError
+from reme_core.stores.local.places import check_place, mapped_errors
+from reme_core.stores.local.schema import has_fts5, prepare
+
+T = TypeVar("T")
+Work: TypeAlias = Callable[[sqlite3.Connection], T]
+
+_READERS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSettings:
+    """How a file is opened.
+
+    Attributes:
+        path: The file; its folder is made.
+        synchronous: FULL: an acknowledged write survives a power cut. NORMAL: it survives a killed process; a power cut
+            may take the last writes, never the file's consistency.
+        busy_timeout_s: How long to wait for another process that is writing.
+        max_bytes: At most this size, if given; then StorageFullError.
+    """
+
+    path: Path
+    synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    busy_timeout_s: float = 10.0
+    max_bytes: int | None = None
+
+
+class Database:
+    """Runs work on connections of its own threads. Opens with the first call; usable from any loop and thread."""
+
+    def __init__(self, settings: FileSettings) -> None:
+        """Keep the settings; nothing is opened."""
+        if settings.synchronous not in {"FULL", "NORMAL"}:
+            msg = f"synchronous is FULL or NORMAL, not {settings.synchronous!r}"
+            raise ConfigurationError(msg)
+        self._settings = settings
+        self._path = str(settings.path)
+        self._gate = threading.Lock()
+        self._threads: _Threads | None = None
+        self._closed = False
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self._path
+
+    async def write(self, work: Work[T]) -> T:
+        """Run work in a transaction of the writing thread; it is on disk when this returns.
+
+        Cancelling the await does not stop work that has begun: it then completes.
+        """
+        threads = self._opened()
+        return await asyncio.wrap_future(threads.writer.submit(self._transact, threads, work))
+
+    async def read(self, work: Work[T]) -> T:
+        """Run work on a reading thread, in one snapshot of the file."""
+        threads = self._opened()
+        return await asyncio.wrap_future(threads.readers.submit(self._look, threads, work))
+
+    async def maintain(self, work: Work[T]) -> T:
+        """Run work on the writing thread outside a transaction, as checkpoints need it."""
+        threads = self._opened()
+        return await asyncio.wrap_future(threads.writer.submit(self._outside, threads, work))
+
+    async def close(self) -> None:
+        """Finish what was begun, then close every connection."""
+        with self._gate:
+            threads, self._threads, self._closed = self._threads, None, True
+        if threads is not None and threads.pid == os.getpid():
+            await asyncio.to_thread(threads.close)
+
+    def _opened(self) -> _Threads:
+        with self._gate:
+            if self._closed:
+                msg = f"the store {self._path!r} was closed: open a new one"
+                raise StoreClosedError(msg)
+            # A forked child must not use its parent's connections or threads: it starts its own.
+            if self._threads is None or self._threads.pid != os.getpid():
+                self._threads = _Threads()
+            return self._threads
+
+    def _transact(self, threads: _Threads, work: Work[T]) -> T:
+        with mapped_errors(self._path):
+            connection = self._writing(threads)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            return result
+
+    def _look(self, threads: _Threads, work: Work[T]) -> T:
+        with mapped_errors(self._path):
+            connection = self._reading(threads)
+            connection.execute("BEGIN")
+            try:
+                return work(connection)
+            finally:
+                connection.execute("COMMIT")
+
+    def _outside(self, threads: _Threads, work: Work[T]) -> T:
+        with mapped_errors(self._path):
+            return work(self._writing(threads))
+
+    def _writing(self, threads: _Threads) -> sqlite3.Connection:
+        if threads.writing is None:
+            threads.prepare_once(self._create)
+            threads.writing = self._connect(threads)
+        return threads.writing
+
+    def _reading(self, threads: _Threads) -> sqlite3.Connection:
+        connection = threads.of_this_thread()
+        if connection is None:
+            threads.prepare_once(self._create)
+            connection = self._connect(threads)
+            connection.execute("PRAGMA query_only = ON")
+            threads.keep_for_this_thread(connection)
+        return connection
+
+    def _create(self) -> None:
+        check_place(self._settings.path)
+        connection = self._bare()
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            prepare(connection, self._path, fts5=has_fts5(connection))
+        finally:
+            connection.close()
+
+    def _connect(self, threads: _Threads) -> sqlite3.Connection:
+        connection = self._bare()
+        threads.opened.append(connection)
+        connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
+        connection.execute("PRAGMA secure_delete = ON")
+        connection.execute("PRAGMA cache_size = -8000")
+        if self._settings.max_bytes is not None:
+            (page,) = connection.execute("PRAGMA page_size").fetchone()
+            connection.execute(f"PRAGMA max_page_count = {max(1, self._settings.max_bytes // page)}")
+        return connection
+
+    def _bare(self) -> sqlite3.Connection:
+        # Connections stay with their thread but for close(), which runs when those threads have ended.
+        return sqlite3.connect(
+            self._path, timeout=self._settings.busy_timeout_s, isolation_level=None, check_same_thread=False
+        )
+
+
+class _Threads:
+    """The threads of one process and their connections."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.writer = ThreadPoolExecutor(1, thread_name_prefix="reme-write")
+        self.readers = ThreadPoolExecutor(_READERS, thread_name_prefix="reme-read")
+        self.writing: sqlite3.Connection | None = None
+        self.opened: list[sqlite3.Connection] = []
+        self._local = threading.local()
+        self._preparing = threading.Lock()
+        self._prepared = False
+
+    def prepare_once(self, create: Callable[[], None]) -> None:
+        with self._preparing:
+            if not self._prepared:
+                create()
+                self._prepared = True
+
+    def of_this_thread(self) -> sqlite3.Connection | None:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        return connection
+
+    def keep_for_this_thread(self, connection: sqlite3.Connection) -> None:
+        self._local.connection = connection
+
+    def close(self) -> None:
+        self.writer.shutdown(wait=True)
+        self.readers.shutdown(wait=True)
+        for connection in self.opened:
+            connection.close()

@@ -1,0 +1,47 @@
+"""Removing a whole scope so that nothing of it can be read from the file."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from reme_core.errors import StoreUnavailableError
+from reme_core.schema import Erased, Scope
+from reme_core.stores.local.scopes import find_scope
+
+_COUNTED = ("memories", "messages", "blocks", "events")
+
+
+def erase_rows(connection: sqlite3.Connection, scope: Scope, *, fts5: bool) -> Erased:
+    """Delete every row of a scope, its name and the marks of it in the change log, within a transaction."""
+    number = find_scope(connection, scope)
+    if number is None:
+        return Erased()
+    counts = {
+        table: int(connection.execute(f"SELECT count(*) FROM {table} WHERE scope = ?", (number,)).fetchone()[0])  # noqa: S608
+        for table in _COUNTED
+    }
+    for words, table, key in (("message", "messages", "seq"), ("memory", "memories", "row")):
+        rows = f"SELECT {key} FROM {table} WHERE scope = ?"  # noqa: S608  # a closed set of names
+        connection.execute(f"DELETE FROM {words}_vectors WHERE {key} IN ({rows})", (number,))  # noqa: S608
+        if fts5:
+            connection.execute(f"DELETE FROM {words}_words WHERE rowid IN ({rows})", (number,))  # noqa: S608
+            # Deleting from FTS5 leaves the words in older segments until these are merged.
+            connection.execute(f"INSERT INTO {words}_words ({words}_words) VALUES ('optimize')")  # noqa: S608
+    for table in (*_COUNTED, "sessions", "changes", "scopes"):
+        connection.execute(f"DELETE FROM {table} WHERE scope = ?", (number,))  # noqa: S608
+    return Erased(**counts)
+
+
+def purge_log(connection: sqlite3.Connection, path: str) -> None:
+    """Move the write-ahead log into the file and cut it to nothing: it still holds pages as they were.
+
+    Raises:
+        StoreUnavailableError: Another process is reading; the rows are gone, the log is not yet.
+    """
+    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        msg = (
+            f"the scope is deleted, but another process kept the write-ahead log of {path!r} in use, "
+            "which still holds old pages: call again to clear it"
+        )
+        raise StoreUnavailableError(msg)

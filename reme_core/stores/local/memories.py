@@ -1,0 +1,295 @@
+"""Memories and their events as rows. Plain functions over a connection; the caller holds the transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
+from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, Vector, WriteBatch
+from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
+from reme_core.stores.local.cursors import read_cursor, write_cursor
+from reme_core.stores.local.filters import check_filter, conditions
+from reme_core.stores.local.scopes import Layer, find_scope, log_changes, make_scope_number
+from reme_core.stores.local.vectors import check_vector, claim_dimension
+from reme_core.stores.local.words import add_words, remove_words
+from reme_core.text import normalise_content, pack_terms, terms
+
+_EPOCH = parse_time("1970-01-01")
+
+
+def microseconds(moment: datetime) -> int:
+    """Return whole microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
+    """Check what can be checked without the file.
+
+    Raises:
+        InvalidInputError: A memory of another scope, or a bad vector.
+    """
+    puts = []
+    for put in batch.puts:
+        memory = put.memory
+        if (memory.memory_space, memory.user_id) != (scope.memory_space, scope.user_id):
+            msg = f"memory {memory.memory_id!r} belongs to another scope than the call: copy it into this one first"
+            raise InvalidInputError(msg)
+        vector = None if put.vector is None else check_vector(put.vector, f"the vector of memory {memory.memory_id!r}")
+        puts.append(
+            PutMemory(
+                memory=memory,
+                vector=vector,
+                expected_revision=put.expected_revision,
+                on_duplicate=put.on_duplicate,
+            )
+        )
+    return WriteBatch(
+        puts=puts, deletes=batch.deletes, reason=batch.reason, run_id=batch.run_id, actor=batch.actor, at=batch.at
+    )
+
+
+def put_batch(connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, fts5: bool) -> list[Memory]:
+    """Write a checked batch: deletes, then puts in their order; see `MemoryStore.put` for what is raised."""
+    number = make_scope_number(connection, scope)
+    changed: list[int] = []
+    missing = [d.memory_id for d in batch.deletes if _find(connection, number, d.memory_id) is None]
+    if missing:
+        raise MemoryNotFoundError(missing)
+    changed += [_delete_one(connection, number, batch, delete, fts5=fts5) for delete in batch.deletes]
+    stored = []
+    for put in batch.puts:
+        memory, row = _put_one(connection, number, batch, put, fts5=fts5)
+        stored.append(memory)
+        if row is not None:
+            changed.append(row)
+    log_changes(connection, number, Layer.MEMORIES, dict.fromkeys(changed))
+    return stored
+
+
+def _find(connection: sqlite3.Connection, scope: int, memory_id: str) -> tuple[int, Memory] | None:
+    row = connection.execute(
+        "SELECT row, body FROM memories WHERE scope = ? AND memory_id = ?", (scope, memory_id)
+    ).fetchone()
+    return None if row is None else (int(row[0]), Memory.model_validate_json(row[1]))
+
+
+def _delete_one(
+    connection: sqlite3.Connection, scope: int, batch: WriteBatch, delete: DeleteMemory, *, fts5: bool
+) -> int:
+    found = _find(connection, scope, delete.memory_id)
+    if found is None:
+        raise MemoryNotFoundError([delete.memory_id])
+    row, memory = found
+    _expect(memory.memory_id, memory.revision, delete.expected_revision)
+    connection.execute("DELETE FROM memories WHERE row = ?", (row,))
+    connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
+    if fts5:
+        remove_words(connection, "memory_words", [row])
+    _add_event(connection, scope, batch, EventKind.DELETE, memory, None)
+    return row
+
+
+def _put_one(
+    connection: sqlite3.Connection, scope: int, batch: WriteBatch, put: PutMemory, *, fts5: bool
+) -> tuple[Memory, int | None]:
+    """Write one memory; return it as stored, and its row unless nothing was written."""
+    found = _find(connection, scope, put.memory.memory_id)
+    _expect(put.memory.memory_id, 0 if found is None else found[1].revision, put.expected_revision)
+    twin = _find_twin(connection, scope, put.memory)
+    if twin is not None and found is None and put.on_duplicate == "existing":
+        return twin, None
+    if twin is not None:
+        msg = (
+            f"memory {twin.memory_id!r} of the same type and target says the same: "
+            f"update that one, or delete it first (wanted to write {put.memory.memory_id!r})"
+        )
+        raise ConflictError(msg)
+    if found is None:
+        memory = put.memory.model_copy(update={"revision": 1})
+        row = _insert(connection, scope, memory)
+        _add_event(connection, scope, batch, EventKind.ADD, None, memory)
+        _index(connection, scope, row, memory, fts5=fts5)
+    else:
+        row, before = found
+        memory = put.memory.model_copy(update={"revision": before.revision + 1, "created_at": before.created_at})
+        _update(connection, row, memory)
+        closed = before.valid_to is None and memory.valid_to is not None
+        kind = EventKind.SUPERSEDE if closed else EventKind.UPDATE
+        _add_event(connection, scope, batch, kind, before, memory)
+        if memory.index_text != before.index_text:
+            connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
+            if fts5:
+                remove_words(connection, "memory_words", [row])
+            _index(connection, scope, row, memory, fts5=fts5)
+    if put.vector is not None:
+        _put_vector(connection, row, memory.memory_id, put.vector)
+    return memory, row
+
+
+def _expect(memory_id: str, revision: int, expected: int | None) -> None:
+    if expected is None or expected == revision:
+        return
+    state = "doesn't exist" if revision == 0 else f"has revision {revision}"
+    msg = f"memory {memory_id!r} {state}, expected was {expected}: read it again, then decide"
+    raise ConflictError(msg)
+
+
+def content_digest(content: str) -> bytes:
+    """Return the digest by which equal contents are told: up to case, blanks and outer punctuation."""
+    normal = normalise_content(content) or content
+    return hashlib.blake2b(normal.encode(), digest_size=16).digest()
+
+
+def _find_twin(connection: sqlite3.Connection, scope: int, memory: Memory) -> Memory | None:
+    """Find another current memory that the unique index would not let stand beside this one."""
+    if memory.valid_to is not None:
+        return None
+    row = connection.execute(
+        "SELECT body FROM memories WHERE scope = ? AND memory_type = ? AND memory_target = ? AND normal = ?"
+        " AND valid_to IS NULL AND memory_id <> ?",
+        (scope, memory.memory_type, memory.memory_target, content_digest(memory.content), memory.memory_id),
+    ).fetchone()
+    return None if row is None else Memory.model_validate_json(row[0])
+
+
+def _columns(memory: Memory) -> tuple[object, ...]:
+    return (
+        memory.memory_type,
+        memory.memory_target,
+        content_digest(memory.content),
+        microseconds(memory.created_at),
+        memory.observed_at.timestamp(),
+        memory.valid_from.timestamp(),
+        None if memory.valid_to is None else memory.valid_to.timestamp(),
+        memory.revision,
+        pack_terms(terms(memory.index_text)),
+        memory.model_dump_json(),
+    )
+
+
+def _insert(connection: sqlite3.Connection, scope: int, memory: Memory) -> int:
+    cursor = connection.execute(
+        "INSERT INTO memories (scope, memory_id, memory_type, memory_target, normal, created, observed_at, valid_from,"
+        " valid_to, revision, terms, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (scope, memory.memory_id, *_columns(memory)),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def _update(connection: sqlite3.Connection, row: int, memory: Memory) -> None:
+    connection.execute(
+        "UPDATE memories SET memory_type = ?, memory_target = ?, normal = ?, created = ?, observed_at = ?,"
+        " valid_from = ?, valid_to = ?, revision = ?, terms = ?, body = ? WHERE row = ?",
+        (*_columns(memory), row),
+    )
+
+
+def _index(connection: sqlite3.Connection, scope: int, row: int, memory: Memory, *, fts5: bool) -> None:
+    if fts5:
+        add_words(connection, "memory_words", scope, row, terms(memory.index_text))
+
+
+def _put_vector(connection: sqlite3.Connection, row: int, memory_id: str, vector: Vector) -> None:
+    claim_dimension(connection, len(vector), f"the vector of memory {memory_id!r}")
+    connection.execute("INSERT OR REPLACE INTO memory_vectors VALUES (?, ?)", (row, vector.tobytes()))
+
+
+def _add_event(
+    connection: sqlite3.Connection,
+    scope: int,
+    batch: WriteBatch,
+    operation: EventKind,
+    before: Memory | None,
+    after: Memory | None,
+) -> None:
+    memory = after or before
+    connection.execute(
+        "INSERT INTO events (scope, memory_id, operation, before, after, reason, run_id, actor, at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            scope,
+            "" if memory is None else memory.memory_id,
+            operation,
+            None if before is None else before.model_dump_json(),
+            None if after is None else after.model_dump_json(),
+            batch.reason,
+            batch.run_id,
+            batch.actor,
+            format_time(batch.at),
+        ),
+    )
+
+
+def get_memories(connection: sqlite3.Connection, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
+    """Return memories by id, in the order asked (MemoryNotFoundError)."""
+    number = find_scope(connection, scope)
+    found = {}
+    for memory_id in dict.fromkeys(memory_ids):
+        hit = None if number is None else _find(connection, number, memory_id)
+        if hit is not None:
+            found[memory_id] = hit[1]
+    missing = [memory_id for memory_id in dict.fromkeys(memory_ids) if memory_id not in found]
+    if missing:
+        raise MemoryNotFoundError(missing)
+    return [found[memory_id] for memory_id in memory_ids]
+
+
+def list_page(connection: sqlite3.Connection, scope: Scope, query: ListMemories) -> MemoryPage:
+    """Return one page, newest first."""
+    if query.limit < 1:
+        msg = f"limit: wanted at least 1, found {query.limit}"
+        raise InvalidInputError(msg)
+    check_filter(query.filter)
+    place = None if query.cursor is None else read_cursor("memories", query.cursor, int, str)
+    number = find_scope(connection, scope)
+    if number is None:
+        return MemoryPage()
+    where, values = conditions(connection, number, query.filter)
+    if place is not None:
+        where += " AND (created < ? OR (created = ? AND memory_id > ?))"
+        values += [place[0], place[0], place[1]]
+    rows = connection.execute(
+        f"SELECT created, memory_id, body FROM memories WHERE {where}"  # noqa: S608  # fixed texts, bound values
+        " ORDER BY created DESC, memory_id LIMIT ?",
+        (*values, query.limit + 1),
+    ).fetchall()
+    memories = tuple(Memory.model_validate_json(body) for _, _, body in rows[: query.limit])
+    more = len(rows) > query.limit
+    last = rows[query.limit - 1] if more else None
+    return MemoryPage(
+        memories=memories, next_cursor=None if last is None else write_cursor("memories", last[0], last[1])
+    )
+
+
+def list_events(connection: sqlite3.Connection, scope: Scope, query: EventQuery) -> list[Event]:
+    """Return events, oldest first."""
+    number = find_scope(connection, scope)
+    if number is None:
+        return []
+    where, values = "scope = ? AND sequence > ?", list[object]([number, query.after])
+    for column, value in (("memory_id", query.memory_id), ("run_id", query.run_id)):
+        if value is not None:
+            where += f" AND {column} = ?"
+            values.append(value)
+    rows = connection.execute(
+        "SELECT sequence, operation, memory_id, before, after, reason, run_id, actor, at FROM events"  # noqa: S608
+        f" WHERE {where} ORDER BY sequence LIMIT ?",
+        (*values, query.limit),
+    )
+    return [
+        Event(
+            sequence=sequence,
+            operation=EventKind(operation),
+            memory_id=memory_id,
+            before=None if before is None else Memory.model_validate_json(before),
+            after=None if after is None else Memory.model_validate_json(after),
+            reason=reason,
+            run_id=run_id,
+            actor=actor,
+            at=parse_time(at),
+        )
+        for sequence, operation, memory_id, before, after, reason, run_id, actor, at in rows
+    ]

@@ -1,0 +1,251 @@
+"""Messages and blocks as rows. Plain functions over a connection; the caller holds the transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError
+from reme_core.ports import (
+    Appended,
+    AppendMessages,
+    FindMessages,
+    MessagePage,
+    MessageVector,
+    PendingText,
+)
+from reme_core.retrieval import message_text
+from reme_core.schema import Message, Scope, StoredMessage
+from reme_core.stores.local.cursors import read_cursor, write_cursor
+from reme_core.stores.local.schema import has_word_tables
+from reme_core.stores.local.scopes import (
+    Layer,
+    find_scope,
+    find_session,
+    log_changes,
+    make_scope_number,
+    make_session_number,
+)
+from reme_core.stores.local.vectors import check_vector, claim_dimension
+from reme_core.stores.local.words import add_words, match_expression
+from reme_core.text import is_question, pack_terms, terms, unpack_terms
+
+# What an embedding model is given of one message; the rest is found by its words.
+_EMBEDDED_CHARS = 8_000
+
+_STORED = (
+    "SELECT seq, body, session_id, (SELECT block_id FROM blocks WHERE blocks.block = messages.block) FROM messages"
+)
+_STORED += " JOIN sessions USING (session)"
+
+
+def append_messages(connection: sqlite3.Connection, scope: Scope, request: AppendMessages, *, fts5: bool) -> Appended:
+    """Add messages at the end of a session; equal ones that are there already are left alone (ConflictError)."""
+    number = make_scope_number(connection, scope)
+    session = make_session_number(connection, number, request.session_id)
+    added: list[str] = []
+    known: list[str] = []
+    rows: list[int] = []
+    for message in request.messages:
+        if _is_known(connection, number, session, message):
+            known.append(message.message_id)
+            continue
+        words = terms(message.full_text)
+        row = _insert(connection, number, session, message, words, waits=request.want_vectors)
+        if fts5:
+            add_words(connection, "message_words", number, row, words)
+        rows.append(row)
+        added.append(message.message_id)
+    log_changes(connection, number, Layer.MESSAGES, rows)
+    return Appended(added=tuple(added), known=tuple(known))
+
+
+def _is_known(connection: sqlite3.Connection, scope: int, session: int, message: Message) -> bool:
+    row = connection.execute(
+        "SELECT session, body FROM messages WHERE scope = ? AND message_id = ?", (scope, message.message_id)
+    ).fetchone()
+    if row is None:
+        return False
+    if row[0] == session and Message.model_validate_json(row[1]) == message:
+        return True
+    what = "other content" if row[0] == session else "another session"
+    msg = f"message {message.message_id!r} exists with {what}: ids are unique in a scope; leave it out to get a new one"
+    raise ConflictError(msg)
+
+
+def _insert(
+    connection: sqlite3.Connection, scope: int, session: int, message: Message, words: Sequence[str], *, waits: bool
+) -> int:
+    text = message.full_text
+    cursor = connection.execute(
+        "INSERT INTO messages (scope, session, message_id, speaker, said_at, asks, waits, terms, body)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            scope,
+            session,
+            message.message_id,
+            message.speaker,
+            message.created_at.timestamp(),
+            is_question(text),
+            waits and bool(text.strip()),
+            pack_terms(words),
+            message.model_dump_json(),
+        ),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def _stored(row: tuple[int, str, str, str | None]) -> StoredMessage:
+    return StoredMessage(message=Message.model_validate_json(row[1]), session_id=row[2], block_id=row[3])
+
+
+def messages_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, StoredMessage]:
+    """Return messages by row number."""
+    marks = ", ".join("?" * len(rows))
+    found = connection.execute(f"{_STORED} WHERE seq IN ({marks})", list(rows))
+    return {row[0]: _stored(row) for row in found}
+
+
+def rows_of_messages(connection: sqlite3.Connection, scope: int, message_ids: Sequence[str]) -> dict[str, int]:
+    """Return the row numbers of those messages that the scope holds."""
+    found = {}
+    for message_id in message_ids:
+        row = connection.execute(
+            "SELECT seq FROM messages WHERE scope = ? AND message_id = ?", (scope, message_id)
+        ).fetchone()
+        if row is not None:
+            found[message_id] = int(row[0])
+    return found
+
+
+def get_messages(connection: sqlite3.Connection, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
+    """Return messages by id, in the order asked (MessageNotFoundError)."""
+    number = find_scope(connection, scope)
+    rows = {} if number is None else rows_of_messages(connection, number, list(dict.fromkeys(message_ids)))
+    missing = [message_id for message_id in dict.fromkeys(message_ids) if message_id not in rows]
+    if missing:
+        raise MessageNotFoundError(missing)
+    numbers = list(rows.values())
+    stored = {}
+    for start in range(0, len(numbers), 500):
+        stored.update(messages_by_rows(connection, numbers[start : start + 500]))
+    return [stored[rows[message_id]] for message_id in message_ids]
+
+
+def find_messages(connection: sqlite3.Connection, scope: Scope, query: FindMessages) -> MessagePage:
+    """Return one page of the messages that meet all conditions."""
+    if query.limit < 1:
+        msg = f"limit: wanted at least 1, found {query.limit}"
+        raise InvalidInputError(msg)
+    place = None if query.cursor is None else read_cursor("messages", query.cursor, int)
+    number = find_scope(connection, scope)
+    if number is None:
+        return MessagePage(messages=())
+    where, values = ["messages.scope = ?"], list[object]([number])
+    if query.session_id is not None:
+        where.append("messages.session = ?")
+        values.append(find_session(connection, number, query.session_id))
+    if query.said_from is not None:
+        where.append("said_at >= ?")
+        values.append(query.said_from.timestamp())
+    if query.said_to is not None:
+        where.append("said_at < ?")
+        values.append(query.said_to.timestamp())
+    if query.unsliced:
+        where.append("block IS NULL")
+    if place is not None:
+        where.append("seq < ?" if query.newest_first else "seq > ?")
+        values.append(place[0])
+    rows = _matching(connection, number, query, " AND ".join(where), values)
+    page = [row for row, _ in zip(rows, range(query.limit + 1), strict=False)]
+    more = len(page) > query.limit
+    return MessagePage(
+        messages=tuple(_stored(row) for row in page[: query.limit]),
+        next_cursor=write_cursor("messages", page[query.limit - 1][0]) if more else None,
+    )
+
+
+def _matching(
+    connection: sqlite3.Connection, scope: int, query: FindMessages, where: str, values: list[object]
+) -> Iterator[tuple[int, str, str, str | None]]:
+    order = f"ORDER BY seq {'DESC' if query.newest_first else 'ASC'}"
+    if query.keyword is None:
+        yield from connection.execute(f"{_STORED} WHERE {where} {order}", values)
+        return
+    words = terms(query.keyword)
+    if words and has_word_tables(connection):
+        found = "seq IN (SELECT rowid FROM message_words WHERE message_words MATCH ?)"
+        expression = match_expression(scope, query.keyword)
+        yield from connection.execute(f"{_STORED} WHERE {where} AND {found} {order}", [*values, expression])
+        return
+    # Words that no index holds ("the", "!!"), or no FTS5: the slower way, reading every message of the scope.
+    wanted = set(unpack_terms(pack_terms(words)).tolist())
+    plain = query.keyword.strip().casefold()
+    for row in connection.execute(f"{_STORED} WHERE {where} {order}", values):
+        text = _stored(row).message.full_text
+        if wanted <= set(unpack_terms(pack_terms(terms(text))).tolist()) if wanted else plain in text.casefold():
+            yield row
+
+
+def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> list[PendingText]:
+    """Return messages that wait for vectors, oldest first."""
+    number = find_scope(connection, scope)
+    if number is None:
+        return []
+    rows = connection.execute(
+        "SELECT seq, speaker, body FROM messages WHERE scope = ? AND waits ORDER BY seq LIMIT ?", (number, limit)
+    )
+    return [PendingText(key=str(seq), text=_embedded_text(speaker, body)) for seq, speaker, body in rows]
+
+
+def waiting_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Scope]:
+    """Return the scopes of a memory space that have messages waiting for vectors."""
+    rows = connection.execute(
+        "SELECT user_id FROM scopes WHERE memory_space = ?"
+        " AND EXISTS (SELECT 1 FROM messages WHERE messages.scope = scopes.scope AND waits) ORDER BY scope",
+        (memory_space,),
+    )
+    return [Scope(memory_space=memory_space, user_id=user_id) for (user_id,) in rows]
+
+
+def _embedded_text(speaker: str, body: str) -> str:
+    return message_text(speaker, Message.model_validate_json(body).full_text)[:_EMBEDDED_CHARS]
+
+
+def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+    """Store vectors of messages that wait for them; messages erased meanwhile are passed over."""
+    checked = [(_row(item), check_vector(item.vector, "the vector of a message")) for item in vectors]
+    number = find_scope(connection, scope)
+    if number is None or not checked:
+        return
+    stored = []
+    for row, vector in checked:
+        claim_dimension(connection, len(vector), "the vector of a message")
+        waiting = connection.execute("UPDATE messages SET waits = 0 WHERE scope = ? AND seq = ?", (number, row))
+        if waiting.rowcount:
+            connection.execute("INSERT OR REPLACE INTO message_vectors VALUES (?, ?)", (row, vector.tobytes()))
+            stored.append(row)
+    log_changes(connection, number, Layer.MESSAGES, stored)
+
+
+def _row(item: MessageVector) -> int:
+    key = item.pending.key
+    if not (key.isascii() and key.isdigit() and len(key) < 19):
+        msg = f"key: {key!r:.40} is not one of this store: hand back what pending_texts gave"
+        raise InvalidInputError(msg)
+    return int(key)
+
+
+def check_sessions(connection: sqlite3.Connection, scope: int, session_id: str, message_ids: Sequence[str]) -> int:
+    """Return the number of the session that holds all these messages (MessageNotFoundError)."""
+    session = find_session(connection, scope, session_id)
+    missing = []
+    for message_id in message_ids:
+        row = connection.execute(
+            "SELECT 1 FROM messages WHERE scope = ? AND message_id = ? AND session IS ?", (scope, message_id, session)
+        ).fetchone()
+        if row is None:
+            missing.append(message_id)
+    if missing or session is None:
+        raise MessageNotFoundError(missing)
+    return session

@@ -1,0 +1,143 @@
+"""The tables of the file, their version, and the way from older versions to this one.
+
+Rows of a scope carry its number, never its name: erasing a scope removes the only place where its name stands, and a
+scope of the same name made later has another number.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from reme_core.errors import SchemaVersionError
+from reme_core.text import TERMS_VERSION
+
+APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files
+SCHEMA_VERSION = 1
+
+Migration: TypeAlias = Callable[[sqlite3.Connection], None]
+
+MIGRATIONS: Sequence[Migration] = ()
+"""Step i leads from version i + 1 to version i + 2."""
+
+TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE scopes (
+        scope INTEGER PRIMARY KEY AUTOINCREMENT, memory_space TEXT NOT NULL, user_id TEXT NOT NULL,
+        UNIQUE (memory_space, user_id))""",
+    """CREATE TABLE sessions (
+        session INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session_id TEXT NOT NULL,
+        UNIQUE (scope, session_id))""",
+    # said_at: seconds since 1970; asks: it is a question; waits: it has no vector yet and is to get one.
+    """CREATE TABLE messages (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session INTEGER NOT NULL,
+        message_id TEXT NOT NULL, speaker TEXT NOT NULL, said_at REAL NOT NULL, asks INTEGER NOT NULL,
+        waits INTEGER NOT NULL, block INTEGER, terms BLOB NOT NULL, body TEXT NOT NULL,
+        UNIQUE (scope, message_id))""",
+    "CREATE INDEX messages_by_scope ON messages (scope, seq)",
+    "CREATE INDEX messages_by_session ON messages (session, seq)",
+    "CREATE INDEX messages_waiting ON messages (scope, seq) WHERE waits",
+    "CREATE INDEX messages_unsliced ON messages (session, seq) WHERE block IS NULL",
+    "CREATE TABLE message_vectors (seq INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
+    """CREATE TABLE blocks (
+        block INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session INTEGER NOT NULL,
+        block_id TEXT NOT NULL, started_at REAL NOT NULL, ended_at REAL NOT NULL, terms BLOB NOT NULL,
+        body TEXT NOT NULL, UNIQUE (scope, block_id))""",
+    "CREATE INDEX blocks_by_scope ON blocks (scope, block)",
+    # normal: digest of the normalised content; created: microseconds since 1970, the order of pages.
+    """CREATE TABLE memories (
+        row INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, memory_id TEXT NOT NULL,
+        memory_type TEXT NOT NULL, memory_target TEXT NOT NULL, normal BLOB NOT NULL, created INTEGER NOT NULL,
+        observed_at REAL NOT NULL, valid_from REAL NOT NULL, valid_to REAL, revision INTEGER NOT NULL,
+        terms BLOB NOT NULL, body TEXT NOT NULL, UNIQUE (scope, memory_id))""",
+    """CREATE UNIQUE INDEX memories_current ON memories (scope, memory_type, memory_target, normal)
+        WHERE valid_to IS NULL""",
+    "CREATE INDEX memories_by_age ON memories (scope, created, memory_id)",
+    "CREATE TABLE memory_vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
+    """CREATE TABLE events (
+        sequence INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, memory_id TEXT NOT NULL,
+        operation TEXT NOT NULL, before TEXT, after TEXT, reason TEXT NOT NULL, run_id TEXT, actor TEXT NOT NULL,
+        at TEXT NOT NULL)""",
+    "CREATE INDEX events_by_memory ON events (scope, memory_id, sequence)",
+    "CREATE INDEX events_by_run ON events (scope, run_id, sequence) WHERE run_id IS NOT NULL",
+    # What changed in which partition, so that indexes in memory follow the file; see partitions.py.
+    """CREATE TABLE changes (
+        change INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, layer INTEGER NOT NULL,
+        row INTEGER NOT NULL)""",
+    "CREATE INDEX changes_by_partition ON changes (scope, layer, change)",
+)
+
+# Terms come segmented, so the tokenizer only has to split at blanks: every other ASCII character belongs to a word.
+_TOKENIZER = "tokenize=\"ascii tokenchars '!#$%&()*+,-./:;<=>?@[\\]^_`{|}~'\", detail=column, columnsize=0"
+WORD_TABLES = (
+    f"CREATE VIRTUAL TABLE message_words USING fts5(scope, words, {_TOKENIZER})",
+    f"CREATE VIRTUAL TABLE memory_words USING fts5(scope, words, {_TOKENIZER})",
+)
+
+
+def has_fts5(connection: sqlite3.Connection) -> bool:
+    """Tell whether this build of SQLite has the full-text extension FTS5."""
+    return connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone() is not None
+
+
+def prepare(
+    connection: sqlite3.Connection, path: str, *, migrations: Sequence[Migration] = MIGRATIONS, fts5: bool
+) -> None:
+    """Create the tables in an empty file, or bring an older file up to this version, in one transaction.
+
+    Raises:
+        SchemaVersionError: The file is newer than this release, is not ours, or has full-text tables that this build
+            of SQLite can't keep up to date.
+    """
+    if _version_of(connection, path) == len(migrations) + 1:
+        _check_word_tables(connection, path, fts5=fts5)
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version_of(connection, path)  # again, now that no other process can be doing the same
+        if version == 0:
+            _create(connection, fts5=fts5)
+        for step in migrations[max(version - 1, 0) if version else len(migrations) :]:
+            step(connection)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(migrations) + 1}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    _check_word_tables(connection, path, fts5=fts5)
+
+
+def _create(connection: sqlite3.Connection, *, fts5: bool) -> None:
+    for statement in TABLES + (WORD_TABLES if fts5 else ()):
+        connection.execute(statement)
+    connection.execute("INSERT INTO meta VALUES ('terms', ?)", (str(TERMS_VERSION),))
+
+
+def _version_of(connection: sqlite3.Connection, path: str) -> int:
+    """Return the schema version, 0 for an empty file."""
+    newest = len(MIGRATIONS) + 1
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application == APPLICATION_ID:
+        if version > newest:
+            msg = f"{path!r} has schema version {version}, this release reads up to {newest}: install a newer release"
+            raise SchemaVersionError(msg)
+        return int(version)
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables or version:
+        msg = f"{path!r} is a SQLite file of something else: give another path"
+        raise SchemaVersionError(msg)
+    return 0
+
+
+def _check_word_tables(connection: sqlite3.Connection, path: str, *, fts5: bool) -> None:
+    if not fts5 and has_word_tables(connection):
+        msg = f"{path!r} has full-text tables and this build of SQLite lacks FTS5: use a Python whose sqlite3 has it"
+        raise SchemaVersionError(msg)
+
+
+def has_word_tables(connection: sqlite3.Connection) -> bool:
+    """Tell whether the file has full-text tables; one that a build without FTS5 made has none and is scanned."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'message_words'").fetchone() is not None

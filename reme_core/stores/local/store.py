@@ -1,0 +1,176 @@
+"""The local store: memories, messages and blocks of many scopes in one SQLite file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from reme_core.ports import (
+    Appended,
+    AppendMessages,
+    BlockPage,
+    Counts,
+    EventQuery,
+    FindMessages,
+    ListBlocks,
+    ListMemories,
+    MemorySearch,
+    MessagePage,
+    MessageSearch,
+    MessageVector,
+    PendingText,
+    ScoredBlock,
+    ScoredMemory,
+    ScoredMessage,
+    WriteBatch,
+)
+from reme_core.schema import Block, Erased, Event, Memory, MemoryPage, Scope, StoredMessage
+from reme_core.stores.local import blocks, memories, messages, search
+from reme_core.stores.local.counts import count_scope
+from reme_core.stores.local.database import Database, FileSettings, Work
+from reme_core.stores.local.erase import erase_rows, purge_log
+from reme_core.stores.local.partitions import Partitions
+from reme_core.stores.local.schema import has_word_tables
+from reme_core.stores.local.scopes import find_scope
+
+_LOG = logging.getLogger(__name__)
+
+
+class LocalStore:
+    """A `MemoryStore`, a `Transcript` and a `TranscriptIndex` on one file; nothing is opened before the first call.
+
+    Several stores, threads, event loops and processes may use the same file at once: each call sees what was
+    acknowledged before it, by whomever. Searches rank in memory: a partition (one layer of one scope) is read at its
+    first search and follows the file from then on.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+        busy_timeout_s: float = 10.0,
+        max_bytes: int | None = None,
+        cache_bytes: int = 1 << 30,
+    ) -> None:
+        """Keep the settings.
+
+        Args:
+            path: The file.
+            synchronous: FULL (safe against power cuts) or NORMAL (against killed processes); see `FileSettings`.
+            busy_timeout_s: Seconds to wait for another process that is writing.
+            max_bytes: The size that the file may reach, if it is to be bounded.
+            cache_bytes: What the partitions in memory may take together; the largest one may take more.
+        """
+        self._database = Database(
+            FileSettings(path=Path(path), synchronous=synchronous, busy_timeout_s=busy_timeout_s, max_bytes=max_bytes)
+        )
+        self._partitions = Partitions(cache_bytes)
+        self._fts5: bool | None = None
+
+    def __repr__(self) -> str:
+        """Name the file."""
+        return f"LocalStore({self._database.path!r})"
+
+    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
+        """Write a batch; see `MemoryStore.put`."""
+        checked, fts5 = memories.check_batch(scope, batch), await self._has_fts5()
+        return await self._database.write(lambda c: memories.put_batch(c, scope, checked, fts5=fts5))
+
+    async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
+        """Return memories by id; see `MemoryStore.get`."""
+        ids = tuple(memory_ids)
+        return await self._database.read(lambda c: memories.get_memories(c, scope, ids))
+
+    async def search(self, scope: Scope, search_: MemorySearch) -> list[ScoredMemory]:
+        """Return the best memories; see `MemoryStore.search`."""
+        return await self._database.read(lambda c: search.search_memories(c, scope, search_, self._partitions))
+
+    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
+        """Return one page; see `MemoryStore.list_memories`."""
+        return await self._database.read(lambda c: memories.list_page(c, scope, query))
+
+    async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
+        """Return what happened; see `MemoryStore.events`."""
+        return await self._database.read(lambda c: memories.list_events(c, scope, query))
+
+    async def append(self, scope: Scope, request: AppendMessages) -> Appended:
+        """Add messages; see `Transcript.append`."""
+        fts5 = await self._has_fts5()
+        return await self._database.write(lambda c: messages.append_messages(c, scope, request, fts5=fts5))
+
+    async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
+        """Return messages by id; see `Transcript.get_messages`."""
+        ids = tuple(message_ids)
+        return await self._database.read(lambda c: messages.get_messages(c, scope, ids))
+
+    async def find_messages(self, scope: Scope, query: FindMessages) -> MessagePage:
+        """Return one page of messages; see `Transcript.find_messages`."""
+        return await self._database.read(lambda c: messages.find_messages(c, scope, query))
+
+    async def put_blocks(self, scope: Scope, blocks_: Sequence[Block]) -> None:
+        """Add blocks; see `Transcript.put_blocks`."""
+        items = tuple(blocks_)
+        await self._database.write(lambda c: blocks.put_blocks(c, scope, items))
+
+    async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
+        """Return blocks by id; see `Transcript.get_blocks`."""
+        ids = tuple(block_ids)
+        return await self._database.read(lambda c: blocks.get_blocks(c, scope, ids))
+
+    async def list_blocks(self, scope: Scope, query: ListBlocks) -> BlockPage:
+        """Return one page of blocks; see `Transcript.list_blocks`."""
+        return await self._database.read(lambda c: blocks.list_blocks(c, scope, query))
+
+    async def search_messages(self, scope: Scope, search_: MessageSearch) -> list[ScoredMessage]:
+        """Return the best messages; see `TranscriptIndex.search_messages`."""
+        return await self._database.read(lambda c: search.search_messages(c, scope, search_, self._partitions))
+
+    async def search_blocks(self, scope: Scope, search_: MessageSearch) -> list[ScoredBlock]:
+        """Return the best blocks; see `TranscriptIndex.search_blocks`."""
+        return await self._database.read(lambda c: search.search_blocks(c, scope, search_, self._partitions))
+
+    async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
+        """Return messages that wait for vectors; see `TranscriptIndex.pending_texts`."""
+        return await self._database.read(lambda c: messages.pending_texts(c, scope, limit))
+
+    async def waiting_scopes(self, memory_space: str) -> list[Scope]:
+        """Return scopes with messages that wait for vectors; see `TranscriptIndex.waiting_scopes`."""
+        return await self._database.read(lambda c: messages.waiting_scopes(c, memory_space))
+
+    async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+        """Store vectors of messages; see `TranscriptIndex.put_vectors`."""
+        items = tuple(vectors)
+        await self._database.write(lambda c: messages.put_vectors(c, scope, items))
+
+    async def erase(self, scope: Scope) -> Erased:
+        """Remove everything of the scope, of all layers, from the file and its log.
+
+        Raises:
+            StoreUnavailableError: The rows are gone, but another process is reading the log; call again.
+        """
+        number = await self._database.read(lambda c: find_scope(c, scope))
+        fts5 = await self._has_fts5()
+        erased = await self._database.write(lambda c: erase_rows(c, scope, fts5=fts5))
+        if number is not None:
+            self._partitions.forget(number)
+        await self._database.maintain(lambda c: purge_log(c, self._database.path))
+        return erased
+
+    async def count(self, scope: Scope) -> Counts:
+        """Return how much the scope holds."""
+        return await self._database.read(lambda c: count_scope(c, scope))
+
+    async def close(self) -> None:
+        """Finish what was begun and close the file; later calls raise `StoreClosedError`."""
+        await self._database.close()
+
+    async def _has_fts5(self) -> bool:
+        if self._fts5 is None:
+            work: Work[bool] = has_word_tables
+            self._fts5 = await self._database.read(work)
+            if not self._fts5:
+                _LOG.warning("this build of SQLite lacks FTS5: keywords are found by scanning, which is slower")
+        return self._fts5
