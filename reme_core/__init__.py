@@ -1,1 +1,99 @@
-"""reme: durable, scoped memory for agents."""
+"""reme: durable, scoped memory for agents.
+
+```python
+from reme_core import ReMe
+
+async with ReMe(memory_space="remy") as memory:
+    await memory.summary(messages, user_id="Alice")
+    found = await memory.retrieve("What does Alice like?", user_id="Alice")
+```
+
+Names are loaded on first use: importing this package loads no library, opens no file and asks no server.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reme_core.errors import ReMeError
+    from reme_core.ports import Counts
+    from reme_core.reme import ReMe
+    from reme_core.runtime.portable import Moved
+    from reme_core.runtime.slicing import Slicing
+    from reme_core.schema import (
+        Block,
+        Erased,
+        Event,
+        Hit,
+        Memory,
+        MemoryPage,
+        MemoryType,
+        Message,
+        RetrieveResult,
+        Scope,
+        Source,
+        StoredMessage,
+        SummaryResult,
+        UndoResult,
+        Usage,
+    )
+    from reme_core.stores import LocalStore, QdrantStore
+    from reme_core.sync import SyncReMe
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Block",
+    "Counts",
+    "Erased",
+    "Event",
+    "Hit",
+    "LocalStore",
+    "Memory",
+    "MemoryPage",
+    "MemoryType",
+    "Message",
+    "Moved",
+    "QdrantStore",
+    "ReMe",
+    "ReMeError",
+    "RetrieveResult",
+    "Scope",
+    "Slicing",
+    "Source",
+    "StoredMessage",
+    "SummaryResult",
+    "SyncReMe",
+    "UndoResult",
+    "Usage",
+    "__version__",
+]
+
+_ELSEWHERE = MappingProxyType(
+    {
+        "Counts": "reme_core.ports",
+        "LocalStore": "reme_core.stores",
+        "Moved": "reme_core.runtime.portable",
+        "QdrantStore": "reme_core.stores",
+        "ReMe": "reme_core.reme",
+        "ReMeError": "reme_core.errors",
+        "Slicing": "reme_core.runtime.slicing",
+        "SyncReMe": "reme_core.sync",
+    }
+)
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name on first use (AttributeError, MissingExtraError)."""
+    if name not in __all__:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    return getattr(importlib.import_module(_ELSEWHERE.get(name, "reme_core.schema")), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,578 @@
+"""ReMe: the facade over the layers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import JsonValue
+
+from reme_core import config
+from reme_core.config import UNSET, Ports, Settings, Unset
+from reme_core.errors import ConfigurationError, InvalidInputError, ModelError, PartialFailureError, ReMeError
+from reme_core.models import CharacterTokenCounter, SystemClock
+from reme_core.ports import (
+    ChatModel,
+    Clock,
+    Countable,
+    Counts,
+    Embedder,
+    EventQuery,
+    FindMessages,
+    IndexedTranscript,
+    ListBlocks,
+    ListMemories,
+    MemoryFilter,
+    MemoryStore,
+    MessagePage,
+    Retriever,
+    RetrieveRequest,
+    Summarizer,
+    SummaryRequest,
+    TokenCounter,
+)
+from reme_core.runtime import inputs
+from reme_core.runtime.edit import Editor
+from reme_core.runtime.embedding import embed_waiting
+from reme_core.runtime.portable import Moved, export_scope, import_scope
+from reme_core.runtime.record import VerbatimSummarizer
+from reme_core.runtime.retrieve import SimpleRetriever
+from reme_core.runtime.slicing import Slicing
+from reme_core.runtime.undo import undo_run
+from reme_core.schema import (
+    Block,
+    Erased,
+    Event,
+    Memory,
+    MemoryPage,
+    RetrieveResult,
+    Scope,
+    StoredMessage,
+    SummaryResult,
+    UndoResult,
+    Usage,
+    make_scope,
+    new_id,
+    parse_messages,
+)
+from reme_core.sync import SyncFace
+
+_LOG = logging.getLogger("reme")
+_HISTORY_PAGE = 1000
+
+
+class ReMe:
+    """Durable, scoped memory.
+
+    Every call names the user whose memory it touches; `user_id=""` is the shared scope of the memory space. A call
+    returns after what it says is on disk, and raises a `ReMeError` otherwise. One object serves any number of users,
+    event loops and threads; several processes may work on one folder at once. Opening is lazy: nothing is touched
+    before the first call.
+    """
+
+    sync = SyncFace()
+
+    def __init__(
+        self,
+        memory_space: str = "default",
+        working_dir: str | Path = ".reme",
+        *,
+        llm: ChatModel | Settings | Unset | None = UNSET,
+        embedding: Embedder | Settings | Unset | None = UNSET,
+        vector_store: MemoryStore | Settings | None = None,
+        use_agentic_mode: bool = False,
+        transcript: IndexedTranscript | None = None,
+        embed_messages: bool = True,
+        slicing: Slicing | None = None,
+        token_counter: TokenCounter | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Keep the settings.
+
+        Args:
+            memory_space: The workspace; nothing crosses it.
+            working_dir: The folder of the local file.
+            llm: Settings such as `{"backend": "openai", "model": "qwen-plus", "temperature": 0.6}`, a `ChatModel`, or
+                None for none. Left out, the environment decides: `REME_LLM_MODEL` with `REME_LLM_API_KEY` or
+                `OPENAI_API_KEY`.
+            embedding: Settings such as `{"backend": "openai", "model": "text-embedding-v4", "dimension": 1024}`, an
+                `Embedder`, or None for none. Left out, the environment decides: `REME_EMBEDDING_MODEL` with a key.
+            vector_store: `{"backend": "local_file"}` (the default), `{"backend": "qdrant", ...}`, or a `MemoryStore`.
+            use_agentic_mode: Not available yet; ask for it and you are told.
+            transcript: Where messages are kept, if not in the local file.
+            embed_messages: Give messages vectors. Words alone find nearly as much; memories get theirs in any case.
+            slicing: Where blocks begin.
+            token_counter: Counts the tokens of a budget; by default by characters.
+            clock: Tells the time; by default that of this machine.
+
+        Raises:
+            ConfigurationError: Settings that can't be used.
+            MissingExtraError: A library that is not installed.
+            InvalidInputError: A memory space that can't be one.
+        """
+        if use_agentic_mode:
+            msg = "use_agentic_mode: the agents are not part of this release; leave it out for the simple strategy"
+            raise ConfigurationError(msg)
+        self._memory_space = make_scope(memory_space, "").memory_space
+        self._ports: Ports = config.build(
+            working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store, transcript=transcript
+        )
+        self._clock = clock or SystemClock()
+        self._editor = Editor(store=self._ports.memories, embedder=self._ports.embedder)
+        self._message_embedder = self._ports.embedder if embed_messages else None
+        self._summarizer: Summarizer = VerbatimSummarizer(
+            transcript=self._ports.transcript, embedder=self._message_embedder, slicing=slicing or Slicing()
+        )
+        self._retriever: Retriever = SimpleRetriever(
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            embedder=self._ports.embedder,
+            counter=token_counter or CharacterTokenCounter(),
+        )
+
+    def __repr__(self) -> str:
+        """Name the memory space and the store."""
+        return f"ReMe(memory_space={self._memory_space!r}, store={self._ports.memories!r})"
+
+    async def __aenter__(self) -> Self:
+        """Return the memory; it opens with its first call."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close what was built here."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close what was built here; objects that were handed in stay open. Closing twice is harmless."""
+        for part in self._ports.owned:
+            await part.close()
+
+    def set_summarizer(self, summarizer: Summarizer) -> None:
+        """Exchange the way up."""
+        self._summarizer = summarizer
+
+    def set_retriever(self, retriever: Retriever) -> None:
+        """Exchange the way down."""
+        self._retriever = retriever
+
+    async def summary(
+        self,
+        messages: Sequence[object],
+        *,
+        user_id: str,
+        session_id: str | None = None,
+        memory_type: str = "auto",
+        end_session: bool | None = None,
+    ) -> SummaryResult:
+        """Keep messages, slice them into blocks and index these.
+
+        Args:
+            messages: `Message` objects, dictionaries (OpenAI's form is read) or `(role, text)` pairs. They keep the
+                `message_id` and `created_at` that they bring; a message that is there already is not added again.
+            user_id: Whose they are.
+            session_id: The session that they continue; by default a new one, which ends with this call.
+            memory_type: `auto`, `personal`, `procedural` or `tool`: what to distil. Without a chat model nothing is.
+            end_session: Nothing more of this session will come: a tool call without its result is sliced as well. By
+                default so where `session_id` is left out.
+
+        Raises:
+            InvalidInputError: A message that can't be read, naming it; nothing was kept.
+            ConflictError: A message id that is taken by another message; nothing was kept.
+            PartialFailureError: The messages are on disk, embedding them failed; `flush` does it later.
+        """
+        scope, now = self._scope(user_id), self._clock.now()
+        parsed = parse_messages(messages, now=lambda: now)
+        inputs.check_not_future(parsed, now)
+        types = inputs.read_types(memory_type)
+        ends = session_id is None if end_session is None else end_session
+        session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
+        if not parsed and session_id is None:
+            return SummaryResult(session_id=session)
+        request = SummaryRequest(
+            session_id=session, messages=parsed, memory_type=None if types is None else types[0], ends_session=ends
+        )
+        return await self._summarizer.summarize(scope, request)
+
+    async def retrieve(
+        self,
+        query: str,
+        *,
+        user_id: str,
+        limit: int | None = None,
+        token_budget: int | None = None,
+        memory_type: str | Sequence[str] = "auto",
+        memory_target: str | Sequence[str] | None = None,
+        session_id: str | None = None,
+        layers: Sequence[str] | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        start_time: datetime | str | None = None,
+        end_time: datetime | str | None = None,
+        as_of: datetime | str | None = None,
+        include_superseded: bool = False,
+        include_shared: bool = False,
+    ) -> RetrieveResult:
+        """Find what answers a question: memories first where they do, then what was said, best first.
+
+        Args:
+            query: The question, in words.
+            user_id: Whose memory is asked.
+            limit: At most this many results; 10 unless `token_budget` is given.
+            token_budget: As many results as fit into this many tokens, repetition dropped.
+            memory_type: `auto`, a type or a list of types. Messages are looked at for `auto`, `personal`, `history`.
+            memory_target: Only memories about this target, or these.
+            session_id: Only messages of this session.
+            layers: Some of `memory`, `summary` (blocks) and `message`; by default memories and messages.
+            metadata: Only memories whose metadata have these values.
+            start_time: Said (memories: observed) at this time or later.
+            end_time: Said before this time.
+            as_of: What was known and valid at this time.
+            include_superseded: Also memories that were replaced.
+            include_shared: Also the shared scope of the space.
+
+        Raises:
+            InvalidInputError: Something can't be read, naming it.
+            UnsupportedFilterError: A layer was asked for that one of the filters can't be applied to.
+            ModelError: Embedding the question failed.
+        """
+        if limit is not None:
+            limit = inputs.read_count(limit, "limit")
+        if token_budget is not None:
+            token_budget = inputs.read_count(token_budget, "token_budget")
+        request = RetrieveRequest(
+            query=inputs.read_query(query),
+            limit=limit,
+            token_budget=token_budget,
+            layers=inputs.read_layers(layers),
+            types=inputs.read_types(memory_type),
+            targets=inputs.read_targets(memory_target),
+            metadata=inputs.read_metadata_filter(metadata),
+            session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
+            said_from=inputs.read_time(start_time, "start_time"),
+            said_to=inputs.read_time(end_time, "end_time"),
+            as_of=inputs.read_time(as_of, "as_of"),
+            include_superseded=include_superseded,
+            include_shared=include_shared,
+            now=self._clock.now(),
+        )
+        return await self._retriever.retrieve(self._scope(user_id), request)
+
+    async def add_memory(
+        self,
+        content: str,
+        *,
+        user_id: str,
+        memory_type: str = "personal",
+        memory_target: str = "self",
+        when_to_use: str = "",
+        metadata: Mapping[str, JsonValue] | None = None,
+        observed_at: datetime | str | None = None,
+        valid_from: datetime | str | None = None,
+        importance: float = 0.5,
+        confidence: float = 1.0,
+        reason: str = "",
+    ) -> Memory:
+        """Add one memory. If a current one of this type and target says the same, that one is the answer.
+
+        Raises:
+            InvalidInputError: A field that can't be used, naming it.
+            ModelError: Embedding it failed; nothing was written.
+        """
+        fields: dict[str, object] = {
+            "content": content,
+            "memory_type": memory_type,
+            "memory_target": memory_target,
+            "when_to_use": when_to_use,
+            "metadata": metadata,
+            "observed_at": observed_at,
+            "valid_from": valid_from,
+            "importance": importance,
+            "confidence": confidence,
+        }
+        [memory] = await self.add_memories([fields], user_id=user_id, reason=reason)
+        return memory
+
+    async def add_memories(
+        self, memories: Sequence[Mapping[str, object]], *, user_id: str, run_id: str | None = None, reason: str = ""
+    ) -> list[Memory]:
+        """Add memories, all or none, in one write; each a mapping of the fields that `add_memory` takes.
+
+        Also `memory_id`, `valid_to`, `author` and `sources`. With a `run_id`, `undo` takes them back together.
+
+        Raises:
+            InvalidInputError: A field that can't be used, naming it.
+            ConflictError: A memory id that is taken.
+            ModelError: Embedding failed; nothing was written.
+        """
+        run = None if run_id is None else inputs.read_id(run_id, "run_id")
+        return await self._editor.add(self._scope(user_id), memories, run_id=run, reason=reason, at=self._clock.now())
+
+    async def get_memory(self, memory_id: str, *, user_id: str) -> Memory:
+        """Return a memory, current or not (MemoryNotFoundError)."""
+        [memory] = await self._ports.memories.get(self._scope(user_id), [inputs.read_id(memory_id, "memory_id")])
+        return memory
+
+    async def update_memory(
+        self,
+        memory_id: str,
+        *,
+        user_id: str,
+        content: str | None = None,
+        when_to_use: str | None = None,
+        memory_type: str | None = None,
+        memory_target: str | None = None,
+        metadata: Mapping[str, JsonValue] | None = None,
+        valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
+        importance: float | None = None,
+        confidence: float | None = None,
+        expected_revision: int | None = None,
+        reason: str = "",
+    ) -> Memory:
+        """Change what is given and keep the rest; `metadata` replaces the whole object.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            InvalidInputError: Nothing to change, or a value that can't be used.
+            ConflictError: It has another revision than expected, or another current memory says the same.
+        """
+        given: dict[str, object] = {
+            "content": content,
+            "when_to_use": when_to_use,
+            "memory_type": memory_type,
+            "memory_target": memory_target,
+            "metadata": metadata,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+            "importance": importance,
+            "confidence": confidence,
+        }
+        return await self._editor.update(
+            self._scope(user_id),
+            inputs.read_id(memory_id, "memory_id"),
+            {name: value for name, value in given.items() if value is not None},
+            expected_revision=expected_revision,
+            reason=reason,
+            at=self._clock.now(),
+        )
+
+    async def delete_memory(self, memory_id: str, *, user_id: str, reason: str = "") -> None:
+        """Remove a memory; its history stays (MemoryNotFoundError)."""
+        await self._editor.delete(
+            self._scope(user_id), inputs.read_id(memory_id, "memory_id"), reason=reason, at=self._clock.now()
+        )
+
+    async def list_memories(
+        self,
+        *,
+        user_id: str,
+        memory_type: str | Sequence[str] = "auto",
+        memory_target: str | Sequence[str] | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        keyword: str | None = None,
+        as_of: datetime | str | None = None,
+        include_superseded: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> MemoryPage:
+        """Return a page of memories, newest first; `next_cursor` of the answer asks for the next one.
+
+        Raises:
+            InvalidInputError: Something can't be read, or a cursor that is not of this list.
+        """
+        query = ListMemories(
+            filter=MemoryFilter(
+                types=inputs.read_types(memory_type),
+                targets=inputs.read_targets(memory_target),
+                metadata=inputs.read_metadata_filter(metadata),
+                keyword=None if keyword is None else inputs.read_query(keyword),
+                as_of=inputs.read_time(as_of, "as_of"),
+                include_superseded=include_superseded,
+            ),
+            limit=inputs.read_count(limit, "limit"),
+            cursor=cursor,
+        )
+        return await self._ports.memories.list_memories(self._scope(user_id), query)
+
+    async def delete_all_memories(self, *, user_id: str) -> Erased:
+        """Remove everything of a user for good: messages, blocks, memories, events, vectors and texts.
+
+        Raises:
+            StoreUnavailableError: It is deleted, but another process holds old pages; call again.
+        """
+        scope = self._scope(user_id)
+        erased = Erased()
+        for part in self._parts():
+            erased += await part.erase(scope)
+        return erased
+
+    async def history(self, memory_id: str, *, user_id: str) -> list[Event]:
+        """Return every change of a memory, oldest first; also of one that was deleted.
+
+        Raises:
+            MemoryNotFoundError: This scope never held such a memory.
+        """
+        scope, wanted = self._scope(user_id), inputs.read_id(memory_id, "memory_id")
+        events: list[Event] = []
+        while True:
+            after = events[-1].sequence if events else 0
+            page = await self._ports.memories.events(
+                scope, EventQuery(memory_id=wanted, after=after, limit=_HISTORY_PAGE)
+            )
+            events += page
+            if len(page) < _HISTORY_PAGE:
+                break
+        if not events:
+            await self._ports.memories.get(scope, [wanted])
+        return events
+
+    async def undo(self, run_id: str, *, user_id: str) -> UndoResult:
+        """Put back what a run changed, in one write that can itself be undone.
+
+        Raises:
+            RunNotFoundError: No such run in this scope.
+            ConflictError: One of its memories was changed since; nothing was undone.
+        """
+        return await undo_run(
+            self._ports.memories,
+            self._ports.embedder,
+            self._scope(user_id),
+            inputs.read_id(run_id, "run_id"),
+            at=self._clock.now(),
+        )
+
+    async def get_messages(self, message_ids: Sequence[str], *, user_id: str) -> list[StoredMessage]:
+        """Return messages by id, in the order asked (MessageNotFoundError)."""
+        ids = [inputs.read_id(item, "message_ids") for item in message_ids]
+        return await self._ports.transcript.get_messages(self._scope(user_id), ids)
+
+    async def find_messages(
+        self,
+        *,
+        user_id: str,
+        keyword: str | None = None,
+        session_id: str | None = None,
+        start_time: datetime | str | None = None,
+        end_time: datetime | str | None = None,
+        limit: int = 50,
+        newest_first: bool = False,
+        cursor: str | None = None,
+    ) -> MessagePage:
+        """Return a page of the messages that hold every word of a keyword, in the order in which they were said."""
+        query = FindMessages(
+            keyword=None if keyword is None else inputs.read_query(keyword),
+            session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
+            said_from=inputs.read_time(start_time, "start_time"),
+            said_to=inputs.read_time(end_time, "end_time"),
+            limit=inputs.read_count(limit, "limit"),
+            newest_first=newest_first,
+            cursor=cursor,
+        )
+        return await self._ports.transcript.find_messages(self._scope(user_id), query)
+
+    async def get_block(self, block_id: str, *, user_id: str) -> Block:
+        """Return a block with its index entry and the ids of its messages (BlockNotFoundError)."""
+        [block] = await self._ports.transcript.get_blocks(self._scope(user_id), [inputs.read_id(block_id, "block_id")])
+        return block
+
+    async def list_blocks(
+        self, *, user_id: str, session_id: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> tuple[Sequence[Block], str | None]:
+        """Return a page of the block index, oldest first, and the cursor of the next one."""
+        page = await self._ports.transcript.list_blocks(
+            self._scope(user_id),
+            ListBlocks(
+                session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
+                limit=inputs.read_count(limit, "limit"),
+                cursor=cursor,
+            ),
+        )
+        return page.blocks, page.next_cursor
+
+    async def flush(self) -> Usage:
+        """Finish what is left to do in this memory space: give vectors to the messages that wait for one.
+
+        Raises:
+            PartialFailureError: Some users' messages still wait; `failures` says why, `done` what was spent.
+        """
+        usage, failures = Usage(), list[ReMeError]()
+        embedder = self._message_embedder
+        if embedder is None:
+            return usage
+        for scope in await self._ports.transcript.waiting_scopes(self._memory_space):
+            try:
+                usage += await embed_waiting(self._ports.transcript, embedder, scope)
+            except ModelError as exc:
+                _LOG.error("messages of one scope still wait for vectors: %s", exc)
+                failures.append(exc)
+        if failures:
+            msg = f"the messages of {len(failures)} scope(s) still wait for vectors, first because: {failures[0]}"
+            raise PartialFailureError(msg, done=usage, failures=failures) from failures[0]
+        return usage
+
+    async def export(self, path: str | Path, *, user_id: str) -> Moved:
+        """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
+        return await export_scope(
+            self._ports.memories, self._ports.transcript, self._scope(user_id), _path(path, "path")
+        )
+
+    async def import_(self, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None) -> Moved:
+        """Read a file that `export` wrote into a user's memory; doing it twice changes nothing more.
+
+        Args:
+            path: The file.
+            user_id: Whose memory it becomes.
+            progress: Told how many lines are done, now and then.
+
+        Raises:
+            InvalidInputError: A line that is wrong, by number; nothing was imported.
+            StoreAccessError: The file can't be read.
+            ConflictError: An id that is taken by something else.
+            ModelError: Embedding failed; what was imported before stays.
+        """
+        scope = self._scope(user_id)
+        moved = await import_scope(
+            self._ports.memories,
+            self._ports.transcript,
+            self._ports.embedder,
+            scope,
+            _path(path, "path"),
+            progress=progress,
+        )
+        if self._message_embedder is not None:
+            await embed_waiting(self._ports.transcript, self._message_embedder, scope)
+        return moved
+
+    async def stats(self, *, user_id: str) -> Counts:
+        """Return how much a user's memory holds."""
+        scope = self._scope(user_id)
+        counts = [await part.count(scope) for part in self._parts() if isinstance(part, Countable)]
+        return Counts(
+            current_memories={kind: n for count in counts for kind, n in count.current_memories.items()},
+            memories=sum(count.memories for count in counts),
+            messages=sum(count.messages for count in counts),
+            waiting_for_vectors=sum(count.waiting_for_vectors for count in counts),
+            blocks=sum(count.blocks for count in counts),
+            sessions=sum(count.sessions for count in counts),
+            events=sum(count.events for count in counts),
+        )
+
+    def _parts(self) -> list[MemoryStore | IndexedTranscript]:
+        """Return the stores, once where one is both."""
+        parts: list[MemoryStore | IndexedTranscript] = [self._ports.memories, self._ports.transcript]
+        return parts[:1] if parts[0] is parts[1] else parts
+
+    def _scope(self, user_id: object) -> Scope:
+        return make_scope(self._memory_space, user_id)
+
+
+def _path(value: object, name: str) -> Path:
+    if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
+        msg = f"{name}: wanted the path of a file, found {value!r:.80}"
+        raise InvalidInputError(msg)
+    return Path(value).expanduser()

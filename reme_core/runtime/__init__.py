@@ -1,0 +1,1 @@
+"""Flows over ports: recording, slicing, embedding, retrieving, undoing, exporting."""

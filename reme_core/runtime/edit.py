@@ -1,0 +1,139 @@
+"""Memories written and changed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from reme_core.errors import InvalidInputError
+from reme_core.ports import DeleteMemory, Embedder, MemoryStore, PutMemory, WriteBatch
+from reme_core.runtime.embedding import embed_strictly
+from reme_core.runtime.inputs import check_time_not_future
+from reme_core.schema import Memory, Scope, describe
+
+# What a caller may set; the rest is the scope's, the clock's or the store's.
+_GIVEN = frozenset(
+    {
+        "memory_id",
+        "memory_type",
+        "memory_target",
+        "content",
+        "when_to_use",
+        "observed_at",
+        "valid_from",
+        "valid_to",
+        "author",
+        "importance",
+        "confidence",
+        "sources",
+        "metadata",
+    }
+)
+_CHANGEABLE = _GIVEN - {"memory_id", "observed_at", "sources"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Editor:
+    """Writes memories of one store with vectors of one embedder."""
+
+    store: MemoryStore
+    embedder: Embedder | None
+
+    async def add(
+        self, scope: Scope, drafts: Sequence[Mapping[str, object]], *, run_id: str | None, reason: str, at: datetime
+    ) -> list[Memory]:
+        """Write new memories, all or none; one that says what a current one says is answered with that one.
+
+        Raises:
+            InvalidInputError: Naming the place of the bad field.
+            ConflictError: An id that is taken.
+        """
+        memories = [_draft(scope, fields, place, at) for place, fields in enumerate(drafts)]
+        for place, memory in enumerate(memories):
+            check_time_not_future(memory.observed_at, f"memories[{place}].observed_at", at)
+        return await self._put(scope, memories, expected=[0] * len(memories), run_id=run_id, reason=reason, at=at)
+
+    async def update(
+        self,
+        scope: Scope,
+        memory_id: str,
+        changes: Mapping[str, object],
+        *,
+        expected_revision: int | None,
+        reason: str,
+        at: datetime,
+    ) -> Memory:
+        """Change fields of a memory; id and creation time stay.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            InvalidInputError: A field that can't be changed, or a value that it can't have.
+            ConflictError: Another revision than expected, or another memory that says the same.
+        """
+        if not changes:
+            msg = f"update_memory: nothing to change; give some of {', '.join(sorted(_CHANGEABLE))}"
+            raise InvalidInputError(msg)
+        [before] = await self.store.get(scope, [memory_id])
+        fields = {**before.model_dump(), **changes, "updated_at": at}
+        try:
+            memory = Memory.model_validate(fields)
+        except ValidationError as exc:
+            raise InvalidInputError(describe(exc, "memory")) from exc
+        expected = before.revision if expected_revision is None else expected_revision
+        [stored] = await self._put(scope, [memory], expected=[expected], run_id=None, reason=reason, at=at)
+        return stored
+
+    async def delete(self, scope: Scope, memory_id: str, *, reason: str, at: datetime) -> None:
+        """Remove a memory; its events stay, so that it can be brought back (MemoryNotFoundError)."""
+        await self.store.put(scope, WriteBatch(deletes=[DeleteMemory(memory_id=memory_id)], reason=reason, at=at))
+
+    async def _put(
+        self,
+        scope: Scope,
+        memories: Sequence[Memory],
+        *,
+        expected: Sequence[int],
+        run_id: str | None,
+        reason: str,
+        at: datetime,
+    ) -> list[Memory]:
+        if not memories:
+            return []
+        vectors = None
+        if self.embedder is not None:
+            vectors = await embed_strictly(self.embedder, [memory.index_text for memory in memories])
+        puts = [
+            PutMemory(
+                memory=memory,
+                vector=None if vectors is None else vectors[place],
+                expected_revision=expected[place],
+            )
+            for place, memory in enumerate(memories)
+        ]
+        return await self.store.put(scope, WriteBatch(puts=puts, reason=reason, run_id=run_id, at=at))
+
+
+def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:
+    if not isinstance(fields, Mapping):
+        msg = f"memories[{place}]: wanted a mapping of fields, found {type(fields).__name__}"
+        raise InvalidInputError(msg)
+    unknown = set(fields) - _GIVEN
+    if unknown:
+        msg = f"memories[{place}]: {sorted(map(str, unknown))[0]!r} can't be set; there are {', '.join(sorted(_GIVEN))}"
+        raise InvalidInputError(msg)
+    given = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return Memory.model_validate(
+            {
+                **given,
+                "memory_space": scope.memory_space,
+                "user_id": scope.user_id,
+                "created_at": at,
+                "updated_at": at,
+            }
+        )
+    except ValidationError as exc:
+        raise InvalidInputError(describe(exc, f"memories[{place}]")) from exc

@@ -1,0 +1,79 @@
+"""Vectors for memories and messages, checked before they reach a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reme_core.errors import ModelOutputError
+from reme_core.ports import Embedder, Matrix, MessageVector, TranscriptIndex, Vector
+from reme_core.schema import Scope, Usage
+
+# Texts handed to the embedder at once; it may cut them into smaller requests.
+_BATCH = 256
+
+
+async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
+    """Embed texts and bring the rows to float32 of unit norm; a row that can't be is left as zeros.
+
+    Raises:
+        ModelOutputError: The answer is not a matrix of the right shape.
+        ModelError: What the embedder raises.
+    """
+    matrix = np.asarray(await embedder.embed(list(texts)))
+    if matrix.shape != (len(texts), embedder.dimension) or matrix.dtype.kind not in "fiu":
+        msg = (
+            f"the embedder answered {len(texts)} texts with an array of {matrix.dtype} of shape {matrix.shape}, "
+            f"wanted numbers of shape {(len(texts), embedder.dimension)}: check its dimension"
+        )
+        raise ModelOutputError(msg, raw="")
+    rows = matrix.astype(np.float32)
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    usable = np.isfinite(norms) & (norms > 0)
+    unit: Matrix = np.where(usable, rows / np.where(usable, norms, 1.0), 0.0).astype(np.float32)
+    return unit
+
+
+async def embed_one(embedder: Embedder, text: str) -> Vector:
+    """Embed one text.
+
+    Raises:
+        ModelOutputError: Its vector is zero or not finite.
+    """
+    matrix = await embed_strictly(embedder, [text])
+    vector: Vector = matrix[0]
+    return vector
+
+
+async def embed_strictly(embedder: Embedder, texts: Sequence[str]) -> Matrix:
+    """Embed texts, none of which may fail (ModelOutputError)."""
+    matrix = await embed_texts(embedder, texts)
+    bad = sum(not row.any() for row in matrix)
+    if bad:
+        raise ModelOutputError(_unusable(bad), raw="")
+    return matrix
+
+
+def _unusable(count: int) -> str:
+    return f"the embedder gave zeros or values that are not finite for {count} text(s): check the model"
+
+
+async def embed_waiting(index: TranscriptIndex, embedder: Embedder, scope: Scope) -> Usage:
+    """Embed the messages of a scope that wait for it, batch by batch; each batch is on disk before the next.
+
+    Raises:
+        ModelOutputError: Some texts got no usable vector; all the others have theirs now.
+        ModelError: What the embedder raises; batches before are kept.
+    """
+    calls = 0
+    while waiting := await index.pending_texts(scope, _BATCH):
+        matrix = await embed_texts(embedder, [item.text for item in waiting])
+        calls += 1
+        usable = [(item, row) for item, row in zip(waiting, matrix, strict=True) if row.any()]
+        vectors = [MessageVector(pending=item, vector=row) for item, row in usable]
+        await index.put_vectors(scope, vectors)
+        bad = len(waiting) - len(vectors)
+        if not vectors or (bad and len(waiting) < _BATCH):
+            raise ModelOutputError(_unusable(bad), raw="")
+    return Usage(embedding_calls=calls)

@@ -1,0 +1,259 @@
+"""A scope as JSON Lines: a header, then a line for each message, block, memory and event.
+
+Events are written for reading and are not read back: a history belongs to the store in which it happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, StoreAccessError
+from reme_core.ports import (
+    AppendMessages,
+    Embedder,
+    EventQuery,
+    FindMessages,
+    ListBlocks,
+    ListMemories,
+    MemoryFilter,
+    MemoryStore,
+    PutMemory,
+    Transcript,
+    WriteBatch,
+)
+from reme_core.runtime.embedding import embed_strictly
+from reme_core.schema import Block, Memory, Scope, StoredMessage, describe, utc_now
+from reme_core.schema.mapping import MappingModel
+
+FORMAT = "reme-export"
+VERSION = 1
+_PAGE = 500
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Moved(MappingModel):
+    """How many things an export wrote, or an import read (those that were there already included)."""
+
+    messages: int = 0
+    blocks: int = 0
+    memories: int = 0
+    events: int = 0
+
+
+async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Scope, path: Path) -> Moved:
+    """Write everything a scope holds to a file, which is replaced once all of it is on disk.
+
+    Raises:
+        StoreAccessError: The file can't be written.
+    """
+    counts = dict.fromkeys(("message", "block", "memory", "event"), 0)
+    draft = path.with_name(path.name + ".part")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": "header", "format": FORMAT, "version": VERSION}) + "\n")
+            async for kind, item in _everything(memories, transcript, scope):
+                counts[kind] += 1
+                line = json.dumps({"kind": kind, "value": item.model_dump(mode="json")}, ensure_ascii=False)
+                await asyncio.to_thread(file.write, line + "\n")
+            await asyncio.to_thread(_settle, file.flush, file.fileno())
+        draft.replace(path)
+    except OSError as exc:
+        msg = f"{str(path)!r} can't be written ({exc.strerror}): give a path in a folder that exists and is writable"
+        raise StoreAccessError(msg) from exc
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+    return Moved(messages=counts["message"], blocks=counts["block"], memories=counts["memory"], events=counts["event"])
+
+
+def _settle(flush: Callable[[], None], descriptor: int) -> None:
+    flush()
+    os.fsync(descriptor)
+
+
+async def _everything(
+    memories: MemoryStore, transcript: Transcript, scope: Scope
+) -> AsyncIterator[tuple[str, BaseModel]]:
+    cursor: str | None = None
+    while True:
+        messages = await transcript.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
+        for stored in messages.messages:
+            yield "message", stored
+        if (cursor := messages.next_cursor) is None:
+            break
+    while True:
+        blocks = await transcript.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))
+        for block in blocks.blocks:
+            yield "block", block
+        if (cursor := blocks.next_cursor) is None:
+            break
+    everything = MemoryFilter(include_superseded=True)
+    while True:
+        page = await memories.list_memories(scope, ListMemories(filter=everything, limit=_PAGE, cursor=cursor))
+        for memory in page.memories:
+            yield "memory", memory
+        if (cursor := page.next_cursor) is None:
+            break
+    after = 0
+    while events := await memories.events(scope, EventQuery(after=after, limit=_PAGE)):
+        for event in events:
+            yield "event", event
+        after = events[-1].sequence
+
+
+async def import_scope(
+    memories: MemoryStore,
+    transcript: Transcript,
+    embedder: Embedder | None,
+    scope: Scope,
+    path: Path,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> Moved:
+    """Read a file that `export_scope` wrote into a scope, which may be another one than it came from.
+
+    The whole file is checked before anything is written. Importing it twice changes nothing more. `progress` is told
+    how many lines are done.
+
+    Raises:
+        InvalidInputError: Naming the line that is wrong.
+        StoreAccessError: The file can't be read.
+        ConflictError: An id that this scope holds with other content.
+    """
+    lines = await asyncio.to_thread(_read_lines, path, scope)
+    done = 0
+    counts = dict.fromkeys(("message", "block", "memory"), 0)
+    for kind, items in _runs(lines):
+        match kind:
+            case "message":
+                await _import_messages(transcript, scope, [i for i in items if isinstance(i, StoredMessage)], embedder)
+            case "block":
+                await transcript.put_blocks(scope, [item for item in items if isinstance(item, Block)])
+            case "memory":
+                await _import_memories(memories, embedder, scope, [i for i in items if isinstance(i, Memory)])
+        counts[kind] += len(items)
+        done += len(items)
+        if progress is not None:
+            progress(done)
+    return Moved(messages=counts["message"], blocks=counts["block"], memories=counts["memory"])
+
+
+def _read_lines(path: Path, scope: Scope) -> list[tuple[str, BaseModel]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as exc:
+        msg = f"{str(path)!r} can't be read ({exc.strerror}): check the path"
+        raise StoreAccessError(msg) from exc
+    except UnicodeDecodeError as exc:
+        msg = f"{str(path)!r} is not UTF-8 text (byte {exc.start}): give a file that `reme export` wrote"
+        raise InvalidInputError(msg) from exc
+    lines: list[tuple[str, BaseModel]] = []
+    # Only line feeds end a line: texts may hold U+2028 and its like.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        item = _read_line(line, number, scope)
+        if item is not None:
+            lines.append(item)
+    return lines
+
+
+def _read_line(line: str, number: int, scope: Scope) -> tuple[str, BaseModel] | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as exc:
+        msg = f"line {number} is not JSON: nothing was imported; correct or remove the line"
+        raise InvalidInputError(msg) from exc
+    if not isinstance(entry, dict) or not isinstance(entry.get("kind"), str):
+        msg = f"line {number} has no 'kind': nothing was imported; give a file that `reme export` wrote"
+        raise InvalidInputError(msg)
+    value = entry.get("value")
+    match entry["kind"]:
+        case "header":
+            if entry.get("format") != FORMAT or entry.get("version") != VERSION:
+                msg = f"line {number}: {entry.get('format')!r:.40} version {entry.get('version')!r:.20} is not known"
+                raise InvalidInputError(msg)
+            return None
+        case "event":
+            return None
+        case "message":
+            return "message", _value(StoredMessage, value, number)
+        case "block":
+            return "block", _value(Block, value, number)
+        case "memory" if isinstance(value, dict):
+            mine = {**value, "memory_space": scope.memory_space, "user_id": scope.user_id}
+            return "memory", _value(Memory, mine, number)
+        case kind:
+            msg = f"line {number}: kind {kind!r:.40} is not known: nothing was imported"
+            raise InvalidInputError(msg)
+
+
+def _value(model: type[M], value: object, number: int) -> M:
+    try:
+        return model.model_validate(value)
+    except ValidationError as exc:
+        msg = f"{describe(exc, f'line {number}')}: nothing was imported"
+        raise InvalidInputError(msg) from exc
+
+
+def _runs(lines: Sequence[tuple[str, BaseModel]]) -> Iterator[tuple[str, list[BaseModel]]]:
+    """Group lines of one kind into batches, in the order in which they need each other."""
+    for kind in ("message", "block", "memory"):
+        items = [item for name, item in lines if name == kind]
+        for start in range(0, len(items), _PAGE):
+            yield kind, items[start : start + _PAGE]
+
+
+async def _import_messages(
+    transcript: Transcript, scope: Scope, items: Sequence[StoredMessage], embedder: Embedder | None
+) -> None:
+    start = 0
+    for end in range(1, len(items) + 1):
+        if end == len(items) or items[end].session_id != items[start].session_id:
+            request = AppendMessages(
+                session_id=items[start].session_id,
+                messages=[stored.message for stored in items[start:end]],
+                want_vectors=embedder is not None,
+            )
+            await transcript.append(scope, request)
+            start = end
+
+
+async def _import_memories(
+    store: MemoryStore, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]
+) -> None:
+    fresh = await _unknown(store, scope, items)
+    vectors = None
+    if embedder is not None and fresh:
+        vectors = await embed_strictly(embedder, [memory.index_text for memory in fresh])
+    puts = [
+        PutMemory(memory=memory, vector=None if vectors is None else vectors[place], expected_revision=0)
+        for place, memory in enumerate(fresh)
+    ]
+    await store.put(scope, WriteBatch(puts=puts, reason="import", actor="import", at=utc_now()))
+
+
+async def _unknown(store: MemoryStore, scope: Scope, items: Sequence[Memory]) -> list[Memory]:
+    """Return those memories that the scope doesn't hold yet (ConflictError where it holds another under the id)."""
+    ids = [memory.memory_id for memory in items]
+    try:
+        held = await store.get(scope, ids)
+    except MemoryNotFoundError as exc:
+        missing = set(exc.missing)
+        held = await store.get(scope, [memory_id for memory_id in ids if memory_id not in missing])
+    known = {memory.memory_id: memory for memory in held}
+    for memory in items:
+        other = known.get(memory.memory_id)
+        if other is not None and (other.content, other.valid_to) != (memory.content, memory.valid_to):
+            msg = f"memory {memory.memory_id!r} exists here and says something else: import into another scope"
+            raise ConflictError(msg)
+    return [memory for memory in items if memory.memory_id not in known]

@@ -1,0 +1,92 @@
+"""Taking back what one run did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from reme_core.errors import ConflictError, MemoryNotFoundError, RunNotFoundError
+from reme_core.ports import DeleteMemory, Embedder, EventQuery, MemoryStore, PutMemory, WriteBatch
+from reme_core.runtime.embedding import embed_strictly
+from reme_core.schema import Event, Memory, Scope, UndoResult, new_id
+
+_PAGE = 1000
+
+
+async def undo_run(
+    store: MemoryStore, embedder: Embedder | None, scope: Scope, run_id: str, *, at: datetime
+) -> UndoResult:
+    """Put every memory that a run changed back to what it was before, in one atomic write with a run id of its own.
+
+    Raises:
+        RunNotFoundError: Nothing in this scope was changed by such a run.
+        ConflictError: Something else has changed one of the memories since; nothing was undone.
+    """
+    changes: dict[str, list[Event]] = {}
+    for event in await _events(store, scope, run_id):
+        changes.setdefault(event.memory_id, []).append(event)
+    if not changes:
+        raise RunNotFoundError([run_id])
+    deletes: list[DeleteMemory] = []
+    restored: list[tuple[Memory, int]] = []
+    for memory_id, events in changes.items():
+        before, after = events[0].before, events[-1].after
+        revision = await _revision(store, scope, memory_id)
+        if revision != (0 if after is None else after.revision):
+            msg = f"memory {memory_id!r} was changed after run {run_id!r}: undo that change first, or edit it by hand"
+            raise ConflictError(msg)
+        if before is not None:
+            restored.append((before, revision))
+        elif revision:
+            deletes.append(DeleteMemory(memory_id=memory_id, expected_revision=revision))
+    undo_run_id = new_id()
+    await store.put(
+        scope,
+        WriteBatch(
+            puts=await _puts(embedder, restored, at),
+            deletes=deletes,
+            reason=f"undo of run {run_id}",
+            run_id=undo_run_id,
+            at=at,
+        ),
+    )
+    return UndoResult(
+        run_id=run_id,
+        undo_run_id=undo_run_id,
+        restored=tuple(memory.memory_id for memory, _ in restored),
+        removed=tuple(item.memory_id for item in deletes),
+    )
+
+
+async def _events(store: MemoryStore, scope: Scope, run_id: str) -> list[Event]:
+    events: list[Event] = []
+    while True:
+        after = events[-1].sequence if events else 0
+        page = await store.events(scope, EventQuery(run_id=run_id, after=after, limit=_PAGE))
+        events += page
+        if len(page) < _PAGE:
+            return events
+
+
+async def _revision(store: MemoryStore, scope: Scope, memory_id: str) -> int:
+    try:
+        [memory] = await store.get(scope, [memory_id])
+    except MemoryNotFoundError:
+        return 0
+    return memory.revision
+
+
+async def _puts(embedder: Embedder | None, restored: Sequence[tuple[Memory, int]], at: datetime) -> list[PutMemory]:
+    memories = [memory.model_copy(update={"updated_at": at}) for memory, _ in restored]
+    vectors = None
+    if embedder is not None and memories:
+        vectors = await embed_strictly(embedder, [memory.index_text for memory in memories])
+    return [
+        PutMemory(
+            memory=memory,
+            vector=None if vectors is None else vectors[place],
+            expected_revision=restored[place][1],
+            on_duplicate="raise",
+        )
+        for place, memory in enumerate(memories)
+    ]

@@ -1,0 +1,402 @@
+"""The same methods without await, for scripts and notebooks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, overload
+
+from pydantic import JsonValue
+
+from reme_core.errors import StoreClosedError
+from reme_core.ports import (
+    ChatModel,
+    Clock,
+    Counts,
+    Embedder,
+    IndexedTranscript,
+    MemoryStore,
+    MessagePage,
+    Retriever,
+    Summarizer,
+    TokenCounter,
+)
+from reme_core.runtime.portable import Moved
+from reme_core.runtime.slicing import Slicing
+from reme_core.schema import (
+    Block,
+    Erased,
+    Event,
+    Memory,
+    MemoryPage,
+    RetrieveResult,
+    StoredMessage,
+    SummaryResult,
+    UndoResult,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from reme_core.config import Settings, Unset
+    from reme_core.reme import ReMe
+
+T = TypeVar("T")
+
+
+class SyncReMe:
+    """A `ReMe` whose calls block. One event loop in one thread serves them all, from the first call to `close`.
+
+    It works inside a running event loop (a notebook, say), and from several threads at once.
+    """
+
+    def __init__(self, memory: ReMe) -> None:
+        """Keep the memory, which is closed with this face."""
+        self._memory = memory
+        self._gate = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def __repr__(self) -> str:
+        """Name the memory."""
+        return f"Sync{self._memory!r}"
+
+    def __enter__(self) -> Self:
+        """Return the face; it opens with its first call."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the memory and end the thread."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the memory and end the thread. Closing twice is harmless."""
+        with self._gate:
+            if self._closed:
+                return
+            self._closed = True
+            loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            asyncio.run(self._memory.close())
+            return
+        asyncio.run_coroutine_threadsafe(self._memory.close(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+    def _run(self, call: Coroutine[object, object, T]) -> T:
+        try:
+            loop = self._running()
+        except StoreClosedError:
+            call.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(call, loop).result()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._gate:
+            if self._closed:
+                msg = f"{self!r} was closed: make a new one"
+                raise StoreClosedError(msg)
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="reme-sync", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def set_summarizer(self, summarizer: Summarizer) -> None:
+        """See `ReMe.set_summarizer`."""
+        self._memory.set_summarizer(summarizer)
+
+    def set_retriever(self, retriever: Retriever) -> None:
+        """See `ReMe.set_retriever`."""
+        self._memory.set_retriever(retriever)
+
+    def summary(
+        self,
+        messages: Sequence[object],
+        *,
+        user_id: str,
+        session_id: str | None = None,
+        memory_type: str = "auto",
+        end_session: bool | None = None,
+    ) -> SummaryResult:
+        """See `ReMe.summary`."""
+        return self._run(
+            self._memory.summary(
+                messages, user_id=user_id, session_id=session_id, memory_type=memory_type, end_session=end_session
+            )
+        )
+
+    def retrieve(
+        self,
+        query: str,
+        *,
+        user_id: str,
+        limit: int | None = None,
+        token_budget: int | None = None,
+        memory_type: str | Sequence[str] = "auto",
+        memory_target: str | Sequence[str] | None = None,
+        session_id: str | None = None,
+        layers: Sequence[str] | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        start_time: datetime | str | None = None,
+        end_time: datetime | str | None = None,
+        as_of: datetime | str | None = None,
+        include_superseded: bool = False,
+        include_shared: bool = False,
+    ) -> RetrieveResult:
+        """See `ReMe.retrieve`."""
+        return self._run(
+            self._memory.retrieve(
+                query,
+                user_id=user_id,
+                limit=limit,
+                token_budget=token_budget,
+                memory_type=memory_type,
+                memory_target=memory_target,
+                session_id=session_id,
+                layers=layers,
+                metadata=metadata,
+                start_time=start_time,
+                end_time=end_time,
+                as_of=as_of,
+                include_superseded=include_superseded,
+                include_shared=include_shared,
+            )
+        )
+
+    def add_memory(
+        self,
+        content: str,
+        *,
+        user_id: str,
+        memory_type: str = "personal",
+        memory_target: str = "self",
+        when_to_use: str = "",
+        metadata: Mapping[str, JsonValue] | None = None,
+        observed_at: datetime | str | None = None,
+        valid_from: datetime | str | None = None,
+        importance: float = 0.5,
+        confidence: float = 1.0,
+        reason: str = "",
+    ) -> Memory:
+        """See `ReMe.add_memory`."""
+        return self._run(
+            self._memory.add_memory(
+                content,
+                user_id=user_id,
+                memory_type=memory_type,
+                memory_target=memory_target,
+                when_to_use=when_to_use,
+                metadata=metadata,
+                observed_at=observed_at,
+                valid_from=valid_from,
+                importance=importance,
+                confidence=confidence,
+                reason=reason,
+            )
+        )
+
+    def add_memories(
+        self, memories: Sequence[Mapping[str, object]], *, user_id: str, run_id: str | None = None, reason: str = ""
+    ) -> list[Memory]:
+        """See `ReMe.add_memories`."""
+        return self._run(self._memory.add_memories(memories, user_id=user_id, run_id=run_id, reason=reason))
+
+    def get_memory(self, memory_id: str, *, user_id: str) -> Memory:
+        """See `ReMe.get_memory`."""
+        return self._run(self._memory.get_memory(memory_id, user_id=user_id))
+
+    def update_memory(
+        self,
+        memory_id: str,
+        *,
+        user_id: str,
+        content: str | None = None,
+        when_to_use: str | None = None,
+        memory_type: str | None = None,
+        memory_target: str | None = None,
+        metadata: Mapping[str, JsonValue] | None = None,
+        valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
+        importance: float | None = None,
+        confidence: float | None = None,
+        expected_revision: int | None = None,
+        reason: str = "",
+    ) -> Memory:
+        """See `ReMe.update_memory`."""
+        return self._run(
+            self._memory.update_memory(
+                memory_id,
+                user_id=user_id,
+                content=content,
+                when_to_use=when_to_use,
+                memory_type=memory_type,
+                memory_target=memory_target,
+                metadata=metadata,
+                valid_from=valid_from,
+                valid_to=valid_to,
+                importance=importance,
+                confidence=confidence,
+                expected_revision=expected_revision,
+                reason=reason,
+            )
+        )
+
+    def delete_memory(self, memory_id: str, *, user_id: str, reason: str = "") -> None:
+        """See `ReMe.delete_memory`."""
+        return self._run(self._memory.delete_memory(memory_id, user_id=user_id, reason=reason))
+
+    def list_memories(
+        self,
+        *,
+        user_id: str,
+        memory_type: str | Sequence[str] = "auto",
+        memory_target: str | Sequence[str] | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        keyword: str | None = None,
+        as_of: datetime | str | None = None,
+        include_superseded: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> MemoryPage:
+        """See `ReMe.list_memories`."""
+        return self._run(
+            self._memory.list_memories(
+                user_id=user_id,
+                memory_type=memory_type,
+                memory_target=memory_target,
+                metadata=metadata,
+                keyword=keyword,
+                as_of=as_of,
+                include_superseded=include_superseded,
+                limit=limit,
+                cursor=cursor,
+            )
+        )
+
+    def delete_all_memories(self, *, user_id: str) -> Erased:
+        """See `ReMe.delete_all_memories`."""
+        return self._run(self._memory.delete_all_memories(user_id=user_id))
+
+    def history(self, memory_id: str, *, user_id: str) -> list[Event]:
+        """See `ReMe.history`."""
+        return self._run(self._memory.history(memory_id, user_id=user_id))
+
+    def undo(self, run_id: str, *, user_id: str) -> UndoResult:
+        """See `ReMe.undo`."""
+        return self._run(self._memory.undo(run_id, user_id=user_id))
+
+    def get_messages(self, message_ids: Sequence[str], *, user_id: str) -> list[StoredMessage]:
+        """See `ReMe.get_messages`."""
+        return self._run(self._memory.get_messages(message_ids, user_id=user_id))
+
+    def find_messages(
+        self,
+        *,
+        user_id: str,
+        keyword: str | None = None,
+        session_id: str | None = None,
+        start_time: datetime | str | None = None,
+        end_time: datetime | str | None = None,
+        limit: int = 50,
+        newest_first: bool = False,
+        cursor: str | None = None,
+    ) -> MessagePage:
+        """See `ReMe.find_messages`."""
+        return self._run(
+            self._memory.find_messages(
+                user_id=user_id,
+                keyword=keyword,
+                session_id=session_id,
+                start_time=start_time,
+                end_time=end_time,
+                limit=limit,
+                newest_first=newest_first,
+                cursor=cursor,
+            )
+        )
+
+    def get_block(self, block_id: str, *, user_id: str) -> Block:
+        """See `ReMe.get_block`."""
+        return self._run(self._memory.get_block(block_id, user_id=user_id))
+
+    def list_blocks(
+        self, *, user_id: str, session_id: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> tuple[Sequence[Block], str | None]:
+        """See `ReMe.list_blocks`."""
+        return self._run(self._memory.list_blocks(user_id=user_id, session_id=session_id, limit=limit, cursor=cursor))
+
+    def flush(self) -> Usage:
+        """See `ReMe.flush`."""
+        return self._run(self._memory.flush())
+
+    def export(self, path: str | Path, *, user_id: str) -> Moved:
+        """See `ReMe.export`."""
+        return self._run(self._memory.export(path, user_id=user_id))
+
+    def import_(self, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None) -> Moved:
+        """See `ReMe.import_`."""
+        return self._run(self._memory.import_(path, user_id=user_id, progress=progress))
+
+    def stats(self, *, user_id: str) -> Counts:
+        """See `ReMe.stats`."""
+        return self._run(self._memory.stats(user_id=user_id))
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+class _MakeSync(Protocol):
+    """The signature of `ReMe.sync` on the class: that of `ReMe` itself."""
+
+    def __call__(
+        self,
+        memory_space: str = "default",
+        working_dir: str | Path = ".reme",
+        *,
+        llm: ChatModel | Settings | Unset | None = ...,
+        embedding: Embedder | Settings | Unset | None = ...,
+        vector_store: MemoryStore | Settings | None = None,
+        use_agentic_mode: bool = False,
+        transcript: IndexedTranscript | None = None,
+        embed_messages: bool = True,
+        slicing: Slicing | None = None,
+        token_counter: TokenCounter | None = None,
+        clock: Clock | None = None,
+    ) -> SyncReMe:
+        """Make a memory whose calls block."""
+        ...
+
+
+class SyncFace:
+    """`ReMe.sync(...)` takes the arguments of `ReMe` and makes a blocking memory; `memory.sync()` wraps an open one."""
+
+    @overload
+    def __get__(self, memory: None, kind: type[ReMe]) -> _MakeSync: ...
+
+    @overload
+    def __get__(self, memory: ReMe, kind: type[ReMe]) -> Callable[[], SyncReMe]: ...
+
+    def __get__(self, memory: ReMe | None, kind: type[ReMe]) -> _MakeSync | Callable[[], SyncReMe]:
+        """Return what makes the face, for the class or for one memory."""
+        if memory is None:
+            return _sync_of(kind)
+        return lambda: SyncReMe(memory)
+
+
+def _sync_of(kind: type[ReMe]) -> _MakeSync:
+    def make(*arguments: object, **settings: object) -> SyncReMe:  # the signature is that of _MakeSync
+        return SyncReMe(kind(*arguments, **settings))  # type: ignore[arg-type]  # checked by _MakeSync
+
+    return make
