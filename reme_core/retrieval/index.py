@@ -10,7 +10,6 @@ from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix
 from reme_core.retrieval.columns import Columns, Rows
 from reme_core.retrieval.dates import calendar_days, named_dates, relative_days
 from reme_core.retrieval.nearby_vectors import fill_mean, nearby_cosines
-from reme_core.retrieval.neighbours import Neighbours
 from reme_core.retrieval.postings import Postings
 from reme_core.retrieval.query_words import query_words
 from reme_core.retrieval.shape import Shape, shape_of
@@ -55,7 +54,6 @@ class RankingIndex:
         self._weights = weights
         self._columns = Columns()
         self._postings = Postings()
-        self._neighbours = Neighbours()
         self._own = VectorColumn()
         self._cached: Shape | None = None
 
@@ -86,7 +84,7 @@ class RankingIndex:
     @property
     def nbytes(self) -> int:
         """The bytes held, those of Python objects left out."""
-        parts = (self._columns, self._postings, self._neighbours, self._own)
+        parts = (self._columns, self._postings, self._own)
         return sum(part.nbytes for part in parts) + (0 if self._cached is None else self._cached.nbytes)
 
     def extend(self, rows: Rows) -> None:
@@ -98,18 +96,15 @@ class RankingIndex:
         first = len(self._columns)
         self._columns.extend(rows)
         self._postings.extend(first, rows.terms)
-        self._neighbours.extend(self._columns.sessions, self._columns.positions, self._columns.alive)
         self._changed()
 
     def remove(self, keys: IntArray) -> None:
         """Remove rows with their vectors; keys that are not there are passed over."""
         slots = np.unique(self._columns.slots(keys))
         slots = slots[slots >= 0]
-        self._neighbours.remove(slots, self._columns.sessions)
         self._columns.bury(slots)
         if self._columns.dead > max(_DEAD_ROWS, len(self._columns) // 4):
             mapping = self._columns.compact()
-            self._neighbours.renumber(mapping)
             for part in (self._postings, self._own):
                 part.renumber(mapping)
         self._changed()
@@ -196,9 +191,9 @@ class RankingIndex:
         total += weights.text * own
         if weights.answers:
             asked = np.append(np.where(columns.questions, own, 0.0), 0.0)
-            total += weights.answers * asked[self._neighbours.before]
+            total += weights.answers * asked[shape.line.before]
         if weights.text_nearby:
-            nearby = nearby_text(matches, words.weights, shape.nearby_norm, len(self), shape.text_rings)
+            nearby = nearby_text(matches, words.weights, shape.line, shape.nearby_norm, living=len(self))
             total += (weights.text_nearby / nearby.max()) * nearby
 
     def _add_vectors(self, total: FloatArray, vector: Matrix) -> None:
@@ -210,7 +205,7 @@ class RankingIndex:
         total += weights.vector * cosines
         if not weights.vector_nearby:
             return
-        nearby = nearby_cosines(cosines, shape.vector_share, shape.vector_rings)
+        nearby = nearby_cosines(cosines, shape.line, shape.vector_share)
         total += weights.vector_nearby * nearby
 
     def _add_speaker(self, total: FloatArray, name: str | None) -> None:
@@ -227,7 +222,7 @@ class RankingIndex:
 
     def _shape(self) -> Shape:
         if self._cached is None:
-            self._cached = shape_of(self._columns, self._neighbours, self._own)
+            self._cached = shape_of(self._columns, self._own, neighbours=self._weights.sequential)
         return self._cached
 
     def _lift(self, scores: FloatArray, lifts: Mapping[int, float]) -> None:

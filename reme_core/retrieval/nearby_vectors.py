@@ -8,7 +8,8 @@ and no second search.
 import numpy as np
 
 from reme_core.retrieval.arrays import BoolArray, FloatArray
-from reme_core.retrieval.surroundings import Ring, spread
+from reme_core.retrieval.line import Line, triangle
+from reme_core.retrieval.shape import VECTOR_REACH
 from reme_core.retrieval.weights import MEAN_TO_WINDOW
 
 
@@ -22,9 +23,10 @@ def fill_mean(cosines: FloatArray, present: BoolArray) -> FloatArray:
     return np.where(present, cosines, cosines.mean(where=present))
 
 
-def nearby_cosines(cosines: FloatArray, share: FloatArray, around: list[Ring]) -> FloatArray:
+def nearby_cosines(cosines: FloatArray, line: Line, share: FloatArray) -> FloatArray:
     """Average cosines (n,) over each row and what stands round it, scaled like the cosine of a window.
 
-    `share` (n,) is `spread` of 1 for each row: what the average divides by.
+    `share` (length,) is the `triangle` of 1 for each row: what the average divides by.
     """
-    return MEAN_TO_WINDOW * spread(cosines, around) / np.maximum(share, 1.0)
+    around = triangle(line.lay(cosines), VECTOR_REACH) / share
+    return MEAN_TO_WINDOW * around[line.places]

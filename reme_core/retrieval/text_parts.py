@@ -1,17 +1,16 @@
 """The text parts of a score: BM25 of a row, and of a row with what stands round it."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from reme_core.retrieval.arrays import FloatArray, IntArray, NumberArray, sums
+from reme_core.retrieval.arrays import FloatArray, Matrix, NumberArray, sums
 from reme_core.retrieval.bm25 import inverse_frequency, length_norm
+from reme_core.retrieval.line import Line, triangle
 from reme_core.retrieval.postings import Matches
 from reme_core.retrieval.query_words import QueryWords
-from reme_core.retrieval.surroundings import Ring
+from reme_core.retrieval.shape import TEXT_REACH
 
-# Cells of the (units, rows) table that the nearby text works on at a time: 16 MB.
-_CELLS = 2_000_000
+# Cells of the (units, places) table that the nearby text works on at a time: 1 MB, so that it stays in the cache.
+_CELLS = 1 << 18
 
 
 def gather_units(matches: Matches, words: QueryWords, n: int) -> Matches:
@@ -41,38 +40,23 @@ def own_text(matches: Matches, weights: FloatArray, lengths: NumberArray, living
     return sums(matches.rows, idf[matches.terms] * matches.counts / (matches.counts + norm), len(lengths))
 
 
-def nearby_text(
-    matches: Matches, weights: FloatArray, norm: FloatArray, living: int, around: Sequence[Ring]
-) -> FloatArray:
+def nearby_text(matches: Matches, weights: FloatArray, line: Line, norm: Matrix, *, living: int) -> FloatArray:
     """BM25 of each row taken together with the rows around it: (n,).
 
-    The counts of a term round a row are added up by the shares of the rings; `norm` (n,) is the length norm of the
+    The counts of a term round a row are added up, nearer ones counting more; `norm` (length,) is the length norm of the
     lengths added up alike. Document frequencies count the surroundings that hold a term.
     """
-    n, q = len(norm), len(weights)
-    nearby = np.zeros(n)
-    step = max(1, _CELLS // n)
+    q, length = len(weights), line.length
+    nearby = np.zeros(length, np.float32)
+    cells = matches.terms * length + line.places[matches.rows]
+    step = max(1, _CELLS // length)
     for first in range(0, q, step):
         last = min(q, first + step)
-        part = matches if step >= q else _between(matches, first, last)
-        table = _spread_counts(part, last - first, n, around)
-        idf = weights[first:last] * inverse_frequency(np.count_nonzero(table, axis=1), living)
+        inside = slice(None) if step >= q else (matches.terms >= first) & (matches.terms < last)
+        counts = sums(cells[inside] - first * length, matches.counts[inside], (last - first) * length)
+        table = triangle(counts.astype(np.float32), TEXT_REACH).reshape(last - first, length)
+        holding = np.count_nonzero((table > 0) & line.taken, axis=1)
         table /= table + norm
-        nearby += idf @ table
-    return nearby
-
-
-def _between(matches: Matches, first: int, last: int) -> Matches:
-    chosen = (matches.terms >= first) & (matches.terms < last)
-    return Matches(terms=matches.terms[chosen] - first, rows=matches.rows[chosen], counts=matches.counts[chosen])
-
-
-def _spread_counts(matches: Matches, q: int, n: int, around: Sequence[Ring]) -> FloatArray:
-    base: IntArray = matches.terms * n
-    cells, values = [base + matches.rows], [matches.counts]
-    for ring in around:
-        at = ring.rows[matches.rows]
-        here = at >= 0
-        cells.append((base + at)[here])
-        values.append(ring.share * matches.counts[here])
-    return sums(np.concatenate(cells), np.concatenate(values), q * n).reshape(q, n)
+        table *= (weights[first:last] * inverse_frequency(holding, living)).astype(np.float32)[:, None]
+        nearby += table.sum(axis=0)
+    return nearby[line.places].astype(np.float64)

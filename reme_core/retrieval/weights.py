@@ -39,6 +39,11 @@ class Weights:
     date: float = 0.7
     assume_mean: bool = True
 
+    @property
+    def sequential(self) -> bool:
+        """Whether any part looks at neighbours."""
+        return bool(self.vector_nearby or self.text_nearby or self.answers)
+
     def ceiling(self, *, with_vector: bool) -> float:
         """Return what no score exceeds, for a query with or without a vector: all parts at their best."""
         words = self.text + self.text_nearby + self.answers + self.speaker + 2 * self.date

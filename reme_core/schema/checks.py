@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated
+import os
+import re
+from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, JsonValue
+
+T = TypeVar("T")
 
 MAX_ID_CHARS = 512
 MAX_METADATA_BYTES = 1 << 20
 MAX_METADATA_DEPTH = 32
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def check_text(value: str) -> str:
@@ -53,10 +59,18 @@ def check_id(value: str) -> str:
         msg = f"has {len(value)} characters, at most {MAX_ID_CHARS} are allowed"
         raise ValueError(msg)
     check_text(value)
-    if value != value.strip() or any(ord(char) < 32 or ord(char) == 127 for char in value):
+    if value != value.strip() or _CONTROL.search(value):
         msg = f"has control characters, or blanks at its ends: {value[:60]!r}"
         raise ValueError(msg)
     return value
+
+
+def is_path(value: str) -> bool:
+    """Tell whether the operating system can have such a path: no NUL, nothing that its encoding lacks."""
+    try:
+        return b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
 
 
 def check_scope_part(value: str) -> str:
@@ -79,9 +93,7 @@ def check_metadata(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     Raises:
         ValueError: Naming the key.
     """
-    for key, item in value.items():
-        check_text(key)
-        _check_json(item, key, depth=1)
+    check_json(value)
     size = len(json.dumps(value, ensure_ascii=False))
     if size > MAX_METADATA_BYTES:
         msg = f"metadata has {size} characters as JSON, at most {MAX_METADATA_BYTES} are allowed: keep a reference"
@@ -89,7 +101,17 @@ def check_metadata(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return value
 
 
-def _check_json(item: JsonValue, path: str, *, depth: int) -> None:
+def check_json(value: T) -> T:
+    """Accept a JSON value of bounded depth, without NaN, NUL or lone surrogates.
+
+    Raises:
+        ValueError: Naming the key.
+    """
+    _check_json(value, "", depth=0)
+    return value
+
+
+def _check_json(item: object, path: str, *, depth: int) -> None:
     if depth > MAX_METADATA_DEPTH:
         msg = f"{path[:80]!r} is nested deeper than {MAX_METADATA_DEPTH} levels"
         raise ValueError(msg)
@@ -105,9 +127,11 @@ def _check_json(item: JsonValue, path: str, *, depth: int) -> None:
     elif isinstance(item, dict):
         for key, child in item.items():
             check_text(key)
-            _check_json(child, f"{path}.{key}", depth=depth + 1)
+            _check_json(child, f"{path}.{key}" if path else key, depth=depth + 1)
 
 
 Text = Annotated[str, AfterValidator(check_text)]
 Id = Annotated[str, AfterValidator(check_id)]
+Json = Annotated[JsonValue, AfterValidator(check_json)]
+JsonObject = Annotated[dict[str, JsonValue], AfterValidator(check_json)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(check_metadata)]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reme_core.retrieval import Query, RankingIndex, Rows, Scored, plain_rows
-from reme_core.retrieval.weights import MEMORY_WEIGHTS
+from reme_core.retrieval.weights import MEMORY_WEIGHTS, MESSAGE_WEIGHTS
 from reme_core.text import is_question, pack_terms, terms
 
 WORDS = ("apple", "river", "guitar", "lisbon", "school", "violin", "2023", "昨天", "北京", "the", "dog?")
