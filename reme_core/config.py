@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from reme_core import models, stores
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ChatModel, Embedder, IndexedTranscript, MemoryStore
-from reme_core.schema import describe
+from reme_core.runtime.slicing import Slicing
+from reme_core.schema import describe, shown
+from reme_core.schema.checks import is_path
 from reme_core.stores import LocalStore
 
 _LOG = logging.getLogger("reme")
@@ -41,7 +43,7 @@ Unset: TypeAlias = _Unset
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)  # inputs may be keys
 
 
 class OpenAIChatSettings(_Part):
@@ -131,6 +133,13 @@ def build(
         MissingExtraError: A store whose library is not installed.
     """
     folder = _folder(working_dir)
+    for name, part in (
+        ("llm", llm),
+        ("embedding", embedding),
+        ("vector_store", vector_store),
+        ("transcript", transcript),
+    ):
+        check_object(part, name)
     embedder, chat = _embedder(embedding, folder), _chat(llm)
     owned: list[Closable] = []
     for given, built in ((embedding, embedder), (llm, chat)):
@@ -150,18 +159,33 @@ def build(
     return Ports(memories=memories, transcript=transcript, llm=chat, embedder=embedder, owned=tuple(owned))
 
 
-def _folder(working_dir: object) -> Path:
-    if not isinstance(working_dir, (str, Path)) or not str(working_dir).strip() or "\0" in str(working_dir):
-        msg = f"working_dir: wanted the path of a folder, found {working_dir!r:.80}"
+def check_slicing(value: object) -> Slicing:
+    """Return slicing rules, the default ones for None (ConfigurationError)."""
+    if value is None or isinstance(value, Slicing):
+        return value or Slicing()
+    msg = f"slicing: wanted a Slicing, found {type(value).__name__}"
+    raise ConfigurationError(msg)
+
+
+def check_object(value: object, what: str) -> None:
+    """Refuse plain values where settings or an object with methods are wanted (ConfigurationError)."""
+    if isinstance(value, (str, bytes, int, float, list, tuple, set, frozenset)):
+        msg = f"{what}: wanted settings (a mapping with a 'backend') or an object, found {type(value).__name__}"
         raise ConfigurationError(msg)
-    return Path(working_dir).expanduser()
+
+
+def _folder(working_dir: object) -> Path:
+    if isinstance(working_dir, (str, Path)) and str(working_dir).strip() and is_path(str(working_dir)):
+        return Path(working_dir).expanduser()
+    msg = f"working_dir: wanted the path of a folder, found {shown(working_dir)}"
+    raise ConfigurationError(msg)
 
 
 def _read(settings: object, form: type[P], what: str) -> P:
     try:
         return form.model_validate(settings)
     except ValidationError as exc:
-        raise ConfigurationError(describe(exc, what)) from exc
+        raise ConfigurationError(describe(exc, what, with_values=False)) from exc
 
 
 def _read_store(settings: Settings) -> LocalSettings | QdrantSettings:

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from reme_core import config
 from reme_core.config import UNSET, Ports, Settings, Unset
-from reme_core.errors import ConfigurationError, InvalidInputError, ModelError, PartialFailureError, ReMeError
+from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError, ReMeError
 from reme_core.models import CharacterTokenCounter, SystemClock
 from reme_core.ports import (
     ChatModel,
@@ -58,7 +58,9 @@ from reme_core.schema import (
     make_scope,
     new_id,
     parse_messages,
+    shown,
 )
+from reme_core.schema.checks import is_path
 from reme_core.sync import SyncFace
 
 _LOG = logging.getLogger("reme")
@@ -117,6 +119,8 @@ class ReMe:
         if use_agentic_mode:
             msg = "use_agentic_mode: the agents are not part of this release; leave it out for the simple strategy"
             raise ConfigurationError(msg)
+        for name, part in (("clock", clock), ("token_counter", token_counter)):
+            config.check_object(part, name)
         self._memory_space = make_scope(memory_space, "").memory_space
         self._ports: Ports = config.build(
             working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store, transcript=transcript
@@ -125,7 +129,7 @@ class ReMe:
         self._editor = Editor(store=self._ports.memories, embedder=self._ports.embedder)
         self._message_embedder = self._ports.embedder if embed_messages else None
         self._summarizer: Summarizer = VerbatimSummarizer(
-            transcript=self._ports.transcript, embedder=self._message_embedder, slicing=slicing or Slicing()
+            transcript=self._ports.transcript, embedder=self._message_embedder, slicing=config.check_slicing(slicing)
         )
         self._retriever: Retriever = SimpleRetriever(
             memories=self._ports.memories,
@@ -189,14 +193,12 @@ class ReMe:
         scope, now = self._scope(user_id), self._clock.now()
         parsed = parse_messages(messages, now=lambda: now)
         inputs.check_not_future(parsed, now)
-        types = inputs.read_types(memory_type)
-        ends = session_id is None if end_session is None else end_session
+        kind = inputs.read_summary_type(memory_type)
+        ends = session_id is None if end_session is None else inputs.read_flag(end_session, "end_session")
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
         if not parsed and session_id is None:
             return SummaryResult(session_id=session)
-        request = SummaryRequest(
-            session_id=session, messages=parsed, memory_type=None if types is None else types[0], ends_session=ends
-        )
+        request = SummaryRequest(session_id=session, messages=parsed, memory_type=kind, ends_session=ends)
         return await self._summarizer.summarize(scope, request)
 
     async def retrieve(
@@ -256,8 +258,8 @@ class ReMe:
             said_from=inputs.read_time(start_time, "start_time"),
             said_to=inputs.read_time(end_time, "end_time"),
             as_of=inputs.read_time(as_of, "as_of"),
-            include_superseded=include_superseded,
-            include_shared=include_shared,
+            include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
+            include_shared=inputs.read_flag(include_shared, "include_shared"),
             now=self._clock.now(),
         )
         return await self._retriever.retrieve(self._scope(user_id), request)
@@ -310,7 +312,9 @@ class ReMe:
             ModelError: Embedding failed; nothing was written.
         """
         run = None if run_id is None else inputs.read_id(run_id, "run_id")
-        return await self._editor.add(self._scope(user_id), memories, run_id=run, reason=reason, at=self._clock.now())
+        drafts = inputs.read_list(memories, "memories")
+        why = inputs.read_text(reason, "reason")
+        return await self._editor.add(self._scope(user_id), drafts, run_id=run, reason=why, at=self._clock.now())
 
     async def get_memory(self, memory_id: str, *, user_id: str) -> Memory:
         """Return a memory, current or not (MemoryNotFoundError)."""
@@ -356,15 +360,18 @@ class ReMe:
             self._scope(user_id),
             inputs.read_id(memory_id, "memory_id"),
             {name: value for name, value in given.items() if value is not None},
-            expected_revision=expected_revision,
-            reason=reason,
+            expected_revision=None if expected_revision is None else inputs.read_revision(expected_revision),
+            reason=inputs.read_text(reason, "reason"),
             at=self._clock.now(),
         )
 
     async def delete_memory(self, memory_id: str, *, user_id: str, reason: str = "") -> None:
         """Remove a memory; its history stays (MemoryNotFoundError)."""
         await self._editor.delete(
-            self._scope(user_id), inputs.read_id(memory_id, "memory_id"), reason=reason, at=self._clock.now()
+            self._scope(user_id),
+            inputs.read_id(memory_id, "memory_id"),
+            reason=inputs.read_text(reason, "reason"),
+            at=self._clock.now(),
         )
 
     async def list_memories(
@@ -392,7 +399,7 @@ class ReMe:
                 metadata=inputs.read_metadata_filter(metadata),
                 keyword=None if keyword is None else inputs.read_query(keyword),
                 as_of=inputs.read_time(as_of, "as_of"),
-                include_superseded=include_superseded,
+                include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
             ),
             limit=inputs.read_count(limit, "limit"),
             cursor=cursor,
@@ -448,7 +455,7 @@ class ReMe:
 
     async def get_messages(self, message_ids: Sequence[str], *, user_id: str) -> list[StoredMessage]:
         """Return messages by id, in the order asked (MessageNotFoundError)."""
-        ids = [inputs.read_id(item, "message_ids") for item in message_ids]
+        ids = inputs.read_ids(message_ids, "message_ids")
         return await self._ports.transcript.get_messages(self._scope(user_id), ids)
 
     async def find_messages(
@@ -470,7 +477,7 @@ class ReMe:
             said_from=inputs.read_time(start_time, "start_time"),
             said_to=inputs.read_time(end_time, "end_time"),
             limit=inputs.read_count(limit, "limit"),
-            newest_first=newest_first,
+            newest_first=inputs.read_flag(newest_first, "newest_first"),
             cursor=cursor,
         )
         return await self._ports.transcript.find_messages(self._scope(user_id), query)
@@ -507,7 +514,7 @@ class ReMe:
         for scope in await self._ports.transcript.waiting_scopes(self._memory_space):
             try:
                 usage += await embed_waiting(self._ports.transcript, embedder, scope)
-            except ModelError as exc:
+            except ReMeError as exc:  # a vector of another dimension than the file's, too
                 _LOG.error("messages of one scope still wait for vectors: %s", exc)
                 failures.append(exc)
         if failures:
@@ -572,7 +579,7 @@ class ReMe:
 
 
 def _path(value: object, name: str) -> Path:
-    if not isinstance(value, (str, Path)) or not str(value) or "\0" in str(value):
-        msg = f"{name}: wanted the path of a file, found {value!r:.80}"
-        raise InvalidInputError(msg)
-    return Path(value).expanduser()
+    if isinstance(value, (str, Path)) and is_path(str(value)) and Path(value).name:
+        return Path(value).expanduser()
+    msg = f"{name}: wanted the path of a file, found {shown(value)}"
+    raise InvalidInputError(msg)

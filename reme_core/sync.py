@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from pydantic import JsonValue
 
@@ -60,6 +62,8 @@ class SyncReMe:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._pid = os.getpid()
+        self._calls: set[Future[Any]] = set()
 
     def __repr__(self) -> str:
         """Name the memory."""
@@ -81,32 +85,37 @@ class SyncReMe:
             if self._closed:
                 return
             self._closed = True
-            loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
-            asyncio.run(self._memory.close())
+            running = self._calls
+        wait(running)  # what other threads have begun is finished first
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None or self._pid != os.getpid():
+            # The caller's thread may be running a loop of its own, as in a notebook.
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(asyncio.run, self._memory.close()).result()
             return
         asyncio.run_coroutine_threadsafe(self._memory.close(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
 
     def _run(self, call: Coroutine[object, object, T]) -> T:
-        try:
-            loop = self._running()
-        except StoreClosedError:
-            call.close()
-            raise
-        return asyncio.run_coroutine_threadsafe(call, loop).result()
-
-    def _running(self) -> asyncio.AbstractEventLoop:
         with self._gate:
             if self._closed:
+                call.close()
                 msg = f"{self!r} was closed: make a new one"
                 raise StoreClosedError(msg)
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="reme-sync", daemon=True)
-                self._thread.start()
-            return self._loop
+            future = asyncio.run_coroutine_threadsafe(call, self._running())
+            self._calls = {earlier for earlier in self._calls if not earlier.done()} | {future}
+        return future.result()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, begun at need: a forked child has none of its parent's threads."""
+        if self._loop is None or self._pid != os.getpid():
+            self._calls = set()
+            self._pid = os.getpid()
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=_serve, args=(self._loop,), name="reme-sync", daemon=True)
+            self._thread.start()
+        return self._loop
 
     def set_summarizer(self, summarizer: Summarizer) -> None:
         """See `ReMe.set_summarizer`."""

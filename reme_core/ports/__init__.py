@@ -20,6 +20,7 @@ from reme_core.ports.memory_store import (
 )
 from reme_core.ports.pipelines import Retriever, RetrieveRequest, Summarizer, SummaryRequest
 from reme_core.ports.transcript import (
+    WAITING,
     Appended,
     AppendMessages,
     BlockPage,
@@ -32,11 +33,13 @@ from reme_core.ports.transcript import (
     PendingText,
     ScoredBlock,
     ScoredMessage,
+    Slicer,
     Transcript,
     TranscriptIndex,
 )
 
 __all__ = [
+    "WAITING",
     "AppendMessages",
     "Appended",
     "BlockPage",
@@ -70,6 +73,7 @@ __all__ = [
     "ScoredBlock",
     "ScoredMemory",
     "ScoredMessage",
+    "Slicer",
     "Summarizer",
     "SummaryRequest",
     "TokenCounter",

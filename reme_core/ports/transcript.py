@@ -2,33 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from reme_core.ports.memory_store import Vector
 from reme_core.schema import Block, Erased, Message, Scope, StoredMessage
+
+WAITING = 256
+"""Texts that an append hands back to be embedded."""
+
+Slicer: TypeAlias = Callable[[Sequence[Message]], Sequence[Block]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingText:
+    """A message that waits for its vector.
+
+    `key` is the store's own and goes back with the vector; `text` is what to embed: `Name: text`, the role in place of
+    a missing name. Windows of several messages need no vectors of their own: what stands nearby is scored from the
+    vectors of the messages, which measured no worse (docs/retrieval.md).
+    """
+
+    key: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendMessages:
     """Messages to be added at the end of a session, in order.
 
-    `want_vectors` marks them as waiting for vectors: see `TranscriptIndex.pending_texts`.
+    Attributes:
+        session_id: The session.
+        messages: The messages; may be empty, to slice what is left.
+        want_vectors: Marks them as waiting for vectors; see `TranscriptIndex.pending_texts`.
+        slicer: Cuts the session's messages that lie in no block yet, these included, into blocks, which are added in
+            the same write. It is called within that write, so it must neither wait nor touch the transcript.
     """
 
     session_id: str
     messages: Sequence[Message]
     want_vectors: bool = False
+    slicer: Slicer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """Ids of the messages that were added, and of those that were there already, unchanged."""
+    """What an append did.
+
+    Attributes:
+        added: Ids of the messages that were added.
+        known: Ids of those that were there already, unchanged.
+        blocks: The blocks that the slicer made.
+        waiting: Where vectors are wanted: the scope's oldest texts that wait for one, at most `WAITING`.
+    """
 
     added: tuple[str, ...]
     known: tuple[str, ...]
+    blocks: tuple[Block, ...] = ()
+    waiting: tuple[PendingText, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,19 +212,6 @@ class ScoredBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingText:
-    """A message that waits for its vector.
-
-    `key` is the store's own and goes back with the vector; `text` is what to embed: `Name: text`, the role in place of
-    a missing name. Windows of several messages need no vectors of their own: what stands nearby is scored from the
-    vectors of the messages, which measured no worse (docs/retrieval.md).
-    """
-
-    key: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageVector:
     """The vector of a `PendingText`, which it names."""
 
@@ -220,6 +240,9 @@ class TranscriptIndex(Protocol):
 
     async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
         """Store vectors, all or none; their messages then wait no longer. A message erased meanwhile is passed over.
+
+        Vectors can be made again from what is durable: a power cut may take the last of them, and their messages then
+        wait again.
 
         Raises:
             DimensionMismatchError: A vector of another length than those stored.

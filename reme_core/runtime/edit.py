@@ -43,7 +43,7 @@ class Editor:
     embedder: Embedder | None
 
     async def add(
-        self, scope: Scope, drafts: Sequence[Mapping[str, object]], *, run_id: str | None, reason: str, at: datetime
+        self, scope: Scope, drafts: Sequence[object], *, run_id: str | None, reason: str, at: datetime
     ) -> list[Memory]:
         """Write new memories, all or none; one that says what a current one says is answered with that one.
 

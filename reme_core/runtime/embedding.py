@@ -7,11 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from reme_core.errors import ModelOutputError
-from reme_core.ports import Embedder, Matrix, MessageVector, TranscriptIndex, Vector
+from reme_core.ports import WAITING, Embedder, Matrix, MessageVector, PendingText, TranscriptIndex, Vector
 from reme_core.schema import Scope, Usage
-
-# Texts handed to the embedder at once; it may cut them into smaller requests.
-_BATCH = 256
 
 
 async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
@@ -21,17 +18,23 @@ async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
         ModelOutputError: The answer is not a matrix of the right shape.
         ModelError: What the embedder raises.
     """
-    matrix = np.asarray(await embedder.embed(list(texts)))
+    answer = await embedder.embed(list(texts))
+    try:
+        matrix = np.asarray(answer)
+    except ValueError as exc:
+        msg = f"the embedder answered {len(texts)} texts with rows of several lengths: check the model"
+        raise ModelOutputError(msg, raw="") from exc
     if matrix.shape != (len(texts), embedder.dimension) or matrix.dtype.kind not in "fiu":
         msg = (
             f"the embedder answered {len(texts)} texts with an array of {matrix.dtype} of shape {matrix.shape}, "
             f"wanted numbers of shape {(len(texts), embedder.dimension)}: check its dimension"
         )
         raise ModelOutputError(msg, raw="")
-    rows = matrix.astype(np.float32)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    usable = np.isfinite(norms) & (norms > 0)
-    unit: Matrix = np.where(usable, rows / np.where(usable, norms, 1.0), 0.0).astype(np.float32)
+    rows = matrix.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no finite norm, and so is left as zeros
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        usable = np.isfinite(norms) & (norms > 0)
+        unit: Matrix = np.where(usable, rows / np.where(usable, norms, 1.0), 0.0).astype(np.float32)
     return unit
 
 
@@ -59,21 +62,26 @@ def _unusable(count: int) -> str:
     return f"the embedder gave zeros or values that are not finite for {count} text(s): check the model"
 
 
-async def embed_waiting(index: TranscriptIndex, embedder: Embedder, scope: Scope) -> Usage:
-    """Embed the messages of a scope that wait for it, batch by batch; each batch is on disk before the next.
+async def embed_waiting(
+    index: TranscriptIndex, embedder: Embedder, scope: Scope, *, first: Sequence[PendingText] | None = None
+) -> Usage:
+    """Embed the messages of a scope that wait for it, batch by batch; each batch is stored before the next.
+
+    `first` is the first batch, where an append has just handed it back.
 
     Raises:
         ModelOutputError: Some texts got no usable vector; all the others have theirs now.
         ModelError: What the embedder raises; batches before are kept.
     """
     calls = 0
-    while waiting := await index.pending_texts(scope, _BATCH):
+    waiting = await index.pending_texts(scope, WAITING) if first is None else first
+    while waiting:
         matrix = await embed_texts(embedder, [item.text for item in waiting])
         calls += 1
         usable = [(item, row) for item, row in zip(waiting, matrix, strict=True) if row.any()]
-        vectors = [MessageVector(pending=item, vector=row) for item, row in usable]
-        await index.put_vectors(scope, vectors)
-        bad = len(waiting) - len(vectors)
-        if not vectors or (bad and len(waiting) < _BATCH):
+        await index.put_vectors(scope, [MessageVector(pending=item, vector=row) for item, row in usable])
+        bad, last = len(waiting) - len(usable), len(waiting) < WAITING
+        if bad and (last or not usable):
             raise ModelOutputError(_unusable(bad), raw="")
+        waiting = [] if last else await index.pending_texts(scope, WAITING)
     return Usage(embedding_calls=calls)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import Scalar
-from reme_core.schema import Layer, MemoryType, Message, parse_time
+from reme_core.schema import Layer, MemoryType, Message, parse_time, shown
 from reme_core.schema.checks import check_id, check_text
 
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
 _CLOCK_SKEW = timedelta(days=1)
 _LAYERS: tuple[Layer, ...] = ("memory", "summary", "message")
+_DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL)
 MAX_LIMIT = 10_000
 
 
@@ -28,21 +30,29 @@ def read_types(value: object) -> tuple[MemoryType, ...] | None:
 
 def read_type(value: object) -> MemoryType:
     """Read one memory type (InvalidInputError)."""
-    try:
-        return MemoryType(str(value))
-    except ValueError as exc:
-        msg = f"memory_type: {value!r:.60} is none of auto, {', '.join(MemoryType)}"
-        raise InvalidInputError(msg) from exc
+    if isinstance(value, str) and value in MemoryType.__members__.values():
+        return MemoryType(value)
+    msg = f"memory_type: {shown(value)} is none of auto, {', '.join(MemoryType)}"
+    raise InvalidInputError(msg)
+
+
+def read_summary_type(value: object) -> MemoryType | None:
+    """Read the type of memory that a summary is to make: `auto` or one of the distilled ones (InvalidInputError)."""
+    if value == "auto":
+        return None
+    if isinstance(value, str) and value in _DISTILLED:
+        return MemoryType(value)
+    msg = f"memory_type: {shown(value)} is none of auto, {', '.join(_DISTILLED)}"
+    raise InvalidInputError(msg)
 
 
 def read_targets(value: object) -> tuple[str, ...] | None:
     """Read `memory_target`: None for any, a target, or a list of targets (InvalidInputError)."""
     if value is None:
         return None
-    if isinstance(value, str):
-        return (value,)
-    if isinstance(value, Sequence) and all(isinstance(item, str) for item in value):
-        return tuple(value)
+    items = [value] if isinstance(value, str) else value
+    if isinstance(items, (list, tuple, set, frozenset)) and all(isinstance(item, str) for item in items):
+        return tuple(read_text(item, "memory_target") for item in items)
     msg = f"memory_target: wanted a string or a list of strings, found {type(value).__name__}"
     raise InvalidInputError(msg)
 
@@ -56,7 +66,7 @@ def read_layers(value: object) -> tuple[Layer, ...] | None:
         wanted = list(items)
         if wanted and all(item in _LAYERS for item in wanted):
             return tuple(layer for layer in _LAYERS if layer in wanted)
-    msg = f"layers: wanted some of {', '.join(_LAYERS)}, found {value!r:.60}"
+    msg = f"layers: wanted some of {', '.join(_LAYERS)}, found {shown(value)}"
     raise InvalidInputError(msg)
 
 
@@ -85,8 +95,14 @@ def read_metadata_filter(value: object) -> dict[str, Scalar]:
         raise InvalidInputError(msg)
     for key, item in value.items():
         if not (item is None or isinstance(item, (str, int, float, bool))):
-            msg = f"metadata[{key!r}]: a filter compares with a string, number, boolean or None, found {item!r:.60}"
+            msg = f"metadata[{key!r}]: a filter compares with a string, number, boolean or None, found {shown(item)}"
             raise UnsupportedFilterError(msg)
+        read_text(key, "metadata")
+        if isinstance(item, str):
+            read_text(item, f"metadata[{key!r}]")
+        elif isinstance(item, float) and not math.isfinite(item):
+            msg = f"metadata[{key!r}]: nothing stored equals {item}: filter by a finite number, a string or None"
+            raise InvalidInputError(msg)
     return dict(value)
 
 
@@ -100,6 +116,47 @@ def read_id(value: object, name: str) -> str:
     except ValueError as exc:
         msg = f"{name}: {exc}"
         raise InvalidInputError(msg) from exc
+
+
+def read_ids(value: object, name: str) -> list[str]:
+    """Read a list of identifiers (InvalidInputError)."""
+    return [read_id(item, f"{name}[{place}]") for place, item in enumerate(read_list(value, name))]
+
+
+def read_list(value: object, name: str) -> list[object]:
+    """Read a list of things, not a single one in its place (InvalidInputError)."""
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
+        return list(value)
+    msg = f"{name}: wanted a list, found {type(value).__name__}"
+    raise InvalidInputError(msg)
+
+
+def read_text(value: object, name: str) -> str:
+    """Read a text that may be empty (InvalidInputError)."""
+    if not isinstance(value, str):
+        msg = f"{name}: wanted a string, found {type(value).__name__}"
+        raise InvalidInputError(msg)
+    try:
+        return check_text(value)
+    except ValueError as exc:
+        msg = f"{name}: {exc}"
+        raise InvalidInputError(msg) from exc
+
+
+def read_flag(value: object, name: str) -> bool:
+    """Read a switch; "no" or 0 would count as true or false by accident (InvalidInputError)."""
+    if isinstance(value, bool):
+        return value
+    msg = f"{name}: wanted True or False, found {shown(value)}"
+    raise InvalidInputError(msg)
+
+
+def read_revision(value: object) -> int:
+    """Read the revision that a caller has seen (InvalidInputError)."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    msg = f"expected_revision: wanted the revision of a memory, from 1 on, found {shown(value)}"
+    raise InvalidInputError(msg)
 
 
 def read_query(value: object) -> str:
@@ -122,10 +179,10 @@ def read_query(value: object) -> str:
 def read_count(value: object, name: str) -> int:
     """Read a number of results or tokens, from 1 to 10,000 results (InvalidInputError)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        msg = f"{name}: wanted a whole number from 1 on, found {value!r:.40}"
+        msg = f"{name}: wanted a whole number from 1 on, found {shown(value)}"
         raise InvalidInputError(msg)
     if name == "limit" and value > MAX_LIMIT:
-        msg = f"limit: at most {MAX_LIMIT} at once, found {value}: page, or export"
+        msg = f"limit: at most {MAX_LIMIT} at once, found {shown(value)}: page, or export"
         raise InvalidInputError(msg)
     return value
 

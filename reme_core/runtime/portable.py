@@ -30,7 +30,7 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.runtime.embedding import embed_strictly
-from reme_core.schema import Block, Memory, Scope, StoredMessage, describe, utc_now
+from reme_core.schema import Block, Memory, Scope, StoredMessage, describe, new_id, utc_now
 from reme_core.schema.mapping import MappingModel
 
 FORMAT = "reme-export"
@@ -56,7 +56,7 @@ async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Sco
         StoreAccessError: The file can't be written.
     """
     counts = dict.fromkeys(("message", "block", "memory", "event"), 0)
-    draft = path.with_name(path.name + ".part")
+    draft = path.with_name(f".{new_id()}.part")
     try:
         with draft.open("w", encoding="utf-8") as file:
             file.write(json.dumps({"kind": "header", "format": FORMAT, "version": VERSION}) + "\n")
@@ -84,17 +84,18 @@ async def _everything(
     memories: MemoryStore, transcript: Transcript, scope: Scope
 ) -> AsyncIterator[tuple[str, BaseModel]]:
     cursor: str | None = None
-    while True:
-        messages = await transcript.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
-        for stored in messages.messages:
-            yield "message", stored
-        if (cursor := messages.next_cursor) is None:
-            break
+    # Blocks first: what is said and sliced meanwhile must not give a block whose messages are not in the file.
     while True:
         blocks = await transcript.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))
         for block in blocks.blocks:
             yield "block", block
         if (cursor := blocks.next_cursor) is None:
+            break
+    while True:
+        messages = await transcript.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
+        for stored in messages.messages:
+            yield "message", stored
+        if (cursor := messages.next_cursor) is None:
             break
     everything = MemoryFilter(include_superseded=True)
     while True:

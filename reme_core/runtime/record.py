@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reme_core.errors import ConflictError, ModelError, PartialFailureError
-from reme_core.ports import AppendMessages, Embedder, FindMessages, IndexedTranscript, SummaryRequest
+from reme_core.errors import PartialFailureError, ReMeError
+from reme_core.ports import AppendMessages, Embedder, IndexedTranscript, SummaryRequest
 from reme_core.runtime.embedding import embed_waiting
 from reme_core.runtime.slicing import Slicing, make_block, open_tail, slice_messages
 from reme_core.schema import Block, Message, Scope, SummaryResult, Usage
-
-_PAGE = 500
-_ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,51 +33,29 @@ class VerbatimSummarizer:
         appended = await self.transcript.append(
             scope,
             AppendMessages(
-                session_id=request.session_id, messages=request.messages, want_vectors=self.embedder is not None
+                session_id=request.session_id,
+                messages=request.messages,
+                want_vectors=self.embedder is not None,
+                slicer=lambda waiting: self._blocks(request, waiting),
             ),
         )
-        blocks = await self._slice(scope, request)
         result = SummaryResult(
             session_id=request.session_id,
             message_ids=tuple(message.message_id for message in request.messages),
             known_message_ids=appended.known,
-            block_ids=tuple(block.block_id for block in blocks),
+            block_ids=tuple(block.block_id for block in appended.blocks),
             usage=Usage(milliseconds=(time.perf_counter() - begun) * 1000),
         )
         if self.embedder is None:
             return result
         try:
-            usage = await embed_waiting(self.transcript, self.embedder, scope)
-        except ModelError as exc:
+            usage = await embed_waiting(self.transcript, self.embedder, scope, first=appended.waiting)
+        except ReMeError as exc:  # the model's, or a dimension that the store refuses
             msg = f"the messages are kept and found by their words; embedding them failed: {exc} Call flush() later."
             raise PartialFailureError(msg, done=result, failures=[exc]) from exc
         spent = Usage(embedding_calls=usage.embedding_calls, milliseconds=(time.perf_counter() - begun) * 1000)
         return result.model_copy(update={"usage": spent})
 
-    async def _slice(self, scope: Scope, request: SummaryRequest) -> list[Block]:
-        for attempt in range(_ATTEMPTS):
-            waiting = await self._unsliced(scope, request.session_id)
-            end = len(waiting) if request.ends_session else open_tail(waiting)
-            slices = slice_messages(waiting[:end], self.slicing)
-            blocks = [make_block(request.session_id, piece) for piece in slices]
-            try:
-                if blocks:
-                    await self.transcript.put_blocks(scope, blocks)
-            except ConflictError:  # another writer of this session was quicker: slice what it left
-                if attempt + 1 == _ATTEMPTS:
-                    raise
-            else:
-                return blocks
-        return []
-
-    async def _unsliced(self, scope: Scope, session_id: str) -> list[Message]:
-        messages: list[Message] = []
-        cursor: str | None = None
-        while True:
-            page = await self.transcript.find_messages(
-                scope, FindMessages(session_id=session_id, unsliced=True, limit=_PAGE, cursor=cursor)
-            )
-            messages += [stored.message for stored in page.messages]
-            cursor = page.next_cursor
-            if cursor is None:
-                return messages
+    def _blocks(self, request: SummaryRequest, waiting: Sequence[Message]) -> list[Block]:
+        end = len(waiting) if request.ends_session else open_tail(waiting)
+        return [make_block(request.session_id, piece) for piece in slice_messages(waiting[:end], self.slicing)]

@@ -16,7 +16,9 @@ from reme_core.ports import (
     MemoryStore,
     MessageSearch,
     RetrieveRequest,
+    ScoredBlock,
     ScoredMemory,
+    ScoredMessage,
     TokenCounter,
     Vector,
 )
@@ -75,20 +77,24 @@ class SimpleRetriever:
     async def _search(
         self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], vector: Vector | None
     ) -> list[Hit]:
-        hits: list[Hit] = []
         memories: list[ScoredMemory] = []
+        messages: list[ScoredMessage] = []
+        blocks: list[ScoredBlock] = []
         if "memory" in layers:
             memories = await self.memories.search(scope, _memory_search(request, vector))
-            asked = frozenset(terms(request.query))
-            hits += [memory_hit(item, _share_of_memory(item, asked, vector)) for item in memories]
         search = _message_search(request, vector, memories)
         if "message" in layers:
             messages = await self.transcript.search_messages(scope, search)
-            hits += [message_hit(scope, item, item.score / 2) for item in messages]
         if "summary" in layers:
             blocks = await self.transcript.search_blocks(scope, search)
-            hits += [block_hit(scope, item, item.score / 2) for item in blocks]
-        return hits
+        names = {scope.user_id, *(item.memory.memory_target for item in memories)}
+        names |= {item.stored.message.speaker for item in messages}
+        asked = frozenset(terms(request.query)) - {word for name in names for word in terms(name)}
+        return [
+            *(memory_hit(item, _share_of_memory(item, asked, vector)) for item in memories),
+            *(message_hit(scope, item, item.score / 2) for item in messages),
+            *(block_hit(scope, item, item.score / 2) for item in blocks),
+        ]
 
     def _cut(self, hits: Sequence[Hit], request: RetrieveRequest) -> tuple[Hit, ...]:
         if request.token_budget is None:
@@ -194,9 +200,10 @@ def _share_of_memory(item: ScoredMemory, asked: frozenset[str], vector: Vector |
     """Return the score of a memory beside messages: above 0.5 if it answers the question, else below.
 
     The text part of a memory's score is relative to the best of the search, so that the best of bad matches looks
-    perfect; the share of the question's words that it holds does not.
+    perfect; the share of the question's words that it holds does not. Names are no such words: every memory about a
+    person holds the person's name. `asked` are the others.
     """
-    share = len(asked & frozenset(terms(item.memory.index_text))) / len(asked) if asked else 0.0
+    share = len(asked & frozenset(terms(item.memory.index_text))) / len(asked) if asked else 1.0
     score = min(max(item.score, 0.0), 1.0)
     if share >= _LEADING_SHARE or (vector is not None and score >= _LEADING_SCORE):
         return 0.5 + score / 2

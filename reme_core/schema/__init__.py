@@ -16,7 +16,7 @@ from reme_core.schema.messages import (
     ToolResultBlock,
     parse_messages,
 )
-from reme_core.schema.problems import describe
+from reme_core.schema.problems import describe, shown
 from reme_core.schema.scope import Scope, make_scope
 from reme_core.schema.times import UtcTime, format_time, parse_time, utc_now
 from reme_core.schema.usage import Usage
@@ -55,5 +55,6 @@ __all__ = [
     "new_id",
     "parse_messages",
     "parse_time",
+    "shown",
     "utc_now",
 ]

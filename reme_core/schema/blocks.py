@@ -38,7 +38,7 @@ class Block(BaseModel):
     started_at: UtcTime
     ended_at: UtcTime
     summary: Text = ""
-    summary_author: str = EXTRACTIVE
+    summary_author: Text = EXTRACTIVE
     created_at: UtcTime = Field(default_factory=utc_now)
 
     @property

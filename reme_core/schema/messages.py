@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.checks import Id, Metadata, Text
+from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text
 from reme_core.schema.ids import new_id
 from reme_core.schema.problems import describe
 from reme_core.schema.times import UtcTime, utc_now
@@ -38,7 +38,7 @@ class ImageBlock(_Block):
 
     type: Literal["image"] = "image"
     url: Text
-    media_type: str | None = None
+    media_type: Text | None = None
     caption: Text | None = None
 
 
@@ -47,7 +47,7 @@ class FileBlock(_Block):
 
     type: Literal["file"] = "file"
     url: Text
-    media_type: str | None = None
+    media_type: Text | None = None
     name: Text | None = None
 
 
@@ -57,7 +57,7 @@ class ToolCallBlock(_Block):
     type: Literal["tool_call"] = "tool_call"
     call_id: Id
     name: Text
-    arguments: dict[str, JsonValue] | Text = Field(default_factory=dict)
+    arguments: JsonObject | Text = Field(default_factory=dict)
 
 
 class ToolResultBlock(_Block):
@@ -75,7 +75,7 @@ class OtherBlock(_Block):
 
     type: Literal["other"] = "other"
     kind: Text
-    data: JsonValue = None
+    data: Json = None
 
 
 ContentBlock: TypeAlias = Annotated[
@@ -120,6 +120,7 @@ class Message(BaseModel):
             msg = "content is empty: give a text, a tool call, a tool result or a reference"
             raise ValueError(msg)
         size = sum(len(piece.encode()) for piece in _pieces(self.content))
+        size += sum(len(_compact(block.data).encode()) for block in self.content if block.type == "other")
         if size > MAX_MESSAGE_BYTES:
             msg = f"content has {size} bytes, at most {MAX_MESSAGE_BYTES} are kept in one message: split it"
             raise ValueError(msg)

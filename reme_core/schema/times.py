@@ -37,10 +37,12 @@ def parse_time(value: object) -> datetime:
     else:
         msg = f"a time is a datetime or an ISO 8601 string, not {type(value).__name__} {value!r:.40}"
         raise ValueError(msg)  # noqa: TRY004  # pydantic turns ValueError, and not TypeError, into a field's error
+    if moment.tzinfo is not None and EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
+        moment = moment.astimezone(UTC)  # the year that is written is checked: a zone can move it over the edge
     if not EARLIEST_YEAR <= moment.year <= LATEST_YEAR:
         msg = f"the year {moment.year} lies outside {EARLIEST_YEAR} to {LATEST_YEAR}: leave the time out if unknown"
         raise ValueError(msg)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return moment.replace(tzinfo=UTC)
 
 
 def format_time(moment: datetime) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from reme_core.schema.checks import check_json
+
 _ROLES = {"developer": "system", "function": "tool", "human": "user", "ai": "assistant"}
 _TIMES = ("time_created", "timestamp")
 _OUR_TYPES = frozenset({"text", "image", "file", "tool_call", "tool_result", "other"})
@@ -138,7 +140,7 @@ def _arguments(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        parsed = json.loads(value)
-    except (ValueError, RecursionError):
+        parsed = check_json(json.loads(value))
+    except (ValueError, RecursionError):  # also NaN and lone surrogates: the text as it came keeps them
         return value
     return parsed if isinstance(parsed, dict) else value

@@ -16,6 +16,8 @@ from reme_core.text import pack_terms, terms
 
 def put_blocks(connection: sqlite3.Connection, scope: Scope, blocks: Sequence[Block]) -> None:
     """Add blocks; equal ones that are there already are left alone (MessageNotFoundError, ConflictError)."""
+    if not blocks:
+        return
     number = make_scope_number(connection, scope)
     rows = [row for block in blocks if (row := _put(connection, number, block)) is not None]
     log_changes(connection, number, Layer.BLOCKS, rows)
@@ -73,8 +75,9 @@ def get_blocks(connection: sqlite3.Connection, scope: Scope, block_ids: Sequence
 
 def blocks_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, Block]:
     """Return blocks by row number."""
-    marks = ", ".join("?" * len(rows))
-    found = connection.execute(f"SELECT block, body FROM blocks WHERE block IN ({marks})", list(rows))  # noqa: S608
+    found = connection.execute(
+        "SELECT block, body FROM blocks WHERE block IN (SELECT value FROM json_each(?))", (str(list(rows)),)
+    )
     return {row: Block.model_validate_json(body) for row, body in found}
 
 

@@ -6,15 +6,17 @@ import asyncio
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
 from reme_core.errors import ConfigurationError, StoreClosedError
+from reme_core.schema.checks import is_path
 from reme_core.stores.local.places import check_place, mapped_errors
-from reme_core.stores.local.schema import has_fts5, prepare
+from reme_core.stores.local.schema import check_version, has_fts5, prepare
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
@@ -48,6 +50,9 @@ class Database:
         if settings.synchronous not in {"FULL", "NORMAL"}:
             msg = f"synchronous is FULL or NORMAL, not {settings.synchronous!r}"
             raise ConfigurationError(msg)
+        if not is_path(str(settings.path)):
+            msg = f"path: {str(settings.path)!r:.80} can't be the path of a file"
+            raise ConfigurationError(msg)
         self._settings = settings
         self._path = str(settings.path)
         self._gate = threading.Lock()
@@ -59,40 +64,56 @@ class Database:
         """The path of the file."""
         return self._path
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, settled: bool = True) -> T:
         """Run work in a transaction of the writing thread; it is on disk when this returns.
 
-        Cancelling the await does not stop work that has begun: it then completes.
+        Cancelling the await does not stop work that has begun: it then completes. With `settled=False` a power cut,
+        though not a kill, may undo it: for what can be made again and says nothing that was acknowledged.
         """
-        threads = self._opened()
-        return await asyncio.wrap_future(threads.writer.submit(self._transact, threads, work))
+        run = self._transact if settled else self._transact_unsettled
+        return await asyncio.wrap_future(self._submit(run, work, writing=True))
 
     async def read(self, work: Work[T]) -> T:
         """Run work on a reading thread, in one snapshot of the file."""
-        threads = self._opened()
-        return await asyncio.wrap_future(threads.readers.submit(self._look, threads, work))
+        return await asyncio.wrap_future(self._submit(self._look, work, writing=False))
 
     async def maintain(self, work: Work[T]) -> T:
         """Run work on the writing thread outside a transaction, as checkpoints need it."""
-        threads = self._opened()
-        return await asyncio.wrap_future(threads.writer.submit(self._outside, threads, work))
+        return await asyncio.wrap_future(self._submit(self._outside, work, writing=True))
 
     async def close(self) -> None:
         """Finish what was begun, then close every connection."""
         with self._gate:
             threads, self._threads, self._closed = self._threads, None, True
-        if threads is not None and threads.pid == os.getpid():
+        if threads is not None:
             await asyncio.to_thread(threads.close)
 
-    def _opened(self) -> _Threads:
+    def _submit(self, run: Callable[[_Threads, Work[T]], T], work: Work[T], *, writing: bool) -> Future[T]:
         with self._gate:
             if self._closed:
                 msg = f"the store {self._path!r} was closed: open a new one"
                 raise StoreClosedError(msg)
-            # A forked child must not use its parent's connections or threads: it starts its own.
-            if self._threads is None or self._threads.pid != os.getpid():
+            if self._threads is None:
                 self._threads = _Threads()
-            return self._threads
+                _OPENED.add(self)
+            pool = self._threads.writer if writing else self._threads.readers
+            return pool.submit(run, self._threads, work)
+
+    def before_fork(self) -> None:
+        """Finish what was begun and close every connection; calls wait until `after_fork`, and then open anew.
+
+        SQLite forbids to carry a connection over a fork: parent and child would take each other's locks for their own,
+        and the one that closes first could remove the log that the other one writes (https://sqlite.org/howtocorrupt.html,
+        section 2.7).
+        """
+        self._gate.acquire()
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.close()
+
+    def after_fork(self) -> None:
+        """Let calls go on, in the parent as in the child."""
+        self._gate.release()
 
     def _transact(self, threads: _Threads, work: Work[T]) -> T:
         with mapped_errors(self._path):
@@ -107,6 +128,15 @@ class Database:
                 raise
             return result
 
+    def _transact_unsettled(self, threads: _Threads, work: Work[T]) -> T:
+        with mapped_errors(self._path):
+            connection = self._writing(threads)
+            connection.execute("PRAGMA synchronous = NORMAL")
+        try:
+            return self._transact(threads, work)
+        finally:
+            connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
+
     def _look(self, threads: _Threads, work: Work[T]) -> T:
         with mapped_errors(self._path):
             connection = self._reading(threads)
@@ -114,7 +144,8 @@ class Database:
             try:
                 return work(connection)
             finally:
-                connection.execute("COMMIT")
+                if connection.in_transaction:  # SQLite ends it itself after some failures
+                    connection.execute("COMMIT")
 
     def _outside(self, threads: _Threads, work: Work[T]) -> T:
         with mapped_errors(self._path):
@@ -139,6 +170,7 @@ class Database:
         check_place(self._settings.path)
         connection = self._bare()
         try:
+            check_version(connection, self._path)  # before anything is written: what isn't ours stays as it is
             connection.execute("PRAGMA journal_mode = WAL")
             prepare(connection, self._path, fts5=has_fts5(connection))
         finally:
@@ -166,7 +198,6 @@ class _Threads:
     """The threads of one process and their connections."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="reme-write")
         self.readers = ThreadPoolExecutor(_READERS, thread_name_prefix="reme-read")
         self.writing: sqlite3.Connection | None = None
@@ -193,3 +224,23 @@ class _Threads:
         self.readers.shutdown(wait=True)
         for connection in self.opened:
             connection.close()
+
+
+# The one state of a module here: what is to be done at a fork is told to the interpreter once and for all.
+_OPENED: weakref.WeakSet[Database] = weakref.WeakSet()
+_PAUSED: list[Database] = []
+
+
+def _before_fork() -> None:
+    for database in list(_OPENED):
+        database.before_fork()
+        _PAUSED.append(database)
+
+
+def _after_fork() -> None:
+    while _PAUSED:
+        _PAUSED.pop().after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
@@ -9,6 +10,9 @@ from reme_core.ports import MemoryFilter
 from reme_core.stores.local.schema import has_word_tables
 from reme_core.stores.local.words import match_expression
 from reme_core.text import pack_terms, terms, unpack_terms
+
+_MOST_KEYS = 100
+"""SQLite's expressions are at most 1,000 levels deep; each key is one of them."""
 
 
 def check_filter(wanted: MemoryFilter) -> None:
@@ -24,6 +28,9 @@ def check_filter(wanted: MemoryFilter) -> None:
     if wanted.keyword is not None and not terms(wanted.keyword):
         msg = f"keyword: {wanted.keyword!r:.60} has no word that is indexed (only blanks, signs or words like 'the')"
         raise InvalidInputError(msg)
+    if len(wanted.metadata) > _MOST_KEYS:
+        msg = f"metadata: {len(wanted.metadata)} keys, at most {_MOST_KEYS} can be compared at once: give fewer"
+        raise UnsupportedFilterError(msg)
     for key, value in wanted.metadata.items():
         _metadata(key, value)
 
@@ -39,8 +46,8 @@ def conditions(connection: sqlite3.Connection, scope: int, wanted: MemoryFilter)
         where.append("valid_to IS NULL")
     for column, names in (("memory_type", wanted.types), ("memory_target", wanted.targets)):
         if names is not None:
-            where.append(f"{column} IN ({', '.join('?' * len(names))})")
-            values += names
+            where.append(f"{column} IN (SELECT value FROM json_each(?))")  # noqa: S608  # two names of columns
+            values.append(json.dumps(names))
     if wanted.observed_from is not None:
         where.append("observed_at >= ?")
         values.append(wanted.observed_from.timestamp())

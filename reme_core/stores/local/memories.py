@@ -53,6 +53,8 @@ def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
 
 def put_batch(connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, fts5: bool) -> list[Memory]:
     """Write a checked batch: deletes, then puts in their order; see `MemoryStore.put` for what is raised."""
+    if not batch.puts and not batch.deletes:
+        return []
     number = make_scope_number(connection, scope)
     changed: list[int] = []
     missing = [d.memory_id for d in batch.deletes if _find(connection, number, d.memory_id) is None]

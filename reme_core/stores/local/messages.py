@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError
 from reme_core.ports import (
+    WAITING,
     Appended,
     AppendMessages,
     FindMessages,
@@ -41,6 +42,8 @@ _STORED += " JOIN sessions USING (session)"
 
 def append_messages(connection: sqlite3.Connection, scope: Scope, request: AppendMessages, *, fts5: bool) -> Appended:
     """Add messages at the end of a session; equal ones that are there already are left alone (ConflictError)."""
+    if not request.messages:
+        return Appended(added=(), known=())
     number = make_scope_number(connection, scope)
     session = make_session_number(connection, number, request.session_id)
     added: list[str] = []
@@ -57,7 +60,8 @@ def append_messages(connection: sqlite3.Connection, scope: Scope, request: Appen
         rows.append(row)
         added.append(message.message_id)
     log_changes(connection, number, Layer.MESSAGES, rows)
-    return Appended(added=tuple(added), known=tuple(known))
+    waiting = pending_texts(connection, scope, WAITING) if request.want_vectors else []
+    return Appended(added=tuple(added), known=tuple(known), waiting=tuple(waiting))
 
 
 def _is_known(connection: sqlite3.Connection, scope: int, session: int, message: Message) -> bool:
@@ -101,8 +105,7 @@ def _stored(row: tuple[int, str, str, str | None]) -> StoredMessage:
 
 def messages_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, StoredMessage]:
     """Return messages by row number."""
-    marks = ", ".join("?" * len(rows))
-    found = connection.execute(f"{_STORED} WHERE seq IN ({marks})", list(rows))
+    found = connection.execute(f"{_STORED} WHERE seq IN (SELECT value FROM json_each(?))", (str(list(rows)),))  # noqa: S608
     return {row[0]: _stored(row) for row in found}
 
 
@@ -185,6 +188,16 @@ def _matching(
         text = _stored(row).message.full_text
         if wanted <= set(unpack_terms(pack_terms(terms(text))).tolist()) if wanted else plain in text.casefold():
             yield row
+
+
+def unsliced(connection: sqlite3.Connection, scope: Scope, session_id: str) -> list[Message]:
+    """Return the messages of a session that lie in no block yet, in order."""
+    number = find_scope(connection, scope)
+    session = None if number is None else find_session(connection, number, session_id)
+    rows = connection.execute(
+        "SELECT body FROM messages WHERE session = ? AND block IS NULL ORDER BY seq", (session,)
+    ).fetchall()
+    return [Message.model_validate_json(body) for (body,) in rows]
 
 
 def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> list[PendingText]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from reme_core.errors import CorruptDataError
 from reme_core.ports import MemoryFilter
 from reme_core.retrieval import (
     MEMORY_WEIGHTS,
@@ -139,6 +140,9 @@ class Partition:
         dimension = stored_dimension(connection)
         while dimension and (some := rows.fetchmany(_VECTOR_CHUNK)):
             keys = np.fromiter((row[0] for row in some), np.int64, len(some))
+            if any(len(row[1]) != 4 * dimension for row in some):
+                msg = f"the file holds a vector that has not {dimension} dimensions: restore a copy"
+                raise CorruptDataError(msg)
             matrix = np.frombuffer(b"".join(row[1] for row in some), "<f4").reshape(len(some), dimension)
             self.index.set_vectors(keys, matrix)
 

@@ -7,14 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from reme_core.errors import (
     ConfigurationError,
     CorruptDataError,
+    InvalidInputError,
     StorageFullError,
     StoreAccessError,
     StoreError,
     StoreUnavailableError,
 )
+from reme_core.schema import describe
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "lustre", "glusterfs", "fuse.sshfs", "fuse.glusterfs"}
@@ -75,6 +79,12 @@ def mapped_errors(path: str) -> Iterator[None]:
         yield
     except sqlite3.Error as exc:
         raise _mapped(exc, path) from exc
+    except ValidationError as exc:
+        msg = f"{path!r} holds a value that can't be what was written ({describe(exc, 'it')}): restore a copy"
+        raise CorruptDataError(msg) from exc
+    except (OverflowError, UnicodeEncodeError) as exc:
+        msg = f"a value can't be stored or looked for: {exc}"
+        raise InvalidInputError(msg) from exc
 
 
 def _mapped(exc: sqlite3.Error, path: str) -> StoreError:

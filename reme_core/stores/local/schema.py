@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from reme_core.errors import SchemaVersionError
+from reme_core.stores.local.resegment import segment_anew
 from reme_core.text import TERMS_VERSION
 
 APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files
@@ -86,27 +87,36 @@ def prepare(
 ) -> None:
     """Create the tables in an empty file, or bring an older file up to this version, in one transaction.
 
+    Words that an older segmentation cut are cut anew, or they would not be found any more.
+
     Raises:
         SchemaVersionError: The file is newer than this release, is not ours, or has full-text tables that this build
             of SQLite can't keep up to date.
     """
-    if _version_of(connection, path) == len(migrations) + 1:
+    newest = len(migrations) + 1
+    if check_version(connection, path, newest=newest) == newest and _terms_version(connection, path) == TERMS_VERSION:
         _check_word_tables(connection, path, fts5=fts5)
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        version = _version_of(connection, path)  # again, now that no other process can be doing the same
+        # Again, now that no other process can be doing the same.
+        version = _version_of(connection, path, newest)
+        if version:
+            _check_word_tables(connection, path, fts5=fts5)
         if version == 0:
             _create(connection, fts5=fts5)
         for step in migrations[max(version - 1, 0) if version else len(migrations) :]:
             step(connection)
+        if _terms_version(connection, path) != TERMS_VERSION:
+            segment_anew(connection, fts5=has_word_tables(connection))
+            connection.execute("UPDATE meta SET value = ? WHERE key = 'terms'", (str(TERMS_VERSION),))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(migrations) + 1}")
+        connection.execute(f"PRAGMA user_version = {newest}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
-    _check_word_tables(connection, path, fts5=fts5)
 
 
 def _create(connection: sqlite3.Connection, *, fts5: bool) -> None:
@@ -115,9 +125,26 @@ def _create(connection: sqlite3.Connection, *, fts5: bool) -> None:
     connection.execute("INSERT INTO meta VALUES ('terms', ?)", (str(TERMS_VERSION),))
 
 
-def _version_of(connection: sqlite3.Connection, path: str) -> int:
-    """Return the schema version, 0 for an empty file."""
-    newest = len(MIGRATIONS) + 1
+def check_version(connection: sqlite3.Connection, path: str, *, newest: int = len(MIGRATIONS) + 1) -> int:
+    """Return the schema version, 0 for an empty file; nothing is written (SchemaVersionError)."""
+    connection.execute("BEGIN")  # one snapshot: another process may be making the tables
+    try:
+        return _version_of(connection, path, newest)
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+
+
+def _terms_version(connection: sqlite3.Connection, path: str) -> int:
+    """Return the version of the segmentation that the file was written with (SchemaVersionError if newer)."""
+    version = int(connection.execute("SELECT value FROM meta WHERE key = 'terms'").fetchone()[0])
+    if version > TERMS_VERSION:
+        msg = f"{path!r} has words of version {version}, this release knows {TERMS_VERSION}: install a newer release"
+        raise SchemaVersionError(msg)
+    return version
+
+
+def _version_of(connection: sqlite3.Connection, path: str, newest: int) -> int:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application == APPLICATION_ID:

@@ -48,8 +48,11 @@ def search_memories(
         allowed = partition.allowed(connection, number, search.filter)
         query = Query(text=search.text, vector=vector)
         found = partition.index.rank(query, limit=search.limit + 1, allowed=allowed)
-        if len(found) > search.limit and found[-1].score == found[-2].score:
-            found = partition.index.rank(query, limit=len(partition.index), allowed=allowed)  # ids decide the tie
+        if len(found) > search.limit and found[-1].score == found[-2].score:  # ids decide the tie
+            everything = partition.index.rank(query, limit=len(partition.index), allowed=allowed)
+            found = [hit for hit in everything if hit.score >= found[-1].score]
+        else:
+            found = found[: search.limit]
     scale = (MEMORY_WEIGHTS.vector if vector is not None else 0.0) + (
         MEMORY_WEIGHTS.text if search.text.strip() else 0.0
     )
@@ -57,17 +60,16 @@ def search_memories(
     # The ranking falls, so a floor after the limit leaves out what one before it would.
     if search.min_score is not None:
         found = [hit for hit in found if hit.score >= search.min_score]
-    bodies = _bodies(connection, found[: search.limit] if len(found) <= search.limit + 1 else found)
-    scored = [ScoredMemory(memory=bodies[hit.key], score=hit.score) for hit in found if hit.key in bodies]
+    bodies = _bodies(connection, found)
+    scored = [ScoredMemory(memory=bodies[hit.key], score=hit.score) for hit in found]
     scored.sort(key=lambda item: (-item.score, -item.memory.created_at.timestamp(), item.memory.memory_id))
     return scored[: search.limit]
 
 
 def _bodies(connection: sqlite3.Connection, found: list[Scored]) -> dict[int, Memory]:
-    marks = ", ".join("?" * len(found))
     rows = connection.execute(
-        f"SELECT row, body FROM memories WHERE row IN ({marks})",  # noqa: S608  # bound values
-        [hit.key for hit in found],
+        "SELECT row, body FROM memories WHERE row IN (SELECT value FROM json_each(?))",
+        (str([hit.key for hit in found]),),
     )
     return {row: Memory.model_validate_json(body) for row, body in rows}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -99,7 +101,16 @@ class LocalStore:
     async def append(self, scope: Scope, request: AppendMessages) -> Appended:
         """Add messages; see `Transcript.append`."""
         fts5 = await self._has_fts5()
-        return await self._database.write(lambda c: messages.append_messages(c, scope, request, fts5=fts5))
+
+        def append(connection: sqlite3.Connection) -> Appended:
+            appended = messages.append_messages(connection, scope, request, fts5=fts5)
+            if request.slicer is None:
+                return appended
+            sliced = tuple(request.slicer(messages.unsliced(connection, scope, request.session_id)))
+            blocks.put_blocks(connection, scope, sliced)
+            return replace(appended, blocks=sliced)
+
+        return await self._database.write(append)
 
     async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
         """Return messages by id; see `Transcript.get_messages`."""
@@ -143,7 +154,7 @@ class LocalStore:
     async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
         """Store vectors of messages; see `TranscriptIndex.put_vectors`."""
         items = tuple(vectors)
-        await self._database.write(lambda c: messages.put_vectors(c, scope, items))
+        await self._database.write(lambda c: messages.put_vectors(c, scope, items), settled=False)
 
     async def erase(self, scope: Scope) -> Erased:
         """Remove everything of the scope, of all layers, from the file and its log.

@@ -1,0 +1,48 @@
+"""Cutting every stored text into words anew, after the segmentation has changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from reme_core.schema import Block, Memory, Message
+from reme_core.stores.local.words import add_words
+from reme_core.text import is_question, pack_terms, terms
+
+_CHUNK = 500
+
+
+def segment_anew(connection: sqlite3.Connection, *, fts5: bool) -> None:
+    """Write the terms of all messages, blocks and memories again, within a transaction."""
+    if fts5:
+        connection.execute("DELETE FROM message_words")
+        connection.execute("DELETE FROM memory_words")
+    for row, scope, body in _rows(
+        connection, "SELECT seq, scope, body FROM messages WHERE seq > ? ORDER BY seq LIMIT ?"
+    ):
+        text = Message.model_validate_json(body).full_text
+        words = terms(text)
+        connection.execute(
+            "UPDATE messages SET terms = ?, asks = ? WHERE seq = ?", (pack_terms(words), is_question(text), row)
+        )
+        if fts5:
+            add_words(connection, "message_words", scope, row, words)
+    for row, scope, body in _rows(
+        connection, "SELECT row, scope, body FROM memories WHERE row > ? ORDER BY row LIMIT ?"
+    ):
+        words = terms(Memory.model_validate_json(body).index_text)
+        connection.execute("UPDATE memories SET terms = ? WHERE row = ?", (pack_terms(words), row))
+        if fts5:
+            add_words(connection, "memory_words", scope, row, words)
+    for row, _, body in _rows(
+        connection, "SELECT block, scope, body FROM blocks WHERE block > ? ORDER BY block LIMIT ?"
+    ):
+        words = terms(Block.model_validate_json(body).summary)
+        connection.execute("UPDATE blocks SET terms = ? WHERE block = ?", (pack_terms(words), row))
+
+
+def _rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[int, int, str]]:
+    after = 0
+    while rows := connection.execute(query, (after, _CHUNK)).fetchall():
+        yield from rows
+        after = rows[-1][0]
