@@ -25,10 +25,11 @@ from reme_core.retrieval.dates import DaySpan, NamedDate, named_dates, relative_
 from reme_core.retrieval.fuse import add_scores, lift_sources, share_of_best
 from reme_core.retrieval.index import Query, RankingIndex, Scored
 from reme_core.retrieval.message_text import message_text
-from reme_core.retrieval.vectors import vector_top_k
+from reme_core.retrieval.vectors import BLOCK_ROWS, vector_top_k
 from reme_core.retrieval.weights import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, Weights
 
 __all__ = [
+    "BLOCK_ROWS",
     "MEMORY_WEIGHTS",
     "MESSAGE_WEIGHTS",
     "SUMMARY_WEIGHTS",

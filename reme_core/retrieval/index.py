@@ -120,7 +120,10 @@ class RankingIndex:
         """
         slots = self._columns.slots(keys)
         known = slots >= 0
-        self._own.put(slots[known], matrix[known] if len(matrix) == len(keys) else matrix)
+        if known.all() or len(matrix) != len(keys):
+            self._own.put(slots, matrix)
+        else:
+            self._own.put(slots[known], matrix[known])
         self._changed()
 
     def rank(

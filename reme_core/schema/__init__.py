@@ -15,6 +15,7 @@ from reme_core.schema.messages import (
     ToolCallBlock,
     ToolResultBlock,
     parse_messages,
+    read_stored_message,
 )
 from reme_core.schema.problems import describe, shown
 from reme_core.schema.scope import Scope, make_scope
@@ -55,6 +56,7 @@ __all__ = [
     "new_id",
     "parse_messages",
     "parse_time",
+    "read_stored_message",
     "shown",
     "utc_now",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, model_validator
 
 from reme_core.errors import InvalidInputError
 from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text
@@ -18,6 +18,8 @@ from reme_core.schema.wire import normalise_message
 
 MAX_MESSAGE_BYTES = 8 << 20
 """A message is at most 8 MiB of UTF-8; larger things belong into a file, and its reference into a message."""
+
+_STORED = {"stored": True}
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -111,11 +113,13 @@ class Message(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read(cls, data: object) -> object:
-        return normalise_message(data) if isinstance(data, Mapping) else data
+    def _read(cls, data: object, info: ValidationInfo) -> object:
+        return normalise_message(data) if isinstance(data, Mapping) and info.context is not _STORED else data
 
     @model_validator(mode="after")
-    def _bounded(self) -> Message:
+    def _bounded(self, info: ValidationInfo) -> Message:
+        if info.context is _STORED:
+            return self
         if not any(block.type != "text" or block.text.strip() for block in self.content):
             msg = "content is empty: give a text, a tool call, a tool result or a reference"
             raise ValueError(msg)
@@ -176,6 +180,15 @@ def _reference(url: str) -> str:
 
 def _compact(value: JsonValue) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+def read_stored_message(body: str) -> Message:
+    """Read a message that we wrote: its form is checked, its aliases and size are not looked at a second time.
+
+    Raises:
+        ValidationError: It is not what we wrote.
+    """
+    return Message.model_validate_json(body, context=_STORED)
 
 
 def parse_messages(

@@ -35,8 +35,9 @@ def normalise_message(data: Mapping[str, object]) -> dict[str, object]:
     blocks = _content(fields.get("content"))
     if blocks is None:
         return fields
-    if call_id is not None or (fields.get("role") == "tool" and not _has_result(blocks)):
-        blocks = [_tool_result(blocks, call_id, fields.get("name"))]
+    if call_id is not None:
+        others = [block for block in blocks if not _is_text(block)]
+        blocks = [_tool_result(blocks, call_id, fields.get("name")), *others]
     if calls is not None:
         blocks = [*blocks, *(_tool_call(call) for call in _sequence(calls, "tool_calls"))]
     fields["content"] = blocks
@@ -104,19 +105,12 @@ def _url(value: object) -> object:
     return value.get("url") if isinstance(value, Mapping) else value
 
 
-def _has_result(blocks: list[object]) -> bool:
-    return any(_kind(block) == "tool_result" for block in blocks)
-
-
-def _kind(block: object) -> object:
-    return block.get("type") if isinstance(block, Mapping) else getattr(block, "type", None)
+def _is_text(block: object) -> bool:
+    return isinstance(block, Mapping) and block.get("type") == "text"
 
 
 def _tool_result(blocks: list[object], call_id: object, name: object) -> dict[str, object]:
-    if call_id is None:
-        msg = "a tool message needs 'tool_call_id' (or a tool_result block): which call does it answer?"
-        raise ValueError(msg)
-    texts = [str(block["text"]) for block in blocks if isinstance(block, Mapping) and block.get("type") == "text"]
+    texts = [str(block["text"]) for block in blocks if isinstance(block, Mapping) and _is_text(block)]
     return {"type": "tool_result", "call_id": call_id, "name": name, "output": "\n".join(texts)}
 
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -171,10 +172,23 @@ class Database:
         connection = self._bare()
         try:
             check_version(connection, self._path)  # before anything is written: what isn't ours stays as it is
-            connection.execute("PRAGMA journal_mode = WAL")
+            self._use_log(connection)
             prepare(connection, self._path, fts5=has_fts5(connection))
         finally:
             connection.close()
+
+    def _use_log(self, connection: sqlite3.Connection) -> None:
+        """Switch the file to its write-ahead log. SQLite doesn't wait for others that do the same, so this does."""
+        deadline = time.monotonic() + self._settings.busy_timeout_s
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as exc:
+                if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
 
     def _connect(self, threads: _Threads) -> sqlite3.Connection:
         connection = self._bare()

@@ -16,7 +16,7 @@ from reme_core.ports import (
     PendingText,
 )
 from reme_core.retrieval import message_text
-from reme_core.schema import Message, Scope, StoredMessage
+from reme_core.schema import Message, Scope, StoredMessage, read_stored_message
 from reme_core.stores.local.cursors import read_cursor, write_cursor
 from reme_core.stores.local.schema import has_word_tables
 from reme_core.stores.local.scopes import (
@@ -70,7 +70,7 @@ def _is_known(connection: sqlite3.Connection, scope: int, session: int, message:
     ).fetchone()
     if row is None:
         return False
-    if row[0] == session and Message.model_validate_json(row[1]) == message:
+    if row[0] == session and read_stored_message(row[1]) == message:
         return True
     what = "other content" if row[0] == session else "another session"
     msg = f"message {message.message_id!r} exists with {what}: ids are unique in a scope; leave it out to get a new one"
@@ -100,7 +100,7 @@ def _insert(
 
 
 def _stored(row: tuple[int, str, str, str | None]) -> StoredMessage:
-    return StoredMessage(message=Message.model_validate_json(row[1]), session_id=row[2], block_id=row[3])
+    return StoredMessage(message=read_stored_message(row[1]), session_id=row[2], block_id=row[3])
 
 
 def messages_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, StoredMessage]:
@@ -197,7 +197,7 @@ def unsliced(connection: sqlite3.Connection, scope: Scope, session_id: str) -> l
     rows = connection.execute(
         "SELECT body FROM messages WHERE session = ? AND block IS NULL ORDER BY seq", (session,)
     ).fetchall()
-    return [Message.model_validate_json(body) for (body,) in rows]
+    return [read_stored_message(body) for (body,) in rows]
 
 
 def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> list[PendingText]:
@@ -222,7 +222,7 @@ def waiting_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Sc
 
 
 def _embedded_text(speaker: str, body: str) -> str:
-    return message_text(speaker, Message.model_validate_json(body).full_text)[:_EMBEDDED_CHARS]
+    return message_text(speaker, read_stored_message(body).full_text)[:_EMBEDDED_CHARS]
 
 
 def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[MessageVector]) -> None:

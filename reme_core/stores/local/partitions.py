@@ -17,6 +17,7 @@ import numpy as np
 from reme_core.errors import CorruptDataError
 from reme_core.ports import MemoryFilter
 from reme_core.retrieval import (
+    BLOCK_ROWS,
     MEMORY_WEIGHTS,
     MESSAGE_WEIGHTS,
     SUMMARY_WEIGHTS,
@@ -39,9 +40,13 @@ _VECTORS = {
     Layer.MESSAGES: "SELECT seq, vector FROM message_vectors WHERE seq IN (SELECT seq FROM messages WHERE scope = ?)",
     Layer.MEMORIES: "SELECT row, vector FROM memory_vectors WHERE row IN (SELECT row FROM memories WHERE scope = ?)",
 }
-_VECTOR_CHUNK = 4096
 _SOME = 500
 _MASKS = 16
+
+
+def holds_any(connection: sqlite3.Connection, scope: int, layer: Layer) -> bool:
+    """Tell whether a layer of a scope has any rows: most users have messages alone, or memories alone."""
+    return connection.execute(f"{_COLUMNS[layer]} LIMIT 1", (scope,)).fetchone() is not None
 
 
 class Partition:
@@ -66,20 +71,22 @@ class Partition:
 
     def follow(self, connection: sqlite3.Connection, scope: int) -> None:
         """Bring the index to the state of the snapshot that the connection reads."""
+        newest = last_change(connection)
+        if newest == self._seen:
+            return
         if self._seen >= 0:
             changed = connection.execute(
-                "SELECT change, row FROM changes WHERE scope = ? AND layer = ? AND change > ? ORDER BY change",
+                "SELECT row FROM changes WHERE scope = ? AND layer = ? AND change > ?",
                 (scope, int(self.layer), self._seen),
             ).fetchall()
             (oldest,) = connection.execute("SELECT min(change) FROM changes").fetchone()
-            newest = last_change(connection)
-            complete = newest == self._seen or (oldest is not None and oldest <= self._seen + 1)
+            complete = oldest is not None and oldest <= self._seen + 1
             if complete and not changed:
                 self._seen = newest
                 return
-            self._masks.clear()
             if complete and len(changed) <= max(_SOME, len(self.index) // 4):
-                self._apply(connection, scope, np.unique(np.fromiter((row for _, row in changed), np.int64)))
+                self._masks.clear()
+                self._apply(connection, scope, np.unique(np.fromiter((row for (row,) in changed), np.int64)))
                 self._seen = newest
                 return
         self._masks.clear()
@@ -138,7 +145,7 @@ class Partition:
 
     def _set_vectors(self, connection: sqlite3.Connection, rows: sqlite3.Cursor) -> None:
         dimension = stored_dimension(connection)
-        while dimension and (some := rows.fetchmany(_VECTOR_CHUNK)):
+        while dimension and (some := rows.fetchmany(BLOCK_ROWS)):
             keys = np.fromiter((row[0] for row in some), np.int64, len(some))
             if any(len(row[1]) != 4 * dimension for row in some):
                 msg = f"the file holds a vector that has not {dimension} dimensions: restore a copy"

@@ -18,7 +18,7 @@ from reme_core.schema import Memory, Scope
 from reme_core.stores.local.blocks import blocks_by_rows
 from reme_core.stores.local.filters import check_filter
 from reme_core.stores.local.messages import messages_by_rows, rows_of_messages
-from reme_core.stores.local.partitions import Partition, Partitions
+from reme_core.stores.local.partitions import Partition, Partitions, holds_any
 from reme_core.stores.local.scopes import Layer, find_scope, find_session
 from reme_core.stores.local.vectors import check_dimension, check_vector
 
@@ -122,7 +122,7 @@ def _followed(
     under the lock is never older than the partition.
     """
     number = find_scope(connection, scope)
-    while number is not None:
+    while number is not None and holds_any(connection, number, layer):
         partition = partitions.get(number, layer)
         with partition.lock:
             connection.execute("COMMIT")

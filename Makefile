@@ -1,0 +1,53 @@
+# Two commands do everything, each in a virtual environment of its own: make demo, make test.
+PYTHON ?= python3
+# The newest pip resolves extras faster; nothing else is needed on the machine but Python >= 3.11 and make.
+PIP = -m pip --disable-pip-version-check --quiet
+WORKERS ?= 2
+
+.PHONY: help demo test check lint types imports unit bench bench-locomo clean
+
+help:
+	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
+	@echo "make test          everything: lint, types, import layers, the whole default suite"
+	@echo "make bench         every measured bar as one table, also written to bench.json"
+	@echo "make bench-locomo  evidence recall on LoCoMo, where the data set is at hand"
+	@echo "make clean         remove the virtual environments and what the commands left"
+
+.venv-demo/done: pyproject.toml
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/python $(PIP) install --editable '.[cli]'
+	touch $@
+
+.venv/done: pyproject.toml
+	$(PYTHON) -m venv .venv
+	.venv/bin/python $(PIP) install --editable '.[dev]'
+	touch $@
+
+demo: .venv-demo/done
+	.venv-demo/bin/python examples/demo.py
+
+test: check unit
+
+check: lint types imports
+
+lint: .venv/done
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+
+types: .venv/done
+	.venv/bin/mypy
+
+imports: .venv/done
+	.venv/bin/lint-imports
+
+unit: .venv/done
+	.venv/bin/python -m pytest -n $(WORKERS)
+
+bench: .venv/done
+	.venv/bin/python tests/benchmarks/run.py --json bench.json
+
+bench-locomo: .venv/done
+	.venv/bin/python tests/benchmarks/locomo.py --json bench-locomo.json
+
+clean:
+	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info bench.json bench-locomo.json

@@ -1,0 +1,37 @@
+"""Measure every bar and print one table: python tests/benchmarks/run.py [--json FILE]. Exit code 1: one is not held."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import footprint
+import locomo
+import small
+import speed
+from figures import Figure, show, write
+
+
+def retrieval() -> list[Figure]:
+    data = locomo.SHARED / "locomo_dev.json"
+    if not data.exists():
+        print(f"LoCoMo is left out: {data.name} is not at hand", file=sys.stderr)
+        return []
+    rows = locomo.held(locomo.run(data, locomo.SHARED / "locomo_dev_minilm.npz"))
+    return [Figure(name, value, "%", bar, False) for name, value, bar, _ in rows]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    figures = [*retrieval(), *small.measure(), *footprint.measure(), *speed.measure()]
+    print(show(figures))
+    if options.json:
+        write(figures, options.json)
+    return 0 if all(figure.held for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
