@@ -10,9 +10,9 @@ from reme_core.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from reme_core.stores.memory_reference import InMemoryStore
-    from reme_core.stores.qdrant import QdrantStore
+    from reme_core.stores.qdrant import QdrantLayout, QdrantStore
 
-__all__ = ["InMemoryStore", "LocalStore", "QdrantStore"]
+__all__ = ["InMemoryStore", "LocalStore", "QdrantLayout", "QdrantStore"]
 
 
 def __getattr__(name: str) -> object:
@@ -25,9 +25,9 @@ def __getattr__(name: str) -> object:
     match name:
         case "InMemoryStore":
             return importlib.import_module("reme_core.stores.memory_reference").InMemoryStore
-        case "QdrantStore":
+        case "QdrantLayout" | "QdrantStore":
             try:
-                return importlib.import_module("reme_core.stores.qdrant").QdrantStore
+                return getattr(importlib.import_module("reme_core.stores.qdrant"), name)
             except ModuleNotFoundError as exc:
                 if exc.name != "qdrant_client":
                     raise

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from reme_core.testing.embedder_contract import EmbedderContract
     from reme_core.testing.hashed_embedder import HashedEmbedder
     from reme_core.testing.ids import SequentialIds
+    from reme_core.testing.memory_store_contract import MemoryStoreContract
     from reme_core.testing.scripted_model import ScriptedChatModel
+    from reme_core.testing.store_values import StoreCapabilities
     from reme_core.testing.token_counter_contract import TokenCounterContract
+    from reme_core.testing.transcript_contract import TranscriptContract, TranscriptIndexContract
 
 __all__ = [
     "Answer",
@@ -27,9 +30,13 @@ __all__ = [
     "EmbedderContract",
     "FixedClock",
     "HashedEmbedder",
+    "MemoryStoreContract",
     "ScriptedChatModel",
     "SequentialIds",
+    "StoreCapabilities",
     "TokenCounterContract",
+    "TranscriptContract",
+    "TranscriptIndexContract",
 ]
 
 _MODULES: Mapping[str, str] = MappingProxyType(
@@ -39,9 +46,13 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "EmbedderContract": "reme_core.testing.embedder_contract",
         "FixedClock": "reme_core.testing.clock",
         "HashedEmbedder": "reme_core.testing.hashed_embedder",
+        "MemoryStoreContract": "reme_core.testing.memory_store_contract",
         "ScriptedChatModel": "reme_core.testing.scripted_model",
         "SequentialIds": "reme_core.testing.ids",
+        "StoreCapabilities": "reme_core.testing.store_values",
         "TokenCounterContract": "reme_core.testing.token_counter_contract",
+        "TranscriptContract": "reme_core.testing.transcript_contract",
+        "TranscriptIndexContract": "reme_core.testing.transcript_contract",
     }
 )
 

@@ -36,9 +36,10 @@ _COLUMNS = {
     Layer.MEMORIES: "SELECT row, terms, -1, '', created / 1e6, 0 FROM memories WHERE scope = ?",
 }
 _KEYS = {Layer.MESSAGES: "seq", Layer.BLOCKS: "block", Layer.MEMORIES: "row"}
+# CROSS JOIN makes SQLite read the scope's rows first, in their order, and look each vector up.
 _VECTORS = {
-    Layer.MESSAGES: "SELECT seq, vector FROM message_vectors WHERE seq IN (SELECT seq FROM messages WHERE scope = ?)",
-    Layer.MEMORIES: "SELECT row, vector FROM memory_vectors WHERE row IN (SELECT row FROM memories WHERE scope = ?)",
+    Layer.MESSAGES: "SELECT seq, vector FROM messages CROSS JOIN message_vectors USING (seq) WHERE scope = ?",
+    Layer.MEMORIES: "SELECT row, vector FROM memories CROSS JOIN memory_vectors USING (row) WHERE scope = ?",
 }
 _SOME = 500
 _MASKS = 16

@@ -1,0 +1,130 @@
+"""Filters of memories: checked once, in a form that compares values by type, and matched on values."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import JsonValue
+
+from reme_core.errors import InvalidInputError, UnsupportedFilterError
+from reme_core.ports import MemoryFilter, Scalar
+from reme_core.schema import Memory, MemoryType, parse_time
+from reme_core.text import terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedFilter:
+    """A filter that can be honoured.
+
+    Attributes:
+        types: As in `MemoryFilter`.
+        targets: As in `MemoryFilter`.
+        as_of: As in `MemoryFilter`, in UTC.
+        include_superseded: As in `MemoryFilter`.
+        observed_from: As in `MemoryFilter`, in UTC.
+        observed_to: As in `MemoryFilter`, in UTC.
+        metadata: One token (see `metadata_token`) for each pair that has to be there.
+        words: Index terms that all have to be there.
+    """
+
+    types: tuple[MemoryType, ...] | None
+    targets: tuple[str, ...] | None
+    as_of: datetime | None
+    include_superseded: bool
+    observed_from: datetime | None
+    observed_to: datetime | None
+    metadata: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+def check_filter(wanted: MemoryFilter) -> CheckedFilter:
+    """Read a filter.
+
+    Raises:
+        InvalidInputError: It asks for one time and for all, or a time is none.
+        UnsupportedFilterError: A metadata value that is no scalar, or a keyword without any indexed word.
+    """
+    if wanted.as_of is not None and wanted.include_superseded:
+        msg = "filter: as_of asks for one time and include_superseded for all; leave one of them out"
+        raise InvalidInputError(msg)
+    return CheckedFilter(
+        types=wanted.types,
+        targets=wanted.targets,
+        as_of=_time(wanted.as_of, "as_of"),
+        include_superseded=wanted.include_superseded,
+        observed_from=_time(wanted.observed_from, "observed_from"),
+        observed_to=_time(wanted.observed_to, "observed_to"),
+        metadata=tuple(_wanted_token(key, value) for key, value in wanted.metadata.items()),
+        words=_words(wanted.keyword),
+    )
+
+
+def matches(memory: Memory, wanted: CheckedFilter) -> bool:
+    """Tell whether a memory meets every condition."""
+    return (
+        (wanted.types is None or memory.memory_type in wanted.types)
+        and (wanted.targets is None or memory.memory_target in wanted.targets)
+        and _is_valid(memory, wanted)
+        and (wanted.observed_from is None or memory.observed_at >= wanted.observed_from)
+        and (wanted.observed_to is None or memory.observed_at < wanted.observed_to)
+        and (not wanted.metadata or set(wanted.metadata) <= set(metadata_tokens(memory.metadata)))
+        and (not wanted.words or set(wanted.words) <= set(terms(memory.index_text)))
+    )
+
+
+def metadata_tokens(metadata: dict[str, JsonValue]) -> list[str]:
+    """Return the tokens of all pairs whose value is a scalar."""
+    found = (metadata_token(key, value) for key, value in metadata.items())
+    return [token for token in found if token is not None]
+
+
+def metadata_token(key: str, value: object) -> str | None:
+    """Write a pair so that equal pairs, and no others, are written alike: true is not 1, and 1 equals 1.0.
+
+    Returns:
+        The token, or None where the value is no scalar.
+    """
+    if value is not None and not isinstance(value, (str, int, float)):
+        return None
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        value = int(value)
+    return json.dumps([key, value])
+
+
+def _wanted_token(key: str, value: Scalar) -> str:
+    token = metadata_token(key, value)
+    if token is None:
+        msg = f"filter: metadata {key!r} can be compared with a string, number, boolean or None, not with {value!r:.60}"
+        raise UnsupportedFilterError(msg)
+    return token
+
+
+def _words(keyword: str | None) -> tuple[str, ...]:
+    if keyword is None:
+        return ()
+    words = tuple(dict.fromkeys(terms(keyword)))
+    if not words:
+        msg = f"filter: the keyword {keyword!r:.60} has no word that is indexed; leave it out, or name one"
+        raise UnsupportedFilterError(msg)
+    return words
+
+
+def _time(value: datetime | None, name: str) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return parse_time(value)
+    except ValueError as exc:
+        msg = f"filter: {name}: {exc}"
+        raise InvalidInputError(msg) from exc
+
+
+def _is_valid(memory: Memory, wanted: CheckedFilter) -> bool:
+    if wanted.include_superseded:
+        return True
+    if wanted.as_of is None:
+        return memory.is_current
+    return memory.valid_from <= wanted.as_of and (memory.valid_to is None or wanted.as_of < memory.valid_to)

@@ -1,0 +1,239 @@
+"""What a write of memories comes to, worked out on values before anything is written.
+
+A store reads the memories that a batch touches, asks `plan_batch` what follows, and writes that as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
+from reme_core.ports import DeleteMemory, PutMemory, Vector, WriteBatch
+from reme_core.schema import EventKind, Memory, MemoryType, Scope
+from reme_core.text import normalise_content
+
+# Embedders normalise in float32 or float16; what is further from 1 was not normalised at all.
+NORM_TOLERANCE = 1e-2
+
+
+class Claim(NamedTuple):
+    """What only one current memory of a scope may have."""
+
+    memory_type: MemoryType
+    memory_target: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change of one memory: `before` is None for an add, `after` for a delete.
+
+    Attributes:
+        before: The state before.
+        after: The state after.
+        vector: The vector of the new state, if it brings one.
+        keeps_vector: Whether the stored vector, if any, stays.
+    """
+
+    before: Memory | None
+    after: Memory | None
+    vector: Vector | None = None
+    keeps_vector: bool = False
+
+    @property
+    def memory_id(self) -> str:
+        """Which memory was changed."""
+        state = self.after or self.before
+        assert state is not None  # noqa: S101  # a change has one side at least
+        return state.memory_id
+
+    @property
+    def operation(self) -> EventKind:
+        """What the change is called in the events."""
+        if self.before is None:
+            return EventKind.ADD
+        if self.after is None:
+            return EventKind.DELETE
+        ended = self.before.is_current and not self.after.is_current
+        return EventKind.SUPERSEDE if ended else EventKind.UPDATE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a batch comes to: the answer to each of its puts, and the changes in order."""
+
+    answers: tuple[Memory, ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def outcome(self) -> dict[str, Change]:
+        """Each memory touched, from its state before the batch to that after it."""
+        outcome: dict[str, Change] = {}
+        for change in self.changes:
+            first = outcome.get(change.memory_id)
+            outcome[change.memory_id] = change if first is None else _joined(first, change)
+        return outcome
+
+
+def _joined(first: Change, second: Change) -> Change:
+    if not second.keeps_vector:
+        return Change(before=first.before, after=second.after, vector=second.vector)
+    return Change(before=first.before, after=second.after, vector=first.vector, keeps_vector=first.keeps_vector)
+
+
+def claim_of(memory: Memory) -> Claim | None:
+    """Return what a memory claims for itself alone; None for one that has ended."""
+    if not memory.is_current:
+        return None
+    return Claim(memory.memory_type, memory.memory_target, normalise_content(memory.content))
+
+
+def claims_of(batch: WriteBatch) -> set[Claim]:
+    """Return everything that the puts of a batch claim."""
+    return {claim for put in batch.puts if (claim := claim_of(put.memory)) is not None}
+
+
+def ids_of(batch: WriteBatch) -> set[str]:
+    """Return the ids of all memories that a batch names."""
+    return {put.memory.memory_id for put in batch.puts} | {item.memory_id for item in batch.deletes}
+
+
+def check_vector(vector: npt.NDArray[np.generic], what: str) -> Vector:
+    """Return a vector as contiguous float32 of its own memory, if it is one of unit norm.
+
+    Raises:
+        InvalidInputError: It is not an array of floats of shape (d,), not finite, or not of unit norm.
+    """
+    if not isinstance(vector, np.ndarray) or vector.ndim != 1 or vector.dtype.kind != "f" or not len(vector):
+        found = f"{vector.dtype} of shape {vector.shape}" if isinstance(vector, np.ndarray) else type(vector).__name__
+        msg = f"{what}: wanted a float array of shape (d,), found {found}"
+        raise InvalidInputError(msg)
+    checked = np.array(vector, np.float32, order="C")
+    norm = float(np.linalg.norm(checked))
+    if not np.isfinite(norm):
+        msg = f"{what}: holds NaN or infinity; check the embedding model's answer"
+        raise InvalidInputError(msg)
+    if abs(norm - 1.0) > NORM_TOLERANCE:
+        msg = f"{what}: has norm {norm:.4g}, wanted 1: divide it by its norm (a vector of zeros can't be searched)"
+        raise InvalidInputError(msg)
+    return checked
+
+
+def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
+    """Return the batch with its vectors checked, if all its memories belong to the scope.
+
+    Raises:
+        InvalidInputError: A memory of another scope, or a vector that is none; nothing was written.
+    """
+    for place, put in enumerate(batch.puts):
+        if put.memory.scope != scope:
+            msg = f"puts[{place}]: the memory belongs to {put.memory.scope!r} and not to {scope!r}"
+            raise InvalidInputError(msg)
+    puts = [_checked(put, f"puts[{place}].vector") for place, put in enumerate(batch.puts)]
+    return WriteBatch(
+        puts=puts,
+        deletes=batch.deletes,
+        reason=batch.reason,
+        run_id=batch.run_id,
+        actor=batch.actor,
+        at=batch.at,
+    )
+
+
+def _checked(put: PutMemory, what: str) -> PutMemory:
+    return PutMemory(
+        memory=put.memory.model_copy(deep=True),
+        vector=None if put.vector is None else check_vector(put.vector, what),
+        expected_revision=put.expected_revision,
+        on_duplicate=put.on_duplicate,
+    )
+
+
+def plan_batch(batch: WriteBatch, memories: Iterable[Memory]) -> Plan:
+    """Work out what a checked batch does to a scope.
+
+    `memories` are those of the scope that the batch touches: by `ids_of`, and the current ones by `claims_of`; more do
+    no harm.
+
+    Raises:
+        MemoryNotFoundError: A delete names an id that is not there.
+        ConflictError: See `MemoryStore.put`.
+    """
+    draft = _Draft(held={memory.memory_id: memory for memory in memories})
+    draft.claims = {claim: held.memory_id for held in draft.held.values() if (claim := claim_of(held)) is not None}
+    draft.delete(batch.deletes)
+    answers = tuple(draft.put(put) for put in batch.puts)
+    return Plan(answers=answers, changes=tuple(draft.changes))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Draft:
+    """The scope as it will be, while a batch is gone through."""
+
+    held: dict[str, Memory]
+    claims: dict[Claim, str] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+
+    def delete(self, items: Iterable[DeleteMemory]) -> None:
+        items = tuple(items)
+        missing = [item.memory_id for item in items if item.memory_id not in self.held]
+        if missing:
+            raise MemoryNotFoundError(missing)
+        for item in items:
+            before = self.held.get(item.memory_id)
+            if before is None:
+                raise MemoryNotFoundError([item.memory_id])  # named twice: gone by now
+            _expect(item.expected_revision, before, item.memory_id)
+            self._replace(Change(before=before, after=None))
+
+    def put(self, put: PutMemory) -> Memory:
+        before = self.held.get(put.memory.memory_id)
+        _expect(put.expected_revision, before, put.memory.memory_id)
+        claim = claim_of(put.memory)
+        equal = self.claims.get(claim) if claim is not None else None
+        if equal is not None and equal != put.memory.memory_id:
+            if before is None and put.on_duplicate == "existing":
+                return self.held[equal]
+            msg = (
+                f"{put.memory.memory_id!r} would repeat the current memory {equal!r} of the same type and target: "
+                "update that one, or close it first"
+            )
+            raise ConflictError(msg)
+        after = _next_state(before, put.memory)
+        keeps = put.vector is None and before is not None and before.index_text == after.index_text
+        self._replace(Change(before=before, after=after, vector=put.vector, keeps_vector=keeps))
+        return after
+
+    def _replace(self, change: Change) -> None:
+        if change.before is not None:
+            self.claims.pop(claim_of(change.before) or _NOTHING, None)
+            del self.held[change.before.memory_id]
+        if change.after is not None:
+            self.held[change.after.memory_id] = change.after
+            claim = claim_of(change.after)
+            if claim is not None:
+                self.claims[claim] = change.after.memory_id
+        self.changes.append(change)
+
+
+_NOTHING = Claim(MemoryType.HISTORY, "", "")  # no memory claims it: a target has one character at least
+
+
+def _expect(revision: int | None, found: Memory | None, memory_id: str) -> None:
+    actual = 0 if found is None else found.revision
+    if revision is not None and revision != actual:
+        there = f"has revision {actual}" if actual else "is not there"
+        msg = f"memory {memory_id!r} {there}, revision {revision} was expected: read it again, then decide"
+        raise ConflictError(msg)
+
+
+def _next_state(before: Memory | None, wanted: Memory) -> Memory:
+    kept: Mapping[str, object] = (
+        {"revision": 1} if before is None else {"revision": before.revision + 1, "created_at": before.created_at}
+    )
+    return wanted.model_copy(update=kept, deep=True)

@@ -1,0 +1,192 @@
+"""The few calls of the client that the store makes: each in one scope, durable before it returns, errors translated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from qdrant_client import AsyncQdrantClient, models
+
+from reme_core.errors import StoreUnavailableError
+from reme_core.schema import Scope
+from reme_core.stores.qdrant.failures import translated
+
+_STRONG = models.WriteOrdering.STRONG
+_MAJORITY = models.ReadConsistencyType.MAJORITY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One collection behind one client.
+
+    Attributes:
+        client: The client.
+        collection: The name of the collection.
+        remote: Whether it is a server, or runs in this process.
+        shard_by_space: Whether each memory space has a shard key.
+        spaces: Memory spaces whose shard key is known to be there.
+    """
+
+    client: AsyncQdrantClient
+    collection: str
+    remote: bool
+    shard_by_space: bool = False
+    spaces: set[str] = field(default_factory=set)
+
+    async def retrieve(self, scope: Scope, ids: Sequence[str], *, vectors: bool) -> list[models.Record]:
+        """Return the points with these ids that are there, in no order."""
+        if not ids or not await self._has_shards(scope):
+            return []
+        with translated("reading"):
+            return await self.client.retrieve(
+                self.collection,
+                list(ids),
+                with_payload=True,
+                with_vectors=vectors,
+                consistency=_MAJORITY,
+                shard_key_selector=self._shard_key(scope),
+            )
+
+    async def scroll(
+        self, scope: Scope, wanted: models.Filter, *, limit: int, order: models.OrderBy | None = None
+    ) -> list[models.Record]:
+        """Return the first points that match."""
+        if not await self._has_shards(scope):
+            return []
+        with translated("reading"):
+            records, _ = await self.client.scroll(
+                self.collection,
+                scroll_filter=wanted,
+                limit=limit,
+                order_by=order,
+                with_payload=True,
+                consistency=_MAJORITY,
+                shard_key_selector=self._shard_key(scope),
+            )
+        return records
+
+    async def count(self, scope: Scope, wanted: models.Filter) -> int:
+        """Count the points that match."""
+        if not await self._has_shards(scope):
+            return 0
+        with translated("counting"):
+            result = await self.client.count(
+                self.collection, wanted, exact=True, shard_key_selector=self._shard_key(scope)
+            )
+        return result.count
+
+    async def nearest(
+        self,
+        scope: Scope,
+        query: list[float] | models.SparseVector,
+        using: str,
+        *,
+        wanted: models.Filter,
+        limit: int,
+        fetch: str | None,
+    ) -> list[models.ScoredPoint]:
+        """Return the points that match and have the highest product with a vector; `fetch` another vector of each."""
+        if not await self._has_shards(scope):
+            return []
+        with translated("searching"):
+            answer = await self.client.query_points(
+                self.collection,
+                query=query,
+                using=using,
+                query_filter=wanted,
+                limit=limit,
+                with_payload=["memory"],
+                with_vectors=[fetch] if fetch else False,
+                consistency=_MAJORITY,
+                shard_key_selector=self._shard_key(scope),
+            )
+        return answer.points
+
+    async def insert(self, scope: Scope, point: models.PointStruct) -> None:
+        """Write a point unless one with its id is there."""
+        await self._ensure_shards(scope)
+        with translated("writing"):
+            result = await self.client.upsert(
+                self.collection,
+                [point],
+                wait=True,
+                ordering=_STRONG,
+                update_mode=models.UpdateMode.INSERT_ONLY,
+                shard_key_selector=self._shard_key(scope),
+            )
+        _check_done(result)
+
+    async def update(self, scope: Scope, operations: Sequence[models.UpdateOperation]) -> None:
+        """Do operations one after the other."""
+        with translated("writing"):
+            results = await self.client.batch_update_points(
+                self.collection, list(operations), wait=True, ordering=_STRONG
+            )
+        for result in results:
+            _check_done(result)
+
+    async def delete(self, scope: Scope, wanted: models.Filter) -> None:
+        """Remove the points that match."""
+        if not await self._has_shards(scope):
+            return
+        with translated("erasing"):
+            result = await self.client.delete(
+                self.collection,
+                models.FilterSelector(filter=wanted),
+                wait=True,
+                ordering=_STRONG,
+                shard_key_selector=self._shard_key(scope),
+            )
+        _check_done(result)
+
+    def upsert_operation(
+        self, scope: Scope, points: Sequence[models.PointStruct], only_where: models.Filter
+    ) -> models.UpsertOperation:
+        """Return the operation that writes points that are not there, or match."""
+        return models.UpsertOperation(
+            upsert=models.PointsList(points=list(points), update_filter=only_where, shard_key=self._shard_key(scope))
+        )
+
+    def payload_operations(
+        self, scope: Scope, point: str, payload: dict[str, object], *, drop: Sequence[str]
+    ) -> list[models.UpdateOperation]:
+        """Return the operations that set fields of a point and drop others."""
+        key = self._shard_key(scope)
+        return [
+            models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, points=[point], shard_key=key)),
+            models.DeletePayloadOperation(
+                delete_payload=models.DeletePayload(keys=list(drop), points=[point], shard_key=key)
+            ),
+        ]
+
+    def _shard_key(self, scope: Scope) -> str | None:
+        return scope.memory_space if self.shard_by_space else None
+
+    async def _has_shards(self, scope: Scope) -> bool:
+        """Tell whether the shards of a scope are there; what was never written to has none."""
+        if not self.shard_by_space or scope.memory_space in self.spaces:
+            return True
+        with translated("reading shard keys"):
+            answer = await self.client.list_shard_keys(self.collection)
+        self.spaces.update(str(item.key) for item in answer.shard_keys or ())
+        return scope.memory_space in self.spaces
+
+    async def _ensure_shards(self, scope: Scope) -> None:
+        if await self._has_shards(scope):
+            return
+        try:
+            with translated("creating a shard key"):
+                await self.client.create_shard_key(self.collection, scope.memory_space)
+        except StoreUnavailableError:
+            if not await self._has_shards(scope):  # else another process was quicker
+                raise
+        self.spaces.add(scope.memory_space)
+
+
+def _check_done(result: models.UpdateResult) -> None:
+    """Refuse an answer that promises less than that the write is done."""
+    if result.status != models.UpdateStatus.COMPLETED:
+        msg = (
+            f"writing: Qdrant answered {result.status.value}, so the write may be done later or never; read, then retry"
+        )
+        raise StoreUnavailableError(msg)

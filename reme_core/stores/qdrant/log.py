@@ -1,0 +1,151 @@
+"""The log of a scope: how a batch is written whole, once, and in an order, on a server that has no transactions.
+
+A batch becomes one point, its commit, which holds every change with its vector. The id of the point is made of the
+number of its first event, and it is written as *insert only*: of all writers that read the same state, in whatever
+process, one gets its commit in, and the others read again and plan anew. Then the memories are brought to the state
+that the commit tells, each unless a later commit has been there, and the commit is marked as applied. A writer that
+dies in between leaves a commit that the next call of a store on this scope applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qdrant_client import models
+
+from reme_core.errors import StoreUnavailableError
+from reme_core.ports import EventQuery, WriteBatch
+from reme_core.schema import Event, Memory, Scope, new_id
+from reme_core.stores._plan import Plan, claims_of, ids_of, plan_batch
+from reme_core.stores.qdrant import filters
+from reme_core.stores.qdrant.backend import Backend
+from reme_core.stores.qdrant.points import (
+    MEMORY,
+    Commit,
+    Held,
+    claim_key,
+    commit_id_point,
+    commit_point,
+    dense_of,
+    final_vectors,
+    memory_id_point,
+    outcome_points,
+    read_commit,
+    read_memory,
+)
+
+_ATTEMPTS = 100
+"""Each failed attempt is another writer's success, so this many in a row are no chance but an overload."""
+
+_COMMITS_A_PAGE = 128
+
+
+async def write(backend: Backend, scope: Scope, batch: WriteBatch) -> tuple[Memory, ...]:
+    """Write a batch and return the memories that its puts answer with; errors as `MemoryStore.put`."""
+    for _ in range(_ATTEMPTS):
+        last = await settle(backend, scope)
+        held = await _held(backend, scope, batch)
+        plan = plan_batch(batch, [item.memory for item in held.values()])
+        if not plan.changes:
+            return plan.answers
+        commit = _commit(batch, plan, held, first=last + 1)
+        if await _insert(backend, scope, commit):
+            await apply(backend, scope, commit)
+            return plan.answers
+    msg = f"{_ATTEMPTS} times in a row another writer was quicker; try again when there are fewer"
+    raise StoreUnavailableError(msg)
+
+
+async def settle(backend: Backend, scope: Scope) -> int:
+    """Apply what a writer has left behind, and return the number of the newest event, 0 if there is none.
+
+    Nobody commits before the commit before is applied, so only the newest can be left behind.
+    """
+    newest = models.OrderBy(key="first", direction=models.Direction.DESC)
+    records = await backend.scroll(scope, filters.all_commits(scope), limit=1, order=newest)
+    if not records:
+        return 0
+    commit = read_commit(records[0].payload)
+    if not commit.applied:
+        await apply(backend, scope, commit)
+    return commit.last
+
+
+async def events(backend: Backend, scope: Scope, query: EventQuery) -> list[Event]:
+    """Return what happened, oldest first."""
+    found: list[Event] = []
+    after = query.after
+    while len(found) < query.limit:
+        commits = await _commits(backend, scope, filters.told(scope, query, after))
+        for commit in commits:
+            found += [event for event in commit.events if _is_asked_for(event, query)]
+            after = commit.last
+        if len(commits) < _COMMITS_A_PAGE:
+            break
+    return found[: query.limit]
+
+
+async def _commits(backend: Backend, scope: Scope, wanted: models.Filter) -> list[Commit]:
+    oldest = models.OrderBy(key="first", direction=models.Direction.ASC)
+    records = await backend.scroll(scope, wanted, limit=_COMMITS_A_PAGE, order=oldest)
+    return [read_commit(record.payload) for record in records]
+
+
+def _is_asked_for(event: Event, query: EventQuery) -> bool:
+    return event.sequence > query.after and (query.memory_id is None or event.memory_id == query.memory_id)
+
+
+async def _held(backend: Backend, scope: Scope, batch: WriteBatch) -> dict[str, Held]:
+    """Read the memories that a batch touches: by their ids, with vectors, and those that hold what it claims."""
+    points = [memory_id_point(scope, name) for name in ids_of(batch)]
+    records = await backend.retrieve(scope, points, vectors=True)
+    held = [_read(record) for record in records if record.payload and record.payload.get("kind") == MEMORY]
+    claims = [claim_key(claim) for claim in claims_of(batch)]
+    if claims:
+        wanted = filters.all_memories(scope, filters.one_of("claim", claims))
+        held += [_read(record) for record in await backend.scroll(scope, wanted, limit=len(claims))]
+    return {item.memory.memory_id: item for item in reversed(held)}
+
+
+def _read(record: models.Record) -> Held:
+    return Held(memory=read_memory(record.payload), vector=dense_of(record.vector))
+
+
+def _commit(batch: WriteBatch, plan: Plan, held: dict[str, Held], *, first: int) -> Commit:
+    events = tuple(
+        Event(
+            sequence=number,
+            operation=change.operation,
+            memory_id=change.memory_id,
+            before=change.before,
+            after=change.after,
+            reason=batch.reason,
+            run_id=batch.run_id,
+            actor=batch.actor,
+            at=batch.at,
+        )
+        for number, change in enumerate(plan.changes, start=first)
+    )
+    vectors = (
+        (name, held[name].vector if change.keeps_vector and name in held else change.vector)
+        for name, change in plan.outcome.items()
+    )
+    return Commit(token=new_id(), events=events, vectors=final_vectors(vectors))
+
+
+async def _insert(backend: Backend, scope: Scope, commit: Commit) -> bool:
+    """Write a commit, unless another has its number; tell whether it is ours that stands there."""
+    point = commit_point(scope, commit)
+    await backend.insert(scope, point)
+    records = await backend.retrieve(scope, [commit_id_point(scope, commit.first)], vectors=False)
+    return bool(records) and read_commit(records[0].payload).token == commit.token
+
+
+async def apply(backend: Backend, scope: Scope, commit: Commit) -> None:
+    """Bring the memories to the state that a commit tells; doing it twice, or late, changes nothing."""
+    points: Sequence[models.PointStruct] = outcome_points(scope, commit)
+    operations: list[models.UpdateOperation] = [
+        backend.upsert_operation(scope, points, filters.older_than(commit.first)),
+        *backend.payload_operations(scope, commit_id_point(scope, commit.first), {"applied": True}, drop=["vectors"]),
+    ]
+    await backend.update(scope, operations)

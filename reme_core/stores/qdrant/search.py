@@ -1,0 +1,165 @@
+"""Ranking: the nearest by vector and by words come from the server, and are scored together here.
+
+A score is 0.7 cosine + 0.4 text, divided by the weights in use; the text part is BM25 divided by the best of the query.
+So many candidates are fetched of each list that nothing left out could rank among those returned (Fagin, Lotem, Naor
+2003, Optimal aggregation algorithms for middleware, section 4: the threshold algorithm), up to `MOST_CANDIDATES`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from qdrant_client import models
+
+from reme_core.ports import MemorySearch, ScoredMemory, Vector
+from reme_core.schema import Memory, Scope
+from reme_core.stores._match import CheckedFilter
+from reme_core.stores._pages import place_of
+from reme_core.stores.qdrant import filters
+from reme_core.stores.qdrant.backend import Backend
+from reme_core.stores.qdrant.collection import DENSE, WORDS
+from reme_core.stores.qdrant.points import dense_of, read_memory
+from reme_core.stores.qdrant.words import product, query_vector, query_weights
+
+VECTOR_WEIGHT = 0.7
+TEXT_WEIGHT = 0.4
+FEWEST_CANDIDATES = 64
+MOST_CANDIDATES = 8192
+# Servers compute in single precision; what differs by less is a tie.
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ranking:
+    """What is asked for, ready to be sent.
+
+    Attributes:
+        scope: Where.
+        wanted: Which memories.
+        vector: The query's vector.
+        words: The query's words.
+        by_words: Whether words count at all.
+    """
+
+    scope: Scope
+    wanted: models.Filter
+    vector: Vector | None
+    words: models.SparseVector | None
+    by_words: bool
+
+    @property
+    def total_weight(self) -> float:
+        return VECTOR_WEIGHT * (self.vector is not None) + TEXT_WEIGHT * self.by_words
+
+    def score(self, cosine: float, share: float) -> float:
+        weighed = VECTOR_WEIGHT * cosine * (self.vector is not None) + TEXT_WEIGHT * share * self.by_words
+        return round(min(weighed / self.total_weight, 1.0), _DIGITS)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Candidates:
+    """What was fetched: memories with their cosines and text scores, and what those left out can have at most."""
+
+    memories: dict[str, Memory] = field(default_factory=dict)
+    cosines: dict[str, float] = field(default_factory=dict)
+    texts: dict[str, float] = field(default_factory=dict)
+    cosine_left: float = 0.0
+    text_left: float = 0.0
+    complete: bool = True
+
+
+async def rank(backend: Backend, scope: Scope, search: MemorySearch, wanted: CheckedFilter) -> list[ScoredMemory]:
+    """Return the best memories, highest first; ties: newest first, then by id."""
+    by_words = bool(search.text.strip())
+    ranking = _Ranking(
+        scope=scope,
+        wanted=filters.matching(scope, wanted),
+        vector=search.vector,
+        words=await _query_words(backend, scope, search.text) if by_words else None,
+        by_words=by_words,
+    )
+    limit = max(4 * search.limit, FEWEST_CANDIDATES)
+    while True:
+        candidates = await _fetch(backend, ranking, limit)
+        best = _best(ranking, candidates, search)
+        if candidates.complete or limit >= MOST_CANDIDATES or _is_settled(ranking, candidates, best, search.limit):
+            return best
+        limit *= 4
+
+
+async def _query_words(backend: Backend, scope: Scope, text: str) -> models.SparseVector | None:
+    """Weigh the words of a query by how rare they are among the memories of the scope."""
+    weights = query_weights(text)
+    if not weights:
+        return None
+    conditions = [filters.all_memories(scope, filters.equals("words", key)) for key in weights]
+    counts = await asyncio.gather(
+        backend.count(scope, filters.all_memories(scope)),
+        *(backend.count(scope, condition) for condition in conditions),
+    )
+    return query_vector(weights, dict(zip(weights, counts[1:], strict=True)), counts[0])
+
+
+async def _fetch(backend: Backend, ranking: _Ranking, limit: int) -> _Candidates:
+    both = ranking.vector is not None and ranking.words is not None
+    dense, sparse = await asyncio.gather(
+        _nearest(backend, ranking, DENSE, limit, fetch=WORDS if both else None),
+        _nearest(backend, ranking, WORDS, limit, fetch=DENSE if both else None),
+    )
+    candidates = _Candidates(complete=max(len(dense), len(sparse)) < limit)
+    for point in dense:
+        _keep(candidates, point, cosine=point.score, text=product(ranking.words, _sparse_of(point.vector)))
+    for point in sparse:
+        own = dense_of(point.vector)
+        nearness = 0.0 if own is None or ranking.vector is None else float(np.dot(own, ranking.vector))
+        _keep(candidates, point, cosine=nearness, text=point.score)
+    best = max((point.score for point in sparse), default=0.0)
+    candidates.texts = {name: text / best if best > 0 else 0.0 for name, text in candidates.texts.items()}
+    if len(dense) >= limit:
+        candidates.cosine_left = dense[-1].score
+    if len(sparse) >= limit and best > 0:
+        candidates.text_left = sparse[-1].score / best
+    return candidates
+
+
+async def _nearest(
+    backend: Backend, ranking: _Ranking, using: str, limit: int, *, fetch: str | None
+) -> list[models.ScoredPoint]:
+    query: list[float] | models.SparseVector | None = ranking.words
+    if using == DENSE:
+        query = None if ranking.vector is None else ranking.vector.tolist()
+    if query is None:
+        return []
+    return await backend.nearest(ranking.scope, query, using, wanted=ranking.wanted, limit=limit, fetch=fetch)
+
+
+def _keep(candidates: _Candidates, point: models.ScoredPoint, *, cosine: float, text: float) -> None:
+    name = str(point.id)
+    if name not in candidates.memories:
+        candidates.memories[name] = read_memory(point.payload)
+        candidates.cosines[name] = cosine
+        candidates.texts[name] = text
+
+
+def _best(ranking: _Ranking, candidates: _Candidates, search: MemorySearch) -> list[ScoredMemory]:
+    scored = [
+        ScoredMemory(memory=memory, score=ranking.score(candidates.cosines[name], candidates.texts[name]))
+        for name, memory in candidates.memories.items()
+    ]
+    floor = search.min_score
+    kept = [item for item in scored if floor is None or item.score >= floor]
+    return sorted(kept, key=lambda item: (-item.score, place_of(item.memory)))[: search.limit]
+
+
+def _is_settled(ranking: _Ranking, candidates: _Candidates, best: Sequence[ScoredMemory], limit: int) -> bool:
+    """Tell whether nothing that was left out can score as high as the last one returned."""
+    left = ranking.score(candidates.cosine_left, candidates.text_left)
+    return len(best) == limit and best[-1].score > left
+
+
+def _sparse_of(vectors: object) -> models.SparseVector | None:
+    sparse = vectors.get(WORDS) if isinstance(vectors, dict) else None
+    return sparse if isinstance(sparse, models.SparseVector) else None

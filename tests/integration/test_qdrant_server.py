@@ -1,0 +1,66 @@
+"""The Qdrant store keeps the contract on a real server, named by REME_TEST_QDRANT_URL (and REME_TEST_QDRANT_API_KEY).
+
+Each test has a collection of its own, which is removed afterwards.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+from qdrant_client import AsyncQdrantClient
+
+from reme_core.ports import MemoryStore
+from reme_core.schema import new_id
+from reme_core.stores.qdrant import QdrantStore
+from reme_core.testing.memory_store_contract import MemoryStoreContract
+from reme_core.testing.store_values import DIMENSION, Opener, StoreCapabilities
+
+URL = os.environ.get("REME_TEST_QDRANT_URL", "")
+KEY = os.environ.get("REME_TEST_QDRANT_API_KEY") or None
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not URL, reason="REME_TEST_QDRANT_URL names no Qdrant server, as http://localhost:6333 would"),
+    pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection"),
+]
+
+
+class _OnServer(MemoryStoreContract):
+    capabilities = StoreCapabilities(persistent=True, shared=True)
+    prefer_grpc = False
+
+    @pytest.fixture
+    async def collection(self) -> AsyncIterator[str]:
+        name = f"reme_test_{new_id()}"
+        yield name
+        client = AsyncQdrantClient(url=URL, api_key=KEY, check_compatibility=False)
+        await client.delete_collection(name)
+        await client.close()
+
+    @pytest.fixture
+    def opener(self, collection: str) -> Opener[MemoryStore]:
+        return partial(
+            QdrantStore,
+            url=URL,
+            api_key=KEY,
+            prefer_grpc=self.prefer_grpc,
+            collection=collection,
+            dimension=DIMENSION,
+        )
+
+    @pytest.fixture
+    async def store(self, collection: str) -> AsyncIterator[MemoryStore]:
+        store = QdrantStore(
+            url=URL, api_key=KEY, prefer_grpc=self.prefer_grpc, collection=collection, dimension=DIMENSION
+        )
+        yield store
+        await store.close()
+
+
+class TestQdrantServerOverRest(_OnServer):
+    pass
+
+
+class TestQdrantServerOverGrpc(_OnServer):
+    prefer_grpc = True
