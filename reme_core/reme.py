@@ -173,6 +173,7 @@ class ReMe:
         session_id: str | None = None,
         memory_type: str = "auto",
         end_session: bool | None = None,
+        background: bool = False,
     ) -> SummaryResult:
         """Keep messages, slice them into blocks and index these.
 
@@ -184,6 +185,8 @@ class ReMe:
             memory_type: `auto`, `personal`, `procedural` or `tool`: what to distil. Without a chat model nothing is.
             end_session: Nothing more of this session will come: a tool call without its result is sliced as well. By
                 default so where `session_id` is left out.
+            background: Return once the messages are on disk and can be found by their words; vectors follow with the
+                next call for this user, or with `flush`.
 
         Raises:
             InvalidInputError: A message that can't be read, naming it; nothing was kept.
@@ -198,7 +201,13 @@ class ReMe:
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
         if not parsed and session_id is None:
             return SummaryResult(session_id=session)
-        request = SummaryRequest(session_id=session, messages=parsed, memory_type=kind, ends_session=ends)
+        request = SummaryRequest(
+            session_id=session,
+            messages=parsed,
+            memory_type=kind,
+            ends_session=ends,
+            background=inputs.read_flag(background, "background"),
+        )
         return await self._summarizer.summarize(scope, request)
 
     async def retrieve(

@@ -133,11 +133,17 @@ class SyncReMe:
         session_id: str | None = None,
         memory_type: str = "auto",
         end_session: bool | None = None,
+        background: bool = False,
     ) -> SummaryResult:
         """See `ReMe.summary`."""
         return self._run(
             self._memory.summary(
-                messages, user_id=user_id, session_id=session_id, memory_type=memory_type, end_session=end_session
+                messages,
+                user_id=user_id,
+                session_id=session_id,
+                memory_type=memory_type,
+                end_session=end_session,
+                background=background,
             )
         )
 

@@ -20,12 +20,14 @@ class SummaryRequest:
         messages: In order; may be empty, to finish what is left of the session.
         memory_type: The only type of memory to make; None lets the summarizer decide.
         ends_session: Nothing more will come: everything is sliced, a tool call without its result included.
+        background: Return once the messages are on disk; what takes a model is left to the next call or to `flush`.
     """
 
     session_id: str
     messages: Sequence[Message] = ()
     memory_type: MemoryType | None = None
     ends_session: bool = True
+    background: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ book's index, written without regard to any one data set; a list that grows towa
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 
 from reme_core.text.segment import terms
 
@@ -130,23 +130,43 @@ wood
 """
 
 
+@lru_cache(maxsize=1 << 12)
 def related_terms(term: str) -> tuple[str, ...]:
     """List the terms that a query's term may stand for, itself left out, in alphabetical order; often none.
 
-    Takes and gives index terms, as `terms` makes them.
+    Takes and gives index terms, as `terms` makes them. Only words that begin like the term are stemmed, not the lists:
+    stemming keeps the first two letters.
     """
-    return _relations().get(term, ())
+    groups = _groups()
+    alike = [word for word in groups.by_beginning.get(term[:2], ()) if term in terms(word)]
+    members = {member for word in alike for number in groups.of_word[word] for member in groups.members[number]}
+    return tuple(sorted({found for member in members for found in terms(member)} - {term}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Groups of words as written; the groups of each word that may stand for others; these words by beginning."""
+
+    members: tuple[tuple[str, ...], ...]
+    of_word: Mapping[str, tuple[int, ...]]
+    by_beginning: Mapping[str, tuple[str, ...]]
 
 
 @lru_cache(maxsize=1)
-def _relations() -> Mapping[str, tuple[str, ...]]:
-    related: dict[str, set[str]] = {}
-    for group in _SYNONYMS.split(";"):
-        members = terms(group)
-        for member in members:
-            related.setdefault(member, set()).update(members)
-    for entry in _KINDS.split(";"):
-        kind, _, members_text = entry.partition(":")
-        for head in terms(kind):
-            related.setdefault(head, set()).update(terms(members_text))
-    return MappingProxyType({term: tuple(sorted(others - {term})) for term, others in related.items()})
+def _groups() -> _Groups:
+    members: list[tuple[str, ...]] = []
+    of_word: dict[str, list[int]] = {}
+    for entry in (*_SYNONYMS.split(";"), *_KINDS.split(";")):
+        kind, colon, listed = entry.partition(":")
+        heads = kind.split()
+        for head in heads:
+            of_word.setdefault(head, []).append(len(members))
+        members.append(tuple(listed.split() if colon else heads))
+    beginnings: dict[str, list[str]] = {}
+    for word in of_word:
+        beginnings.setdefault(word[:2], []).append(word)
+    return _Groups(
+        members=tuple(members),
+        of_word={word: tuple(numbers) for word, numbers in of_word.items()},
+        by_beginning={beginning: tuple(words) for beginning, words in beginnings.items()},
+    )

@@ -46,7 +46,7 @@ class VerbatimSummarizer:
             block_ids=tuple(block.block_id for block in appended.blocks),
             usage=Usage(milliseconds=(time.perf_counter() - begun) * 1000),
         )
-        if self.embedder is None:
+        if self.embedder is None or request.background:
             return result
         try:
             usage = await embed_waiting(self.transcript, self.embedder, scope, first=appended.waiting)

@@ -130,6 +130,12 @@ class Message(BaseModel):
             raise ValueError(msg)
         return self
 
+    def repeats(self, other: Message) -> bool:
+        """Whether this is `other` said again: equal, a time apart that its sender left to us."""
+        if "created_at" in self.model_fields_set:
+            return self == other
+        return self.model_copy(update={"created_at": other.created_at}) == other
+
     @property
     def text(self) -> str:
         """What was said: the text blocks, a line break between two."""
@@ -222,13 +228,17 @@ def _parse_one(item: object, index: int, now: Callable[[], datetime], new_id: Ca
         raise InvalidInputError(msg)
     try:
         data = normalise_message(item)
-        if data.get("created_at") is None:
+        timed = data.get("created_at") is not None
+        if not timed:
             data["created_at"] = now()
         if data.get("message_id") is None:
             data["message_id"] = new_id()
-        return Message.model_validate(data)
+        message = Message.model_validate(data)
     except ValidationError as exc:
         raise InvalidInputError(describe(exc, f"messages[{index}]")) from exc
     except ValueError as exc:
         msg = f"messages[{index}]: {exc}"
         raise InvalidInputError(msg) from exc
+    if not timed:
+        message.model_fields_set.discard("created_at")
+    return message

@@ -70,7 +70,7 @@ def _is_known(connection: sqlite3.Connection, scope: int, session: int, message:
     ).fetchone()
     if row is None:
         return False
-    if row[0] == session and read_stored_message(row[1]) == message:
+    if row[0] == session and message.repeats(read_stored_message(row[1])):
         return True
     what = "other content" if row[0] == session else "another session"
     msg = f"message {message.message_id!r} exists with {what}: ids are unique in a scope; leave it out to get a new one"
