@@ -87,15 +87,17 @@ class RankingIndex:
         parts = (self._columns, self._postings, self._own)
         return sum(part.nbytes for part in parts) + (0 if self._cached is None else self._cached.nbytes)
 
-    def extend(self, rows: Rows) -> None:
-        """Append rows.
+    def extend(self, rows: Rows, vectors: Matrix | None = None) -> None:
+        """Append rows; `vectors` (n, d), float32 of unit norm, where all of them have one.
 
         Raises:
-            ValueError: A key is given twice or belongs to a row that is there.
+            ValueError: A key is given twice or belongs to a row that is there, or the vectors have another shape.
         """
         first = len(self._columns)
         self._columns.extend(rows)
         self._postings.extend(first, rows.terms)
+        if vectors is not None:
+            self._own.put(np.arange(first, first + len(rows.keys)), vectors)
         self._changed()
 
     def remove(self, keys: IntArray) -> None:
@@ -111,9 +113,6 @@ class RankingIndex:
 
     def set_vectors(self, keys: IntArray, matrix: Matrix) -> None:
         """Set the vectors (m, d) of rows, float32 of unit norm; keys that are not there are passed over.
-
-        "own" are those of `message_text`, or of a memory's text. "window" are those of `window_text` with the row in
-        its middle; they are optional, and a row that is in no window is ranked by the cosines around it.
 
         Raises:
             ValueError: The shape is not (m, d) with the d of the vectors before.

@@ -92,8 +92,8 @@ class SimpleRetriever:
         asked = frozenset(terms(request.query)) - {word for name in names for word in terms(name)}
         return [
             *(memory_hit(item, _share_of_memory(item, asked, vector)) for item in memories),
-            *(message_hit(scope, item, item.score / 2) for item in messages),
-            *(block_hit(scope, item, item.score / 2) for item in blocks),
+            *(message_hit(scope, item, max(item.score, 0.0) / 2) for item in messages),
+            *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
         ]
 
     def _cut(self, hits: Sequence[Hit], request: RetrieveRequest) -> tuple[Hit, ...]:

@@ -18,7 +18,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
-import snowballstemmer
+from snowballstemmer.english_stemmer import EnglishStemmer
 
 from reme_core.text._words import BASE_FORMS, CONTRACTIONS, STOP_WORDS
 
@@ -48,6 +48,8 @@ _GRAM_CHAR = re.compile(f"[{GRAM_RANGES}]")
 _PART = re.compile(r"[^'_.:/\\@&+-]+")
 _POSSESSIVE = re.compile(r"'[sS]\b|'")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# No suffix that Porter2 takes off or changes ends in one of these, so such words need no stemming.
+_NO_SUFFIX = frozenset("abfhjkopquvwxz")
 _APOSTROPHES = str.maketrans("\u2019\u2018\u02bc\uff07\u00b4`", "''''''")
 
 
@@ -135,8 +137,10 @@ def _word_form(word: str) -> str:
         return ""
     if not (squeezed.isascii() and squeezed.isalpha()):
         return squeezed
+    if squeezed[-1] in _NO_SUFFIX and squeezed not in BASE_FORMS:
+        return squeezed
     # One stemmer a call: a stemmer keeps the word it works on, so threads must not share one.
-    stem: str = snowballstemmer.EnglishStemmer().stemWord(BASE_FORMS.get(squeezed, squeezed))
+    stem: str = EnglishStemmer().stemWord(BASE_FORMS.get(squeezed, squeezed))
     return stem
 
 

@@ -110,14 +110,19 @@ def _put_one(
         )
         raise ConflictError(msg)
     if found is None:
-        memory = put.memory.model_copy(update={"revision": 1})
-        row = _insert(connection, scope, memory)
+        memory = put.memory
+        if memory.revision != 1:
+            memory = memory.model_copy(update={"revision": 1})
+        words = terms(memory.index_text)
+        row = _insert(connection, scope, memory, words)
         _add_event(connection, scope, batch, EventKind.ADD, None, memory)
-        _index(connection, scope, row, memory, fts5=fts5)
+        if fts5:
+            add_words(connection, "memory_words", scope, row, words)
     else:
         row, before = found
         memory = put.memory.model_copy(update={"revision": before.revision + 1, "created_at": before.created_at})
-        _update(connection, row, memory)
+        words = terms(memory.index_text)
+        _update(connection, row, memory, words)
         closed = before.valid_to is None and memory.valid_to is not None
         kind = EventKind.SUPERSEDE if closed else EventKind.UPDATE
         _add_event(connection, scope, batch, kind, before, memory)
@@ -125,7 +130,7 @@ def _put_one(
             connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
             if fts5:
                 remove_words(connection, "memory_words", [row])
-            _index(connection, scope, row, memory, fts5=fts5)
+                add_words(connection, "memory_words", scope, row, words)
     if put.vector is not None:
         _put_vector(connection, row, memory.memory_id, put.vector)
     return memory, row
@@ -157,7 +162,7 @@ def _find_twin(connection: sqlite3.Connection, scope: int, memory: Memory) -> Me
     return None if row is None else Memory.model_validate_json(row[0])
 
 
-def _columns(memory: Memory) -> tuple[object, ...]:
+def _columns(memory: Memory, words: Sequence[str]) -> tuple[object, ...]:
     return (
         memory.memory_type,
         memory.memory_target,
@@ -167,31 +172,26 @@ def _columns(memory: Memory) -> tuple[object, ...]:
         memory.valid_from.timestamp(),
         None if memory.valid_to is None else memory.valid_to.timestamp(),
         memory.revision,
-        pack_terms(terms(memory.index_text)),
+        pack_terms(words),
         memory.model_dump_json(),
     )
 
 
-def _insert(connection: sqlite3.Connection, scope: int, memory: Memory) -> int:
+def _insert(connection: sqlite3.Connection, scope: int, memory: Memory, words: Sequence[str]) -> int:
     cursor = connection.execute(
         "INSERT INTO memories (scope, memory_id, memory_type, memory_target, normal, created, observed_at, valid_from,"
         " valid_to, revision, terms, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (scope, memory.memory_id, *_columns(memory)),
+        (scope, memory.memory_id, *_columns(memory, words)),
     )
     return int(cursor.lastrowid or 0)
 
 
-def _update(connection: sqlite3.Connection, row: int, memory: Memory) -> None:
+def _update(connection: sqlite3.Connection, row: int, memory: Memory, words: Sequence[str]) -> None:
     connection.execute(
         "UPDATE memories SET memory_type = ?, memory_target = ?, normal = ?, created = ?, observed_at = ?,"
         " valid_from = ?, valid_to = ?, revision = ?, terms = ?, body = ? WHERE row = ?",
-        (*_columns(memory), row),
+        (*_columns(memory, words), row),
     )
-
-
-def _index(connection: sqlite3.Connection, scope: int, row: int, memory: Memory, *, fts5: bool) -> None:
-    if fts5:
-        add_words(connection, "memory_words", scope, row, terms(memory.index_text))
 
 
 def _put_vector(connection: sqlite3.Connection, row: int, memory_id: str, vector: Vector) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from reme_core.retrieval import (
     SUMMARY_WEIGHTS,
     BoolArray,
     IntArray,
+    Matrix,
     RankingIndex,
     Rows,
 )
@@ -97,9 +98,19 @@ class Partition:
         self._seen = -1
         self.index = self._new_index()
         key = _KEYS[self.layer]
-        self._extend(connection.execute(f"{_COLUMNS[self.layer]} ORDER BY {key}", (scope,)).fetchall())
+        rows = connection.execute(f"{_COLUMNS[self.layer]} ORDER BY {key}", (scope,)).fetchall()
+        vectors: Iterator[tuple[IntArray, Matrix]] = iter(())
         if self.layer in _VECTORS:
-            self._set_vectors(connection, connection.execute(f"{_VECTORS[self.layer]} ORDER BY {key}", (scope,)))
+            vectors = self._vectors(connection, connection.execute(f"{_VECTORS[self.layer]} ORDER BY {key}", (scope,)))
+        first = next(vectors, None)
+        if first is not None and first[0].tolist() == [row[0] for row in rows]:
+            self._extend(rows, first[1])  # a small partition whose rows all have vectors: the usual one
+        else:
+            self._extend(rows)
+            if first is not None:
+                self.index.set_vectors(*first)
+        for keys, matrix in vectors:
+            self.index.set_vectors(keys, matrix)
         self._seen = last_change(connection)
 
     def _apply(self, connection: sqlite3.Connection, scope: int, rows: IntArray) -> None:
@@ -121,12 +132,12 @@ class Partition:
             fresh = set(present.tolist()) - set(known.tolist()) | set(replaced.tolist())
             self._extend([row for row in columns if row[0] in fresh])
             if self.layer in _VECTORS:
-                self._set_vectors(
-                    connection, connection.execute(f"{_VECTORS[self.layer]} AND {among} ORDER BY {key}", (scope, *some))
-                )
+                found = connection.execute(f"{_VECTORS[self.layer]} AND {among} ORDER BY {key}", (scope, *some))
+                for keys, matrix in self._vectors(connection, found):
+                    self.index.set_vectors(keys, matrix)
         self._seen = seen
 
-    def _extend(self, rows: Sequence[tuple[int, bytes, int, str, float, int]]) -> None:
+    def _extend(self, rows: Sequence[tuple[int, bytes, int, str, float, int]], vectors: Matrix | None = None) -> None:
         if not rows:
             return
         keys, packed, sessions, speakers, times, asks = zip(*rows, strict=True)
@@ -141,10 +152,12 @@ class Partition:
                 speakers=speakers,
                 times=np.fromiter(times, np.float64, n),
                 questions=np.fromiter(asks, np.bool_, n),
-            )
+            ),
+            vectors,
         )
 
-    def _set_vectors(self, connection: sqlite3.Connection, rows: sqlite3.Cursor) -> None:
+    def _vectors(self, connection: sqlite3.Connection, rows: sqlite3.Cursor) -> Iterator[tuple[IntArray, Matrix]]:
+        """Read vectors with the rows they belong to, a block at a time (CorruptDataError)."""
         dimension = stored_dimension(connection)
         while dimension and (some := rows.fetchmany(BLOCK_ROWS)):
             keys = np.fromiter((row[0] for row in some), np.int64, len(some))
@@ -152,7 +165,7 @@ class Partition:
                 msg = f"the file holds a vector that has not {dimension} dimensions: restore a copy"
                 raise CorruptDataError(msg)
             matrix = np.frombuffer(b"".join(row[1] for row in some), "<f4").reshape(len(some), dimension)
-            self.index.set_vectors(keys, matrix)
+            yield keys, matrix
 
     def allowed(self, connection: sqlite3.Connection, scope: int, wanted: MemoryFilter) -> BoolArray:
         """Return which slots of a partition of memories a filter admits, aligned with `index.keys`."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from snowballstemmer.english_stemmer import EnglishStemmer
 
 from reme_core.text import content_word_count, pack_terms, terms, unpack_terms
 
@@ -112,3 +113,9 @@ def test_unpacked_terms_are_64_bit_numbers() -> None:
 def test_bytes_that_are_no_packed_terms_are_refused() -> None:
     with pytest.raises(ValueError, match="multiple"):
         unpack_terms(b"seven b")
+
+
+@given(st.text(alphabet="abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=14))
+def test_words_that_are_not_stemmed_are_those_that_stemming_leaves_alone(word: str) -> None:
+    if word[-1] in "abfhjkopquvwxz":
+        assert EnglishStemmer().stemWord(word) == word

@@ -1,0 +1,31 @@
+"""The command line `reme`.
+
+It stands on the extra `cli` (typer and rich), which is loaded by `main` and not by importing this package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+from reme_core.cli.exits import ExitCode, describe_error, exit_code
+from reme_core.errors import MissingExtraError
+
+__all__ = ["ExitCode", "exit_code", "main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code (see `ExitCode`); `argv` leaves out the program's name."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        program = importlib.import_module("reme_core.cli.program")
+    except ModuleNotFoundError as exc:
+        library = (exc.name or "").partition(".")[0]
+        if library not in {"typer", "rich"}:
+            raise
+        error = MissingExtraError(library=library, extra="cli", wanted_for="the command line 'reme'")
+        sys.stderr.write(describe_error(error, as_json="--json" in arguments) + "\n")
+        return exit_code(error)
+    code: int = program.run(arguments)
+    return code

@@ -1,0 +1,104 @@
+"""What commands print: for people, or one JSON value for programs."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+
+from pydantic import JsonValue
+from rich.console import Console
+from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from reme_core.cli.visible import json_line, one_line, visible
+
+_INDENT = 4
+
+
+class Output:
+    """Prints results to stdout and remarks to stderr.
+
+    Everything printed is data: markup, emoji names and control characters in it have no effect. Into a pipe lines go
+    as they are, however long; on a terminal they are folded to its width.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        """Print for people, or JSON (then nothing else goes to stdout)."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        self.as_json = as_json
+        self._out = Console(markup=False, emoji=False, highlight=False)
+        self._err = Console(markup=False, emoji=False, highlight=False, stderr=True)
+
+    def value(self, value: JsonValue) -> None:
+        """Print a JSON value on one line."""
+        sys.stdout.write(json_line(value) + "\n")
+
+    def remark(self, text: str) -> None:
+        """Tell people something that is no result; programs don't hear it."""
+        if not self.as_json:
+            self._err.print(Text(one_line(text)), soft_wrap=True)
+
+    def line(self, *parts: str, style: str = "") -> None:
+        """Print one line of parts, empty ones left out."""
+        text = "  ".join(one_line(part) for part in parts if part)
+        self._out.print(Text(text, style=style), soft_wrap=not self._out.is_terminal)
+
+    def record(self, head: Sequence[str], body: str, foot: Sequence[str] = ()) -> None:
+        """Print a headline, a text below it and, last, where it comes from."""
+        self.line(*head, style="bold")
+        for line in visible(body).split("\n"):
+            self._indented(line, "")
+        parts = [one_line(part) for part in foot if part]
+        together = "  ".join(parts)
+        fits = not self._out.is_terminal or _INDENT + len(together) <= self._out.width
+        for line in [together] if fits and parts else parts:
+            self._indented(line, "dim")
+
+    def table(self, rows: Mapping[str, str]) -> None:
+        """Print names and values."""
+        if not self._out.is_terminal:
+            for name, value in rows.items():
+                self.line(f"{name}:", value)
+            return
+        table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+        table.add_column(style="bold")
+        table.add_column(overflow="fold")
+        for name, value in rows.items():
+            table.add_row(Text(one_line(name)), Text(one_line(value)))
+        self._out.print(table)
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
+        """Show a bar on stderr, where that is a terminal; the function handed out is told how much is done."""
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self._err, transient=True, disable=not self._shows_progress()) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.update(task, completed=done)
+
+    def _shows_progress(self) -> bool:
+        return self._err.is_terminal and not self.as_json
+
+    def _indented(self, line: str, style: str) -> None:
+        if self._out.is_terminal:
+            text = Text(line.expandtabs(), style=style, overflow="fold")
+            self._out.print(Padding(text, (0, 0, 0, _INDENT), expand=False))
+        else:
+            self._out.print(Text(" " * _INDENT + line), soft_wrap=True)
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a number of things."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
+def minute(moment: datetime | None) -> str:
+    """Write a time to the minute, in UTC."""
+    return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,69 @@
+"""Running one command: what goes wrong becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+from typer.main import get_command
+
+from reme_core.cli.commands import app
+from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
+from reme_core.cli.visible import one_line
+from reme_core.errors import ReMeError
+
+TRACEBACK_VARIABLE = "REME_TRACEBACK"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code; errors are told on stderr."""
+    as_json = "--json" in arguments
+    try:
+        code = int(get_command(app).main(args=list(arguments), prog_name="reme", standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except typer.TyperException as exc:
+        message = one_line(exc.format_message()) or "no command given"
+        line = failure_line(message, kind="UsageError", code=ExitCode.BAD_INPUT, as_json=as_json)
+        return _fail(line, ExitCode.BAD_INPUT)
+    except (BrokenPipeError, SystemExit):  # typer and rich exit when a pipe is closed, and for nothing else here
+        _drop_output()
+        return ExitCode.PIPE_CLOSED
+    except KeyboardInterrupt:
+        return _stopped("interrupted", as_json=as_json)
+    except typer.Abort:
+        return _stopped("nothing was changed", as_json=as_json)
+    except ReMeError as exc:
+        return _fail(describe_error(exc, as_json=as_json), exit_code(exc))
+    except Exception as exc:  # noqa: BLE001  # the outer edge: a bug, too, ends in one line and a code of its own
+        if os.environ.get(TRACEBACK_VARIABLE):
+            traceback.print_exc()
+        return _fail(describe_error(exc, as_json=as_json), ExitCode.UNEXPECTED)
+    return _stopped("interrupted", as_json=as_json) if code == ExitCode.INTERRUPTED else code
+
+
+def _stopped(message: str, *, as_json: bool) -> int:
+    line = failure_line(message, kind="Interrupted", code=ExitCode.INTERRUPTED, as_json=as_json)
+    return _fail(line, ExitCode.INTERRUPTED)
+
+
+def _fail(line: str, code: ExitCode) -> int:
+    # stdout may be a pipe that is closed, or may hold text that stderr would overtake
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    encoding = sys.stderr.encoding or "utf-8"
+    sys.stderr.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    return code
+
+
+def _drop_output() -> None:
+    """Let nothing more be written into a closed pipe when the interpreter ends.
+
+    Source: https://docs.python.org/3/library/signal.html#note-on-sigpipe
+    """
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())

@@ -1,0 +1,345 @@
+"""What the commands that look do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.output import Output, counted, minute
+from reme_core.cli.visible import json_line
+from reme_core.cli.where import Where
+from reme_core.errors import (
+    BlockNotFoundError,
+    InvalidInputError,
+    MemoryNotFoundError,
+    MessageNotFoundError,
+    NotFoundError,
+)
+from reme_core.reme import ReMe
+from reme_core.schema import Block, Event, Hit, Memory, StoredMessage
+
+
+class NoSuchItemError(NotFoundError):
+    """An id that is none of a memory, a message or a block of this scope."""
+
+    noun = "memory, message or block"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What `reme search` was asked; see `ReMe.retrieve`."""
+
+    query: str
+    limit: int | None
+    token_budget: int | None
+    types: Sequence[str]
+    targets: Sequence[str]
+    layers: Sequence[str]
+    metadata: Mapping[str, str | int | float | bool | None] | None
+    session_id: str | None
+    start_time: str | None
+    end_time: str | None
+    as_of: str | None
+    include_superseded: bool
+    include_shared: bool
+
+
+async def search(where: Where, output: Output, question: Question, *, with_embedding: bool) -> ExitCode:
+    """Print what answers a question; nothing found is told by the exit code, as grep does."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open(with_embedding=with_embedding) as memory:
+        found = await memory.retrieve(
+            question.query,
+            user_id=user_id,
+            limit=question.limit,
+            token_budget=question.token_budget,
+            memory_type=question.types or "auto",
+            memory_target=question.targets or None,
+            layers=question.layers or None,
+            metadata=question.metadata,
+            session_id=question.session_id,
+            start_time=question.start_time,
+            end_time=question.end_time,
+            as_of=question.as_of,
+            include_superseded=question.include_superseded,
+            include_shared=question.include_shared,
+        )
+    if output.as_json:
+        output.value(found.model_dump(mode="json"))
+    for place, hit in enumerate(found.results if not output.as_json else (), start=1):
+        _print_hit(output, place, hit)
+    if found.results:
+        return ExitCode.DONE
+    output.remark("nothing found")
+    return ExitCode.NOTHING_FOUND
+
+
+def _print_hit(output: Output, place: int, hit: Hit) -> None:
+    about = f"{hit.memory_type} / {hit.memory_target}" if hit.layer == "memory" else hit.name or hit.role or ""
+    head = (f"{place}.", f"{hit.score:.2f}", hit.layer, minute(hit.observed_at or hit.created_at), about)
+    session = "" if hit.session_id is None else f"session {hit.session_id}"
+    output.record(head, hit.memory, (f"id {_id_of(hit)}", session))
+
+
+def _id_of(hit: Hit) -> str:
+    match hit.layer:
+        case "memory":
+            return hit.memory_id or ""
+        case "summary":
+            return hit.block_id or ""
+        case "message":
+            return hit.message_ids[0]
+
+
+async def list_memories(
+    where: Where,
+    output: Output,
+    *,
+    types: Sequence[str],
+    targets: Sequence[str],
+    keyword: str | None,
+    as_of: str | None,
+    include_superseded: bool,
+    limit: int,
+    cursor: str | None,
+) -> ExitCode:
+    """Print a page of memories, newest first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        page = await memory.list_memories(
+            user_id=user_id,
+            memory_type=types or "auto",
+            memory_target=targets or None,
+            keyword=keyword,
+            as_of=as_of,
+            include_superseded=include_superseded,
+            limit=limit,
+            cursor=cursor,
+        )
+    if output.as_json:
+        output.value(page.model_dump(mode="json"))
+        return ExitCode.DONE
+    for item in page.memories:
+        _print_memory(output, item)
+    if not page.memories:
+        output.remark("no memories; messages are listed by: reme list --layer message")
+    _tell_next(output, page.next_cursor)
+    return ExitCode.DONE
+
+
+async def list_messages(
+    where: Where, output: Output, *, keyword: str | None, session_id: str | None, limit: int, cursor: str | None
+) -> ExitCode:
+    """Print a page of messages in the order in which they were said."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        page = await memory.find_messages(
+            user_id=user_id, keyword=keyword, session_id=session_id, limit=limit, cursor=cursor
+        )
+    if output.as_json:
+        messages: list[JsonValue] = [item.model_dump(mode="json") for item in page.messages]
+        output.value({"messages": messages, "next_cursor": page.next_cursor})
+        return ExitCode.DONE
+    for item in page.messages:
+        _print_message(output, item)
+    if not page.messages:
+        output.remark("no messages")
+    _tell_next(output, page.next_cursor)
+    return ExitCode.DONE
+
+
+async def list_blocks(
+    where: Where, output: Output, *, session_id: str | None, limit: int, cursor: str | None
+) -> ExitCode:
+    """Print a page of the block index, oldest first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        blocks, next_cursor = await memory.list_blocks(
+            user_id=user_id, session_id=session_id, limit=limit, cursor=cursor
+        )
+    if output.as_json:
+        output.value({"blocks": [block.model_dump(mode="json") for block in blocks], "next_cursor": next_cursor})
+        return ExitCode.DONE
+    for block in blocks:
+        _print_block(output, block)
+    if not blocks:
+        output.remark("no blocks")
+    _tell_next(output, next_cursor)
+    return ExitCode.DONE
+
+
+def _tell_next(output: Output, cursor: str | None) -> None:
+    if cursor is not None:
+        output.remark(f"more: --cursor {cursor}")
+
+
+async def show(where: Where, output: Output, item_id: str) -> ExitCode:
+    """Print a memory, a message or a block with the messages it comes from."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        item = await _find(memory, item_id, user_id)
+        messages = await _sources(memory, item, user_id)
+    kind = {Memory: "memory", Block: "block", StoredMessage: "message"}[type(item)]
+    if output.as_json:
+        sources: list[JsonValue] = [message.model_dump(mode="json") for message in messages]
+        output.value({"kind": kind, kind: item.model_dump(mode="json"), "messages": sources})
+        return ExitCode.DONE
+    match item:
+        case Memory():
+            _print_memory(output, item, in_full=True)
+        case Block():
+            _print_block(output, item)
+        case StoredMessage():
+            _print_message(output, item)
+    if messages:
+        output.line(f"from {counted(len(messages), 'message')}:", style="italic")
+    for message in messages:
+        _print_message(output, message)
+    return ExitCode.DONE
+
+
+async def _find(memory: ReMe, item_id: str, user_id: str) -> Memory | StoredMessage | Block:
+    try:
+        return await memory.get_memory(item_id, user_id=user_id)
+    except MemoryNotFoundError:
+        pass
+    try:
+        return (await memory.get_messages([item_id], user_id=user_id))[0]
+    except MessageNotFoundError:
+        pass
+    try:
+        return await memory.get_block(item_id, user_id=user_id)
+    except BlockNotFoundError as exc:
+        raise NoSuchItemError([item_id]) from exc
+
+
+async def _sources(memory: ReMe, item: Memory | StoredMessage | Block, user_id: str) -> list[StoredMessage]:
+    """Return the messages that something comes from; those that are gone are left out."""
+    ids: list[str] = []
+    if isinstance(item, Block):
+        ids += item.message_ids
+    for source in item.sources if isinstance(item, Memory) else ():
+        ids += source.message_ids
+        if source.block_id is not None and not source.message_ids:
+            ids += await _block_messages(memory, source.block_id, user_id)
+    wanted = list(dict.fromkeys(ids))
+    try:
+        return await memory.get_messages(wanted, user_id=user_id)
+    except MessageNotFoundError as exc:
+        present = [message_id for message_id in wanted if message_id not in exc.missing]
+        return await memory.get_messages(present, user_id=user_id)
+
+
+async def _block_messages(memory: ReMe, block_id: str, user_id: str) -> Sequence[str]:
+    try:
+        return (await memory.get_block(block_id, user_id=user_id)).message_ids
+    except BlockNotFoundError:
+        return ()
+
+
+def _print_memory(output: Output, memory: Memory, *, in_full: bool = False) -> None:
+    validity = "" if memory.valid_to is None else f"until {minute(memory.valid_to)}"
+    head = (minute(memory.observed_at), f"{memory.memory_type} / {memory.memory_target}", validity)
+    foot = [f"id {memory.memory_id}"]
+    if in_full:
+        foot += [f"revision {memory.revision}", f"by {memory.author}", f"changed {minute(memory.updated_at)}"]
+        foot += [f"when to use: {memory.when_to_use}"] if memory.when_to_use else []
+        foot += [f"metadata {json_line(memory.metadata)}"] if memory.metadata else []
+    output.record(head, memory.content, foot)
+
+
+def _print_message(output: Output, stored: StoredMessage) -> None:
+    message = stored.message
+    foot = (f"id {message.message_id}", f"session {stored.session_id}", f"block {stored.block_id or 'none yet'}")
+    output.record((minute(message.created_at), message.speaker), message.full_text, foot)
+
+
+def _print_block(output: Output, block: Block) -> None:
+    head = (f"{minute(block.started_at)} to {minute(block.ended_at)}", counted(len(block.message_ids), "message"))
+    output.record(head, block.summary, (f"id {block.block_id}", f"session {block.session_id}"))
+
+
+async def history(where: Where, output: Output, memory_id: str) -> ExitCode:
+    """Print every change of a memory, oldest first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        events = await memory.history(memory_id, user_id=user_id)
+    if output.as_json:
+        output.value({"events": [event.model_dump(mode="json") for event in events]})
+        return ExitCode.DONE
+    for event in events:
+        _print_event(output, event)
+    return ExitCode.DONE
+
+
+def _print_event(output: Output, event: Event) -> None:
+    before, after = event.before, event.after
+    text = (after or before).content if (after or before) is not None else ""  # type: ignore[union-attr]
+    if before is not None and after is not None and before.content != after.content:
+        text = f"- {before.content}\n+ {after.content}"
+    reason = f"because: {event.reason}" if event.reason else ""
+    run = f"run {event.run_id}" if event.run_id else ""
+    output.record((minute(event.at), str(event.operation), f"by {event.actor}"), text, (reason, run))
+
+
+async def export(where: Where, output: Output, file: str) -> ExitCode:
+    """Write everything of a user to a file."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        moved = await memory.export(file, user_id=user_id)
+    if output.as_json:
+        output.value({"file": file, **moved.model_dump(mode="json")})
+    else:
+        output.line(
+            f"wrote {counted(moved.messages, 'message')}, {counted(moved.blocks, 'block')}, "
+            f"{counted(moved.memories, 'memory')} and {counted(moved.events, 'event')} to {file}"
+        )
+    return ExitCode.DONE
+
+
+async def stats(where: Where, output: Output) -> ExitCode:
+    """Print how much a user's memory holds."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        counts = await memory.stats(user_id=user_id)
+    size = sum(path.stat().st_size for path in where.file.parent.glob(f"{where.file.name}*"))
+    if output.as_json:
+        output.value({**counts.model_dump(mode="json"), "file": str(where.file), "file_bytes": size})
+        return ExitCode.DONE
+    by_type = ", ".join(f"{count} {kind}" for kind, count in counts.current_memories.items())
+    sessions = counted(counts.sessions, "session")
+    output.table(
+        {
+            "messages": f"{counts.messages} in {sessions} and {counted(counts.blocks, 'block')}",
+            "waiting for vectors": str(counts.waiting_for_vectors),
+            "current memories": f"{sum(counts.current_memories.values())}{f' ({by_type})' if by_type else ''}",
+            "all memories": str(counts.memories),
+            "events": str(counts.events),
+            "file": f"{where.file} ({size:,} bytes, all users)",
+        }
+    )
+    return ExitCode.DONE
+
+
+def check_page_options(layer: str, given: Mapping[str, bool]) -> None:
+    """Refuse options that a layer of `reme list` can't honour (InvalidInputError); ignoring them would mislead."""
+    known = {
+        "memory": {"--type", "--target", "--keyword", "--as-of", "--superseded"},
+        "message": {"--keyword", "--session"},
+        "summary": {"--session"},
+    }[layer]
+    for name, is_given in given.items():
+        if is_given and name not in known:
+            msg = f"{name} can't be applied to --layer {layer}: leave out one of the two"
+            raise InvalidInputError(msg)

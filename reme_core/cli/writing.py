@@ -1,0 +1,148 @@
+"""What the commands that change something do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import typer
+from pydantic import JsonValue
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.files import count_import_lines
+from reme_core.cli.output import Output, counted
+from reme_core.cli.visible import one_line
+from reme_core.cli.where import Where
+from reme_core.errors import InvalidInputError
+
+_SHOWN = 60
+
+
+async def add_memory(
+    where: Where,
+    output: Output,
+    content: str,
+    *,
+    memory_type: str,
+    memory_target: str,
+    when_to_use: str,
+    observed_at: str | None,
+    metadata: Mapping[str, JsonValue] | None,
+    with_embedding: bool,
+) -> ExitCode:
+    """Add one memory and print its id."""
+    user_id = where.user_id
+    async with where.open(with_embedding=with_embedding) as memory:
+        added = await memory.add_memory(
+            content,
+            user_id=user_id,
+            memory_type=memory_type,
+            memory_target=memory_target,
+            when_to_use=when_to_use,
+            observed_at=observed_at,
+            metadata=metadata,
+        )
+    if output.as_json:
+        output.value(added.model_dump(mode="json"))
+    else:
+        output.line(f"memory {added.memory_id}")
+    return ExitCode.DONE
+
+
+async def add_messages(
+    where: Where,
+    output: Output,
+    messages: Sequence[object],
+    *,
+    session_id: str | None,
+    end_session: bool | None,
+    memory_type: str,
+    with_llm: bool,
+    with_embedding: bool,
+) -> ExitCode:
+    """Add messages to a session and print what became of them."""
+    user_id = where.user_id
+    async with where.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
+        result = await memory.summary(
+            messages, user_id=user_id, session_id=session_id, memory_type=memory_type, end_session=end_session
+        )
+    if output.as_json:
+        output.value(result.model_dump(mode="json"))
+        return ExitCode.DONE
+    known = len(result.known_message_ids)
+    there = f" ({known} more were there already)" if known else ""
+    count = len(result.message_ids) - known
+    blocks = counted(len(result.block_ids), "new block")
+    output.line(f"{counted(count, 'message')}{there} in {blocks}, session {result.session_id}")
+    return ExitCode.DONE
+
+
+async def import_file(where: Where, output: Output, file: Path, *, with_embedding: bool) -> ExitCode:
+    """Read an exported file into a user's memory, with a bar on a terminal."""
+    user_id = where.user_id
+    lines = count_import_lines(file)
+    async with where.open(with_embedding=with_embedding) as memory:
+        with output.progress(f"importing {file.name}", lines) as tell:
+            moved = await memory.import_(file, user_id=user_id, progress=tell)
+    if output.as_json:
+        output.value(moved.model_dump(mode="json", exclude={"events"}))
+    else:
+        messages, blocks = counted(moved.messages, "message"), counted(moved.blocks, "block")
+        output.line(f"read {messages}, {blocks} and {counted(moved.memories, 'memory')}")
+    return ExitCode.DONE
+
+
+async def delete_memory(where: Where, output: Output, memory_id: str, *, is_sure: bool) -> ExitCode:
+    """Delete one memory; asks first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        found = await memory.get_memory(memory_id, user_id=user_id)
+        if not is_sure:
+            _ask(f"delete {one_line(found.content)[:_SHOWN]!r}?")
+        await memory.delete_memory(memory_id, user_id=user_id, reason="reme delete")
+    if output.as_json:
+        output.value({"deleted": memory_id})
+    else:
+        output.line(f"deleted {memory_id}; reme history still shows it")
+    return ExitCode.DONE
+
+
+async def delete_all(where: Where, output: Output, *, is_sure: bool) -> ExitCode:
+    """Delete everything of a user for good; asks first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        if not is_sure:
+            counts = await memory.stats(user_id=user_id)
+            whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
+            _ask(
+                f"delete {counted(counts.messages, 'message')} and {counted(counts.memories, 'memory')} of {whose} "
+                f"in memory space {one_line(where.space)!r} for good?"
+            )
+        erased = await memory.delete_all_memories(user_id=user_id)
+    if output.as_json:
+        output.value(erased.model_dump(mode="json"))
+    else:
+        output.line(
+            f"deleted {counted(erased.messages, 'message')}, {counted(erased.blocks, 'block')}, "
+            f"{counted(erased.memories, 'memory')} and {counted(erased.events, 'event')}"
+        )
+    return ExitCode.DONE
+
+
+def _ask(question: str) -> None:
+    """Ask on the terminal.
+
+    Raises:
+        InvalidInputError: There is no terminal to ask on.
+        typer.Abort: The answer was no.
+    """
+    if not sys.stdin.isatty():
+        msg = "this can't be undone, and there is no terminal to ask on: say --yes"
+        raise InvalidInputError(msg)
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise typer.Abort

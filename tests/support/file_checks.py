@@ -1,0 +1,67 @@
+"""What has to hold in a file of the local store, whatever happened to the processes that wrote it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+# Each finds rows that belong to nothing, or things that lack what belongs to them.
+_ORPHANS = {
+    "vector of no message": "SELECT count(*) FROM message_vectors WHERE seq NOT IN (SELECT seq FROM messages)",
+    "vector of no memory": "SELECT count(*) FROM memory_vectors WHERE row NOT IN (SELECT row FROM memories)",
+    "words of no message": "SELECT count(*) FROM message_words WHERE rowid NOT IN (SELECT seq FROM messages)",
+    "words of no memory": "SELECT count(*) FROM memory_words WHERE rowid NOT IN (SELECT row FROM memories)",
+    "message without words": "SELECT count(*) FROM messages WHERE seq NOT IN (SELECT rowid FROM message_words)",
+    "memory without words": "SELECT count(*) FROM memories WHERE row NOT IN (SELECT rowid FROM memory_words)",
+    "words under another scope": """SELECT count(*) FROM message_words JOIN messages ON seq = message_words.rowid
+        WHERE message_words.scope <> 's' || messages.scope""",
+    "memory words under another scope": """SELECT count(*) FROM memory_words JOIN memories ON row = memory_words.rowid
+        WHERE memory_words.scope <> 's' || memories.scope""",
+    "message of no session": """SELECT count(*) FROM messages m WHERE NOT EXISTS
+        (SELECT 1 FROM sessions s WHERE s.session = m.session AND s.scope = m.scope)""",
+    "session of no message": "SELECT count(*) FROM sessions WHERE session NOT IN (SELECT session FROM messages)",
+    "block of no session": """SELECT count(*) FROM blocks b WHERE NOT EXISTS
+        (SELECT 1 FROM sessions s WHERE s.session = b.session AND s.scope = b.scope)""",
+    "message in no block's row": """SELECT count(*) FROM messages m WHERE block IS NOT NULL AND NOT EXISTS
+        (SELECT 1 FROM blocks b WHERE b.block = m.block AND b.scope = m.scope AND b.session = m.session)""",
+    "block of no message": "SELECT count(*) FROM blocks WHERE block NOT IN (SELECT block FROM messages WHERE block)",
+    "block with a message that is not there": """SELECT count(*) FROM blocks b, json_each(b.body, '$.message_ids') id
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.scope = b.scope AND m.message_id = id.value)""",
+    "change of no scope": "SELECT count(*) FROM changes WHERE scope NOT IN (SELECT scope FROM scopes)",
+    "event of no scope": "SELECT count(*) FROM events WHERE scope NOT IN (SELECT scope FROM scopes)",
+    "memory of no scope": "SELECT count(*) FROM memories WHERE scope NOT IN (SELECT scope FROM scopes)",
+    "message of no scope": "SELECT count(*) FROM messages WHERE scope NOT IN (SELECT scope FROM scopes)",
+    "scope of nothing": """SELECT count(*) FROM scopes WHERE scope NOT IN (SELECT scope FROM messages)
+        AND scope NOT IN (SELECT scope FROM memories) AND scope NOT IN (SELECT scope FROM events)""",
+    "memory whose last event says something else": """SELECT count(*) FROM memories m WHERE
+        (SELECT json_extract(after, '$.revision') FROM events e WHERE e.scope = m.scope AND e.memory_id = m.memory_id
+            ORDER BY sequence DESC LIMIT 1) IS NOT m.revision""",
+    "event after which there should be a memory": """SELECT count(*) FROM events e WHERE after IS NOT NULL
+        AND NOT EXISTS (SELECT 1 FROM memories m WHERE m.scope = e.scope AND m.memory_id = e.memory_id)
+        AND NOT EXISTS (SELECT 1 FROM events later WHERE later.scope = e.scope AND later.memory_id = e.memory_id
+            AND later.sequence > e.sequence)""",
+}
+
+
+def problems_of_file(path: Path) -> list[str]:
+    """Return everything that is wrong with a file of the local store, in words; nothing is what it should be."""
+    with closing(sqlite3.connect(path)) as connection:
+        found = [f"integrity: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        for table in ("message_words", "memory_words"):
+            try:
+                connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")  # noqa: S608  # two names
+            except sqlite3.DatabaseError as exc:
+                found.append(f"{table}: {exc}")
+        connection.rollback()
+        for what, query in _ORPHANS.items():
+            (count,) = connection.execute(query).fetchone()
+            if count:
+                found.append(f"{count} x {what}")
+        return found
+
+
+def bytes_on_disk(path: Path) -> bytes:
+    """Return the raw bytes of the file and of what SQLite keeps beside it."""
+    parts = [path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))]
+    return b"".join(part.read_bytes() for part in parts if part.exists())

@@ -1,0 +1,73 @@
+"""A process that writes through the facade and says so: one line of JSON after each call that has returned.
+
+Each line names what now must be in the file. An `intent`, before a call, names what may be there if no line
+follows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from reme_core import ReMe
+from reme_core.testing import HashedEmbedder
+
+
+def run(folder: Path, seed: int, lines: Connection) -> None:
+    """Write until killed."""
+    asyncio.run(write_for_ever(folder, seed, lines))
+
+
+async def write_for_ever(folder: Path, seed: int, lines: Connection) -> None:
+    def say(kind: str, **details: object) -> None:
+        lines.send_bytes(json.dumps({"kind": kind, **details}).encode())
+
+    chance = random.Random(seed)
+    memory = ReMe("space", folder, llm=None, embedding=HashedEmbedder(16))
+    held: dict[str, str] = {}  # id -> content, of memories of the lasting user
+    await memory.stats(user_id="lasting")
+    say("ready")
+    for step in range(1_000_000):
+        tag = f"{seed}x{step}"
+        action = chance.choice(("add", "add", "batch", "update", "delete", "supersede", "summary", "summary", "erase"))
+        if action == "erase":
+            user = f"short-{seed}"
+            await memory.summary([{"role": "user", "content": f"fleeting words {tag}."}], user_id=user)
+            await memory.add_memory(f"fleeting fact {tag}.", user_id=user)
+            await memory.delete_all_memories(user_id=user)
+            say("erased", texts=[f"fleeting words {tag}.", f"fleeting fact {tag}."])
+        elif action == "summary":
+            ids = [f"m{tag}-{place}" for place in range(chance.randint(1, 6))]
+            messages = [{"role": "user", "content": f"message {item} about tea", "id": item} for item in ids]
+            say("intent", what="messages", ids=ids)
+            await memory.summary(messages, user_id="lasting", session_id=f"s{seed}-{step % 3}")
+            say("messages", ids=ids)
+        elif action == "batch":
+            drafts = [{"content": f"fact {tag} {place}", "memory_id": f"b{tag}-{place}"} for place in range(5)]
+            say("intent", what="batch", ids=[draft["memory_id"] for draft in drafts])
+            for stored in await memory.add_memories(drafts, user_id="lasting", run_id=f"run{tag}"):
+                held[stored.memory_id] = stored.content
+            say("memories", held={draft["memory_id"]: draft["content"] for draft in drafts})
+        elif action == "add" or not held:
+            stored = await memory.add_memory(f"one fact {tag}", user_id="lasting", metadata={"step": step})
+            held[stored.memory_id] = stored.content
+            say("memories", held={stored.memory_id: stored.content})
+        else:
+            chosen = chance.choice(sorted(held))
+            if action == "delete":
+                say("intent", what="delete", ids=[chosen])
+                await memory.delete_memory(chosen, user_id="lasting")
+                del held[chosen]
+                say("deleted", ids=[chosen])
+            elif action == "update":
+                say("intent", what="update", ids=[chosen])
+                stored = await memory.update_memory(chosen, user_id="lasting", content=f"changed {tag}")
+                held[chosen] = stored.content
+                say("memories", held={chosen: stored.content})
+            else:
+                say("intent", what="close", ids=[chosen])
+                await memory.update_memory(chosen, user_id="lasting", valid_to="2100-01-01")
+                say("closed", ids=[chosen])

@@ -1,0 +1,93 @@
+"""Importing the packages is quick and touches nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[2]
+
+_PROBE = """
+import json, os, resource, sys
+opened, sockets = [], []
+def watch(event, args):
+    if event == "open" and isinstance(args[0], str):
+        opened.append(os.path.abspath(args[0]))
+    elif event.startswith("socket."):
+        sockets.append(event)
+sys.addaudithook(watch)
+before = resource.getrusage(resource.RUSAGE_SELF)
+environment = dict(os.environ)
+import {module}
+after = resource.getrusage(resource.RUSAGE_SELF)
+spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+allowed = [os.path.abspath(p) for p in (*sys.path, sys.prefix, sys.base_prefix) if p]
+elsewhere = [p for p in opened if not any(p.startswith(a + os.sep) or p == a for a in allowed)]
+print(json.dumps(dict(cpu=spent, modules=sorted(sys.modules), elsewhere=elsewhere, sockets=sockets,
+    changed=dict(os.environ) != environment)))
+"""
+
+
+def probe(module: str, folder: Path) -> dict[str, object]:
+    command = [sys.executable, "-c", _PROBE.format(module=module)]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={"PYTHONPATH": str(_ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        check=True,
+    )
+    found: dict[str, object] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("module", ["reme_core", "reme_agentscope", "reme_langchain"])
+def test_importing_a_package_loads_no_library_and_touches_nothing(module: str, tmp_path: Path) -> None:
+    runs = [probe(module, tmp_path) for _ in range(3)]
+    for found in runs:
+        loaded = {str(name).partition(".")[0] for name in found["modules"]}  # type: ignore[attr-defined]  # a list
+        assert not loaded.intersection(
+            {"openai", "qdrant_client", "httpx", "numpy", "pydantic", "agentscope", "langchain", "langgraph", "sqlite3"}
+        )
+        assert found["elsewhere"] == []
+        assert found["sockets"] == []
+        assert not found["changed"]
+    assert min(float(str(found["cpu"])) for found in runs) <= 0.3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_making_a_memory_loads_no_client_and_opens_no_file(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom reme_core import ReMe, SyncReMe, LocalStore, Message\n"
+        "ReMe('space', 'folder', llm=None, embedding=None)\n"
+        "print(sorted({'openai', 'qdrant_client'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "[]"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_public_name_can_be_loaded() -> None:
+    code = (
+        "import reme_core\n"
+        "for name in reme_core.__all__:\n"
+        "    if name != 'QdrantStore': getattr(reme_core, name)\n"
+        "assert set(reme_core.__all__) <= set(dir(reme_core))\n"
+        "try: reme_core.nothing\n"
+        "except AttributeError as exc: print(exc)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(_ROOT)}, capture_output=True, check=True, text=True
+    )
+    assert "has no attribute 'nothing'" in done.stdout

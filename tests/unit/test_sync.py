@@ -1,0 +1,103 @@
+"""The blocking face: the same signatures, inside a running loop, from threads, and never left hanging."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from reme_core import ReMe, SyncReMe
+from reme_core.errors import MemoryNotFoundError, StoreClosedError
+from reme_core.ports import Matrix
+from reme_core.testing import HashedEmbedder
+
+METHODS = [
+    name
+    for name, value in vars(ReMe).items()
+    if not name.startswith("_") and inspect.isfunction(value) and name != "close"
+]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_blocking_method_has_the_signature_of_the_other(name: str) -> None:
+    ours, theirs = inspect.signature(getattr(SyncReMe, name)), inspect.signature(getattr(ReMe, name))
+    assert list(ours.parameters.values()) == list(theirs.parameters.values())
+    assert ours.return_annotation == theirs.return_annotation
+    assert not inspect.iscoroutinefunction(getattr(SyncReMe, name))
+
+
+def test_there_is_no_other_method() -> None:
+    ours = {name for name, value in vars(SyncReMe).items() if inspect.isfunction(value) and not name.startswith("_")}
+    assert ours == {*METHODS, "close"}
+
+
+def memory_in(folder: Path) -> SyncReMe:
+    return ReMe.sync("space", folder, llm=None, embedding=None)
+
+
+async def test_it_works_inside_a_running_loop(tmp_path: Path) -> None:
+    with memory_in(tmp_path) as memory:
+        stored = memory.add_memory("drinks tea", user_id="alice")
+        assert memory.retrieve("tea", user_id="alice").results[0].memory_id == stored.memory_id
+
+
+async def test_it_can_be_closed_inside_a_running_loop_before_any_call(tmp_path: Path) -> None:
+    memory = memory_in(tmp_path)
+    memory.close()
+    memory.close()
+    assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
+
+
+def test_errors_come_through_and_a_closed_one_says_so(tmp_path: Path) -> None:
+    with memory_in(tmp_path) as memory, pytest.raises(MemoryNotFoundError):
+        memory.get_memory("nope", user_id="alice")
+    with pytest.raises(StoreClosedError, match="make a new one"):
+        memory.stats(user_id="alice")
+
+
+class Gate:
+    """An embedder that waits until it is let through."""
+
+    dimension = 16
+
+    def __init__(self) -> None:
+        self.reached, self.open = threading.Event(), threading.Event()
+
+    async def embed(self, texts: Sequence[str]) -> Matrix:
+        self.reached.set()
+        await asyncio.to_thread(self.open.wait)
+        return await HashedEmbedder(16).embed(texts)
+
+
+def test_closing_waits_for_the_calls_of_other_threads(tmp_path: Path) -> None:
+    gate = Gate()
+    memory = ReMe.sync("space", tmp_path, llm=None, embedding=gate)
+    with ThreadPoolExecutor(2) as threads:
+        adding = threads.submit(memory.add_memory, "drinks tea", user_id="alice")
+        assert gate.reached.wait(20)
+        closing = threads.submit(memory.close)
+        while not memory._closed:
+            pass
+        with pytest.raises(StoreClosedError):
+            memory.stats(user_id="alice")
+        gate.open.set()
+        assert adding.result(timeout=20).content == "drinks tea"
+        closing.result(timeout=20)
+
+
+def test_no_thread_is_left_after_closing(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    with memory_in(tmp_path) as memory:
+        memory.add_memory("drinks tea", user_id="alice")
+    assert set(threading.enumerate()) <= before
+
+
+def test_an_open_memory_can_be_wrapped(tmp_path: Path) -> None:
+    with ReMe("space", tmp_path, llm=None, embedding=None).sync() as memory:
+        assert memory.stats(user_id="alice").memories == 0
+        assert repr(memory).startswith("SyncReMe(")
