@@ -276,9 +276,9 @@ def _endpoint(key: SecretStr | None, base_url: str | None, part: Literal["LLM", 
 
 
 def _from_environment(part: Literal["LLM", "EMBEDDING"]) -> Settings | None:
-    """Return settings if the environment has a key and names a model; otherwise say so once."""
+    """Return settings if the environment names a model and has a key, or an address; otherwise say so once."""
     model = os.environ.get(f"REME_{part}_MODEL")
-    if model and _variable(part, "API_KEY"):
+    if model and (_variable(part, "API_KEY") or _variable(part, "BASE_URL")):
         settings: dict[str, object] = {"backend": "openai", "model": model}
         dimension = os.environ.get(f"REME_{part}_DIMENSION")
         if dimension and part == "EMBEDDING":

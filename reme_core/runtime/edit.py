@@ -83,7 +83,11 @@ class Editor:
         except ValidationError as exc:
             raise InvalidInputError(describe(exc, "memory")) from exc
         expected = before.revision if expected_revision is None else expected_revision
-        [stored] = await self._put(scope, [memory], expected=[expected], run_id=None, reason=reason, at=at)
+        if memory.index_text == before.index_text:  # the vector stays as well, so no model is needed
+            put = PutMemory(memory=memory, expected_revision=expected)
+            [stored] = await self.store.put(scope, WriteBatch(puts=[put], reason=reason, at=at))
+        else:
+            [stored] = await self._put(scope, [memory], expected=[expected], run_id=None, reason=reason, at=at)
         return stored
 
     async def delete(self, scope: Scope, memory_id: str, *, reason: str, at: datetime) -> None:

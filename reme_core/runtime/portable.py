@@ -165,7 +165,26 @@ def _read_lines(path: Path, scope: Scope) -> list[tuple[str, BaseModel]]:
         item = _read_line(line, number, scope)
         if item is not None:
             lines.append(item)
+    _check_whole(text, lines)
     return lines
+
+
+def _check_whole(text: str, lines: Sequence[tuple[str, BaseModel]]) -> None:
+    """Refuse a file that lacks a part of itself, before any of it is written (InvalidInputError)."""
+    if f'"{FORMAT}"' not in text.lstrip().partition("\n")[0]:
+        msg = "line 1 is no header: nothing was imported; give a file that `reme export` wrote"
+        raise InvalidInputError(msg)
+    said = {item.message.message_id for _, item in lines if isinstance(item, StoredMessage)}
+    memories: set[str] = set()
+    for _, item in lines:
+        if isinstance(item, Block) and not said.issuperset(item.message_ids):
+            msg = f"block {item.block_id!r} has messages that the file lacks: nothing was imported; export anew"
+            raise InvalidInputError(msg)
+        if isinstance(item, Memory):
+            if item.memory_id in memories:
+                msg = f"memory {item.memory_id!r} stands twice in the file: nothing was imported; remove one of the two"
+                raise InvalidInputError(msg)
+            memories.add(item.memory_id)
 
 
 def _read_line(line: str, number: int, scope: Scope) -> tuple[str, BaseModel] | None:

@@ -421,3 +421,53 @@ async def test_long_keywords_and_questions_are_answered(reme: ReMe) -> None:
     assert len((await reme.list_memories(**ALICE, keyword=keyword)).memories) == 1
     assert (await reme.list_memories(**ALICE, memory_target=[f"t{n}" for n in range(300_000)])).memories == ()
     assert (await reme.retrieve(keyword * 20, **ALICE)).results
+
+
+async def test_in_the_background_messages_are_found_by_words_and_get_vectors_with_the_next_call(tmp_path: Path) -> None:
+    embedder = HashedEmbedder(32)
+    async with ReMe("space", tmp_path, llm=None, embedding=embedder) as reme:
+        await reme.summary([{"role": "user", "content": "I keep bees"}], **ALICE, background=True)
+        assert embedder.calls == []
+        assert (await reme.stats(**ALICE)).waiting_for_vectors == 1
+        assert (await reme.retrieve("bees", **ALICE)).results[0].memory == "I keep bees"
+        await reme.summary([{"role": "user", "content": "and goats"}], **ALICE)
+        assert (await reme.stats(**ALICE)).waiting_for_vectors == 0
+
+
+async def test_a_message_said_again_without_its_time_is_known(reme: ReMe) -> None:
+    said = {"role": "user", "content": "The tickets are booked.", "message_id": "m-4"}
+    await reme.summary([said], **ALICE, session_id="s")
+    again = await reme.summary([said], **ALICE, session_id="s")
+    assert again.known_message_ids == ("m-4",)
+    with pytest.raises(ConflictError):
+        await reme.summary([{**said, "created_at": "2020-01-01"}], **ALICE, session_id="s")
+
+
+async def test_a_change_that_leaves_the_text_needs_no_model(tmp_path: Path) -> None:
+    embedder = HashedEmbedder(32, failures=[None, ModelUnavailableError("down")])
+    async with ReMe("space", tmp_path, llm=None, embedding=embedder) as reme:
+        memory = await reme.add_memory("keeps bees", **ALICE)
+        changed = await reme.update_memory(memory.memory_id, **ALICE, metadata={"seen": True})
+        assert changed.metadata == {"seen": True}
+        with pytest.raises(ModelUnavailableError):
+            await reme.update_memory(memory.memory_id, **ALICE, content="keeps goats")
+
+
+@pytest.mark.parametrize("damage", ["no header", "a block without its messages", "a memory twice"])
+async def test_a_file_that_lacks_a_part_is_refused_whole(reme: ReMe, tmp_path: Path, damage: str) -> None:
+    await reme.summary([{"role": "user", "content": "I keep bees"}], **ALICE)
+    await reme.add_memory("keeps bees", **ALICE)
+    path = tmp_path / "export.jsonl"
+    await reme.export(path, **ALICE)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    match damage:
+        case "no header":
+            lines = lines[1:]
+        case "a block without its messages":
+            lines = [line for line in lines if '"kind": "message"' not in line]
+        case _:
+            lines += [line for line in lines if '"kind": "memory"' in line]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="nothing was imported"):
+        await reme.import_(path, user_id="bob")
+    assert await reme.stats(user_id="bob") == await reme.stats(user_id="nobody")
