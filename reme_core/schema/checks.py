@@ -8,7 +8,7 @@ import os
 import re
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, JsonValue
+from pydantic import AfterValidator, JsonValue, Strict
 
 T = TypeVar("T")
 
@@ -130,8 +130,8 @@ def _check_json(item: object, path: str, *, depth: int) -> None:
             _check_json(child, f"{path}.{key}" if path else key, depth=depth + 1)
 
 
-Text = Annotated[str, AfterValidator(check_text)]
-Id = Annotated[str, AfterValidator(check_id)]
+Text = Annotated[str, Strict(), AfterValidator(check_text)]
+Id = Annotated[str, Strict(), AfterValidator(check_id)]
 Json = Annotated[JsonValue, AfterValidator(check_json)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(check_json)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(check_metadata)]

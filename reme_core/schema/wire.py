@@ -33,8 +33,6 @@ def normalise_message(data: Mapping[str, object]) -> dict[str, object]:
     call_id = fields.pop("tool_call_id", None)
     fields.pop("refusal", None) if fields.get("refusal") is None else None
     blocks = _content(fields.get("content"))
-    if blocks is None:
-        return fields
     if call_id is not None:
         others = [block for block in blocks if not _is_text(block)]
         blocks = [_tool_result(blocks, call_id, fields.get("name")), *others]
@@ -60,15 +58,16 @@ def _sequence(value: object, what: str) -> list[object]:
     return list(value)
 
 
-def _content(content: object) -> list[object] | None:
-    """Return the blocks; an empty list for None; None where it is nothing that we can read."""
+def _content(content: object) -> list[object]:
+    """Return the blocks; an empty list for None (ValueError)."""
     if content is None:
         return []
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if isinstance(content, (list, tuple)):
         return [_part(part) for part in content]
-    return None
+    msg = f"content: wanted a text or a list of parts, found {type(content).__name__}"
+    raise ValueError(msg)
 
 
 def _part(part: object) -> object:
