@@ -181,12 +181,13 @@ class ReMe:
             messages: `Message` objects, dictionaries (OpenAI's form is read) or `(role, text)` pairs. They keep the
                 `message_id` and `created_at` that they bring; a message that is there already is not added again.
             user_id: Whose they are.
-            session_id: The session that they continue; by default a new one, which ends with this call.
+            session_id: The session that they continue; by default a new one, which ends with this call. Either way
+                each call ends a block; longer calls are cut by silence, size and `starts_block` as `slicing` says.
             memory_type: `auto`, `personal`, `procedural` or `tool`: what to distil. Without a chat model nothing is.
             end_session: Nothing more of this session will come: a tool call without its result is sliced as well. By
                 default so where `session_id` is left out.
             background: Return once the messages are on disk and can be found by their words; vectors follow with the
-                next call for this user, or with `flush`.
+                next messages of this user, or with `flush`.
 
         Raises:
             InvalidInputError: A message that can't be read, naming it; nothing was kept.
@@ -242,7 +243,7 @@ class ReMe:
             metadata: Only memories whose metadata have these values.
             start_time: Said (memories: observed) at this time or later.
             end_time: Said before this time.
-            as_of: What was known and valid at this time.
+            as_of: Memories that hold at this time, and what was said by then.
             include_superseded: Also memories that were replaced.
             include_shared: Also the shared scope of the space.
 
@@ -374,6 +375,42 @@ class ReMe:
             at=self._clock.now(),
         )
 
+    async def supersede_memory(
+        self,
+        memory_id: str,
+        content: str,
+        *,
+        user_id: str,
+        when_to_use: str = "",
+        metadata: Mapping[str, JsonValue] | None = None,
+        observed_at: datetime | str | None = None,
+        valid_from: datetime | str | None = None,
+        reason: str = "",
+    ) -> Memory:
+        """Replace a memory by one that holds from `valid_from` on (by default from `observed_at`, or now).
+
+        The old one is closed at that time and kept: `retrieve(as_of=...)` finds it for times before.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            InvalidInputError: A field that can't be used, or a time before that from which the old one holds.
+            ConflictError: The old one was replaced already, or another current memory says the same.
+        """
+        given = {
+            "content": content,
+            "when_to_use": when_to_use,
+            "metadata": metadata,
+            "observed_at": observed_at,
+            "valid_from": valid_from,
+        }
+        return await self._editor.supersede(
+            self._scope(user_id),
+            inputs.read_id(memory_id, "memory_id"),
+            given,
+            reason=inputs.read_text(reason, "reason"),
+            at=self._clock.now(),
+        )
+
     async def delete_memory(self, memory_id: str, *, user_id: str, reason: str = "") -> None:
         """Remove a memory; its history stays (MemoryNotFoundError)."""
         await self._editor.delete(
@@ -406,7 +443,7 @@ class ReMe:
                 types=inputs.read_types(memory_type),
                 targets=inputs.read_targets(memory_target),
                 metadata=inputs.read_metadata_filter(metadata),
-                keyword=None if keyword is None else inputs.read_query(keyword),
+                keyword=None if keyword is None else inputs.read_query(keyword, "keyword"),
                 as_of=inputs.read_time(as_of, "as_of"),
                 include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
             ),
@@ -479,9 +516,9 @@ class ReMe:
         newest_first: bool = False,
         cursor: str | None = None,
     ) -> MessagePage:
-        """Return a page of the messages that hold every word of a keyword, in the order in which they were said."""
+        """Return a page of the messages that hold every word of a keyword, in the order in which they were kept."""
         query = FindMessages(
-            keyword=None if keyword is None else inputs.read_query(keyword),
+            keyword=None if keyword is None else inputs.read_query(keyword, "keyword"),
             session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
             said_from=inputs.read_time(start_time, "start_time"),
             said_to=inputs.read_time(end_time, "end_time"),

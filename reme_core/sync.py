@@ -263,6 +263,32 @@ class SyncReMe:
             )
         )
 
+    def supersede_memory(
+        self,
+        memory_id: str,
+        content: str,
+        *,
+        user_id: str,
+        when_to_use: str = "",
+        metadata: Mapping[str, JsonValue] | None = None,
+        observed_at: datetime | str | None = None,
+        valid_from: datetime | str | None = None,
+        reason: str = "",
+    ) -> Memory:
+        """See `ReMe.supersede_memory`."""
+        return self._run(
+            self._memory.supersede_memory(
+                memory_id,
+                content,
+                user_id=user_id,
+                when_to_use=when_to_use,
+                metadata=metadata,
+                observed_at=observed_at,
+                valid_from=valid_from,
+                reason=reason,
+            )
+        )
+
     def delete_memory(self, memory_id: str, *, user_id: str, reason: str = "") -> None:
         """See `ReMe.delete_memory`."""
         return self._run(self._memory.delete_memory(memory_id, user_id=user_id, reason=reason))
@@ -369,6 +395,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 
 

@@ -213,10 +213,10 @@ class ScoredBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageVector:
-    """The vector of a `PendingText`, which it names."""
+    """The vector of a `PendingText`, which it names; None gives up: the message is left to its words."""
 
     pending: PendingText
-    vector: Vector
+    vector: Vector | None
 
 
 class TranscriptIndex(Protocol):

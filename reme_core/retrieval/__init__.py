@@ -13,8 +13,7 @@ Rows may lack a vector: they count as of mean similarity, so a partition that is
 happens to be embedded. What stands nearby is scored from the cosines of neighbouring rows.
 
 `index.keys`, `index.times`, `index.sessions` and `index.alive` are columns aligned with the `allowed` mask.
-`fill_budget` cuts a ranking to tokens; `add_scores` and `lift_sources` bring layers together; `bm25_order` is the
-baseline to compare with.
+`fill_budget` cuts a ranking to tokens; `bm25_order` is the baseline to compare with.
 """
 
 from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix
@@ -22,7 +21,6 @@ from reme_core.retrieval.bm25 import bm25_order
 from reme_core.retrieval.budget import Candidate, fill_budget
 from reme_core.retrieval.columns import Rows, plain_rows
 from reme_core.retrieval.dates import DaySpan, NamedDate, named_dates, relative_days
-from reme_core.retrieval.fuse import add_scores, lift_sources, share_of_best
 from reme_core.retrieval.index import Query, RankingIndex, Scored
 from reme_core.retrieval.message_text import message_text
 from reme_core.retrieval.vectors import BLOCK_ROWS, vector_top_k
@@ -45,14 +43,11 @@ __all__ = [
     "Rows",
     "Scored",
     "Weights",
-    "add_scores",
     "bm25_order",
     "fill_budget",
-    "lift_sources",
     "message_text",
     "named_dates",
     "plain_rows",
     "relative_days",
-    "share_of_best",
     "vector_top_k",
 ]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from reme_core.retrieval.arrays import FloatArray, IntArray, NumberArray
-from reme_core.text.segment import terms
+from reme_core.text.segment import query_terms
 
 K1 = 1.2
 B = 0.75
@@ -34,11 +34,11 @@ def bm25_order(query: str, texts: Sequence[str]) -> list[int]:
 
     The baseline that the ranking of this package is compared with; it builds its index anew on each call.
     """
-    bags = [Counter(terms(text)) for text in texts]
+    bags = [Counter(query_terms(text)) for text in texts]
     lengths = [sum(bag.values()) for bag in bags]
     mean = sum(lengths) / max(len(lengths), 1) or 1.0
     scores = [0.0] * len(texts)
-    for term in dict.fromkeys(terms(query)):
+    for term in dict.fromkeys(query_terms(query)):
         holding = [i for i, bag in enumerate(bags) if term in bag]
         weight = math.log1p((len(texts) - len(holding) + 0.5) / (len(holding) + 0.5))
         for i in holding:

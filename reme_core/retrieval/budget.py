@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reme_core.text.normalise import normalise_content
-from reme_core.text.segment import terms
+from reme_core.text.segment import query_terms
 
 # A text below this many terms ("ok", "thanks") is in some other by chance: it is repetition only when the same.
 _CONTAINED_TERMS = 3
@@ -58,7 +58,7 @@ def fill_budget(
 def _repeats(form: str, forms: list[str]) -> bool:
     if form in forms:
         return True
-    return any(form in other for other in forms) and len(terms(form)) >= _CONTAINED_TERMS
+    return any(form in other for other in forms) and len(query_terms(form)) >= _CONTAINED_TERMS
 
 
 def _check_bound(what: str, value: int | None) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from reme_core.retrieval.arrays import FloatArray, HashArray, IntArray
 from reme_core.retrieval.thesaurus import related_terms
-from reme_core.text.segment import pack_terms, terms, unpack_terms
+from reme_core.text.segment import pack_terms, query_terms, unpack_terms
 
 # What a related term counts beside the term of the query itself; 0.2 to 0.6 do alike on LoCoMo.
 _RELATED = 0.4
@@ -39,8 +39,8 @@ def query_words(text: str, dropped: Iterable[str] = ()) -> QueryWords:
     Terms of the `dropped` names are left out: the name of a speaker is said by the others, mostly in greeting. They
     stay if nothing else would.
     """
-    own = dict.fromkeys(terms(text))
-    names = {term for name in dropped for term in terms(name)}
+    own = dict.fromkeys(query_terms(text))
+    names = {term for name in dropped for term in query_terms(name)}
     words = ([term for term in own if term not in names] or list(own))[:_MOST_TERMS]
     plain = len(words)
     units = list(range(plain))

@@ -8,11 +8,11 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from reme_core.errors import InvalidInputError
+from reme_core.errors import ConflictError, InvalidInputError
 from reme_core.ports import DeleteMemory, Embedder, MemoryStore, PutMemory, WriteBatch
 from reme_core.runtime.embedding import embed_strictly
 from reme_core.runtime.inputs import check_time_not_future
-from reme_core.schema import Memory, Scope, describe
+from reme_core.schema import Memory, Scope, describe, new_id
 
 # What a caller may set; the rest is the scope's, the clock's or the store's.
 _GIVEN = frozenset(
@@ -47,6 +47,8 @@ class Editor:
     ) -> list[Memory]:
         """Write new memories, all or none; one that says what a current one says is answered with that one.
 
+        Every change is part of a run, so that `undo` can take it back: of `run_id`, or of one of its own.
+
         Raises:
             InvalidInputError: Naming the place of the bad field.
             ConflictError: An id that is taken.
@@ -54,7 +56,8 @@ class Editor:
         memories = [_draft(scope, fields, place, at) for place, fields in enumerate(drafts)]
         for place, memory in enumerate(memories):
             check_time_not_future(memory.observed_at, f"memories[{place}].observed_at", at)
-        return await self._put(scope, memories, expected=[0] * len(memories), run_id=run_id, reason=reason, at=at)
+        run = run_id or new_id()
+        return await self._put(scope, memories, expected=[0] * len(memories), run_id=run, reason=reason, at=at)
 
     async def update(
         self,
@@ -85,14 +88,44 @@ class Editor:
         expected = before.revision if expected_revision is None else expected_revision
         if memory.index_text == before.index_text:  # the vector stays as well, so no model is needed
             put = PutMemory(memory=memory, expected_revision=expected)
-            [stored] = await self.store.put(scope, WriteBatch(puts=[put], reason=reason, at=at))
+            [stored] = await self.store.put(scope, WriteBatch(puts=[put], reason=reason, run_id=new_id(), at=at))
         else:
-            [stored] = await self._put(scope, [memory], expected=[expected], run_id=None, reason=reason, at=at)
+            [stored] = await self._put(scope, [memory], expected=[expected], run_id=new_id(), reason=reason, at=at)
+        return stored
+
+    async def supersede(
+        self, scope: Scope, memory_id: str, changes: Mapping[str, object], *, reason: str, at: datetime
+    ) -> Memory:
+        """Close a memory at the time from which a new one holds, and add that one, in one write.
+
+        The new one is about the same type and target; what `changes` leaves out is the clock's or the default.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            InvalidInputError: A field that can't be used, or a time before that from which the old one holds.
+            ConflictError: The old one is closed already, or another current memory says what the new one says.
+        """
+        [old] = await self.store.get(scope, [memory_id])
+        if old.valid_to is not None:
+            msg = f"memory {memory_id!r} was closed at {old.valid_to.isoformat()}: supersede the one that replaced it"
+            raise ConflictError(msg)
+        about = {"memory_type": old.memory_type, "memory_target": old.memory_target}
+        new = _draft(scope, {**about, **changes}, 0, at)
+        check_time_not_future(new.observed_at, "observed_at", at)
+        ended = {"valid_to": new.valid_from, "superseded_by": new.memory_id, "updated_at": at}
+        try:
+            closed = Memory.model_validate({**old.model_dump(), **ended})
+        except ValidationError as exc:
+            raise InvalidInputError(describe(exc, "the memory to be replaced")) from exc
+        [_, stored] = await self._put(
+            scope, [closed, new], expected=[old.revision, 0], run_id=new_id(), reason=reason, at=at
+        )
         return stored
 
     async def delete(self, scope: Scope, memory_id: str, *, reason: str, at: datetime) -> None:
         """Remove a memory; its events stay, so that it can be brought back (MemoryNotFoundError)."""
-        await self.store.put(scope, WriteBatch(deletes=[DeleteMemory(memory_id=memory_id)], reason=reason, at=at))
+        deletes = [DeleteMemory(memory_id=memory_id)]
+        await self.store.put(scope, WriteBatch(deletes=deletes, reason=reason, run_id=new_id(), at=at))
 
     async def _put(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reme_core.errors import ModelOutputError
+from reme_core.errors import ModelError, ModelOutputError
 from reme_core.ports import WAITING, Embedder, Matrix, MessageVector, PendingText, TranscriptIndex, Vector
 from reme_core.schema import Scope, Usage
 
@@ -62,6 +62,10 @@ def _unusable(count: int) -> str:
     return f"the embedder gave zeros or values that are not finite for {count} text(s): check the model"
 
 
+# Texts tried one by one before a refusal is taken to be about all of them.
+_PROBES = 3
+
+
 async def embed_waiting(
     index: TranscriptIndex, embedder: Embedder, scope: Scope, *, first: Sequence[PendingText] | None = None
 ) -> Usage:
@@ -70,18 +74,49 @@ async def embed_waiting(
     `first` is the first batch, where an append has just handed it back.
 
     Raises:
-        ModelOutputError: Some texts got no usable vector; all the others have theirs now.
-        ModelError: What the embedder raises; batches before are kept.
+        ModelError: What the embedder raises; batches before are kept. Where it refused or spoilt some texts and took
+            others, these have their vectors now, and those are left to their words for good.
     """
-    calls = 0
+    calls, refused = 0, list[ModelError]()
     waiting = await index.pending_texts(scope, WAITING) if first is None else first
     while waiting:
-        matrix = await embed_texts(embedder, [item.text for item in waiting])
-        calls += 1
-        usable = [(item, row) for item, row in zip(waiting, matrix, strict=True) if row.any()]
-        await index.put_vectors(scope, [MessageVector(pending=item, vector=row) for item, row in usable])
-        bad, last = len(waiting) - len(usable), len(waiting) < WAITING
-        if bad and (last or not usable):
-            raise ModelOutputError(_unusable(bad), raw="")
-        waiting = [] if last else await index.pending_texts(scope, WAITING)
+        try:
+            matrix = await embed_texts(embedder, [item.text for item in waiting])
+            calls += 1
+        except ModelError as exc:
+            if exc.retryable or len(waiting) == 1:
+                raise
+            matrix, spent = await _embed_singly(embedder, [item.text for item in waiting], exc)
+            calls += spent
+            if not all(row.any() for row in matrix):
+                refused.append(exc)
+        bad = sum(not row.any() for row in matrix)
+        if bad == len(waiting):
+            raise refused[-1] if refused else ModelOutputError(_unusable(bad), raw="")
+        # A text that the model refuses while it takes others waits no longer, or it would be in the way of all later
+        # ones: it is found by its words, and the error says so.
+        vectors = [row if row.any() else None for row in matrix]
+        pairs = zip(waiting, vectors, strict=True)
+        await index.put_vectors(scope, [MessageVector(pending=item, vector=vector) for item, vector in pairs])
+        if bad and not refused:
+            refused.append(ModelOutputError(_unusable(bad), raw=""))
+        waiting = [] if len(waiting) < WAITING else await index.pending_texts(scope, WAITING)
+    if refused:
+        raise refused[0]
     return Usage(embedding_calls=calls)
+
+
+async def _embed_singly(embedder: Embedder, texts: Sequence[str], refusal: ModelError) -> tuple[Matrix, int]:
+    """Embed texts one by one after a batch was refused; rows of those that are refused alone too are zeros.
+
+    If none of the first is taken, the refusal is not about a text (a wrong key, say), and is raised.
+    """
+    rows, taken = np.zeros((len(texts), embedder.dimension), np.float32), 0
+    for place, text in enumerate(texts):
+        try:
+            rows[place] = (await embed_texts(embedder, [text]))[0]
+            taken += 1
+        except ModelError as exc:
+            if exc.retryable or (not taken and place + 1 >= _PROBES):
+                raise refusal from exc
+    return rows, len(texts)

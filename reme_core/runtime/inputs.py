@@ -159,19 +159,19 @@ def read_revision(value: object) -> int:
     raise InvalidInputError(msg)
 
 
-def read_query(value: object) -> str:
-    """Read a question: any text with something in it (InvalidInputError)."""
+def read_query(value: object, name: str = "query") -> str:
+    """Read a question or a keyword: any text with something in it (InvalidInputError)."""
     if not isinstance(value, str):
-        msg = f"query: wanted a string, found {type(value).__name__}"
+        msg = f"{name}: wanted a string, found {type(value).__name__}"
         raise InvalidInputError(msg)
     text = value.replace("\0", " ")
     try:
         check_text(text)
     except ValueError as exc:
-        msg = f"query: {exc}"
+        msg = f"{name}: {exc}"
         raise InvalidInputError(msg) from exc
     if not text.strip():
-        msg = "query: is empty; give the question in words, or list_memories to see everything"
+        msg = f"{name}: is empty; give some words, or list to see everything"
         raise InvalidInputError(msg)
     return text
 

@@ -165,15 +165,12 @@ def _read_lines(path: Path, scope: Scope) -> list[tuple[str, BaseModel]]:
         item = _read_line(line, number, scope)
         if item is not None:
             lines.append(item)
-    _check_whole(text, lines)
+    _check_whole(lines)
     return lines
 
 
-def _check_whole(text: str, lines: Sequence[tuple[str, BaseModel]]) -> None:
+def _check_whole(lines: Sequence[tuple[str, BaseModel]]) -> None:
     """Refuse a file that lacks a part of itself, before any of it is written (InvalidInputError)."""
-    if f'"{FORMAT}"' not in text.lstrip().partition("\n")[0]:
-        msg = "line 1 is no header: nothing was imported; give a file that `reme export` wrote"
-        raise InvalidInputError(msg)
     said = {item.message.message_id for _, item in lines if isinstance(item, StoredMessage)}
     memories: set[str] = set()
     for _, item in lines:

@@ -26,7 +26,7 @@ from reme_core.retrieval import Candidate, fill_budget
 from reme_core.runtime.embedding import embed_one
 from reme_core.runtime.hits import block_hit, memory_hit, message_hit
 from reme_core.schema import Hit, Layer, MemoryType, RetrieveResult, Scope, Usage
-from reme_core.text import terms
+from reme_core.text import query_terms, terms
 
 DEFAULT_LIMIT = 10
 # What a budget of tokens is filled from.
@@ -89,7 +89,7 @@ class SimpleRetriever:
             blocks = await self.transcript.search_blocks(scope, search)
         names = {scope.user_id, *(item.memory.memory_target for item in memories)}
         names |= {item.stored.message.speaker for item in messages}
-        asked = frozenset(terms(request.query)) - {word for name in names for word in terms(name)}
+        asked = frozenset(query_terms(request.query)) - {word for name in names for word in query_terms(name)}
         return [
             *(memory_hit(item, _share_of_memory(item, asked, vector)) for item in memories),
             *(message_hit(scope, item, max(item.score, 0.0) / 2) for item in messages),

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import MemoryFilter, Scalar
 from reme_core.schema import Memory, MemoryType, parse_time
-from reme_core.text import terms
+from reme_core.text import query_terms, terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def _wanted_token(key: str, value: Scalar) -> str:
 def _words(keyword: str | None) -> tuple[str, ...]:
     if keyword is None:
         return ()
-    words = tuple(dict.fromkeys(terms(keyword)))
+    words = tuple(dict.fromkeys(query_terms(keyword)))
     if not words:
         msg = f"filter: the keyword {keyword!r:.60} has no word that is indexed; leave it out, or name one"
         raise UnsupportedFilterError(msg)

@@ -5,18 +5,18 @@ Pure functions over strings of any language; the only library is snowballstemmer
 
 from reme_core.text.normalise import normalise_content
 from reme_core.text.questions import is_question
-from reme_core.text.segment import TERMS_VERSION, content_word_count, pack_terms, terms, unpack_terms
+from reme_core.text.segment import TERMS_VERSION, pack_terms, query_terms, terms, unpack_terms
 from reme_core.text.summary import extractive_summary, split_sentences
 from reme_core.text.tokens import estimate_tokens
 
 __all__ = [
     "TERMS_VERSION",
-    "content_word_count",
     "estimate_tokens",
     "extractive_summary",
     "is_question",
     "normalise_content",
     "pack_terms",
+    "query_terms",
     "split_sentences",
     "terms",
     "unpack_terms",

@@ -22,7 +22,7 @@ from snowballstemmer.english_stemmer import EnglishStemmer
 
 from reme_core.text._words import BASE_FORMS, CONTRACTIONS, STOP_WORDS
 
-TERMS_VERSION = 1
+TERMS_VERSION = 2
 
 # A longer word is data (a key, a blob in base 64) and only its beginning can be what somebody looks for.
 _WORD_CHARS = 64
@@ -57,15 +57,23 @@ def terms(text: str) -> list[str]:
     """Cut a text into index terms, in order of occurrence and with repetition.
 
     Accepts any string, lone surrogates and control characters included, in time linear in its length. A word above 64
-    characters is cut. A run of one gram character is a term of one character. Stop words give no term, so the result
-    may be empty.
+    characters is cut. Behind the pairs of a run of gram characters come its single ones, so that a question of one
+    character (茶) finds it. Stop words give no term, so the result may be empty.
+    """
+    found: list[str] = []
+    for token in _tokens(text):
+        found += _token_terms(token)
+        if len(token) > 1 and _GRAM_CHAR.match(token):
+            found += token
+    return found
+
+
+def query_terms(text: str) -> list[str]:
+    """Cut what is looked for into terms: as `terms`, but of a run of gram characters the pairs alone.
+
+    A run of one gram character is a term of one character.
     """
     return list(chain.from_iterable(map(_token_terms, _tokens(text))))
-
-
-def content_word_count(text: str) -> int:
-    """Count the terms of a text, a compound counting as its parts and its whole; 0 for one of stop words alone."""
-    return len(terms(text))
 
 
 def pack_terms(words: Iterable[str]) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reme_core.text.questions import is_question
-from reme_core.text.segment import terms
+from reme_core.text.segment import query_terms
 
 # A sentence ends at a mark followed by a blank or the end, or at a full-width mark, closing quotes taken along.
 _SENTENCE = re.compile(
@@ -67,7 +67,7 @@ def _sentences(turns: Sequence[tuple[str, str]]) -> list[_Sentence]:
     room = _MAX_BLOCK_CHARS
     for turn, (name, text) in enumerate(turns):
         for sentence in split_sentences(text[:room]):
-            words = frozenset(terms(sentence[:_MAX_SENTENCE_CHARS]))
+            words = frozenset(query_terms(sentence[:_MAX_SENTENCE_CHARS]))
             found.append(_Sentence(len(found), turn, name, " ".join(sentence.split()), words))
         room -= min(len(text), room)
     return found

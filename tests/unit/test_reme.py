@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,10 +21,12 @@ from reme_core.errors import (
     ConflictError,
     InvalidInputError,
     MemoryNotFoundError,
+    ModelRejectedError,
     ModelUnavailableError,
     PartialFailureError,
 )
 from reme_core.models import CharacterTokenCounter
+from reme_core.ports import Matrix
 from reme_core.schema import Scope, new_id
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
@@ -453,7 +455,7 @@ async def test_a_change_that_leaves_the_text_needs_no_model(tmp_path: Path) -> N
             await reme.update_memory(memory.memory_id, **ALICE, content="keeps goats")
 
 
-@pytest.mark.parametrize("damage", ["no header", "a block without its messages", "a memory twice"])
+@pytest.mark.parametrize("damage", ["a block without its messages", "a memory twice"])
 async def test_a_file_that_lacks_a_part_is_refused_whole(reme: ReMe, tmp_path: Path, damage: str) -> None:
     await reme.summary([{"role": "user", "content": "I keep bees"}], **ALICE)
     await reme.add_memory("keeps bees", **ALICE)
@@ -461,8 +463,6 @@ async def test_a_file_that_lacks_a_part_is_refused_whole(reme: ReMe, tmp_path: P
     await reme.export(path, **ALICE)
     lines = path.read_text(encoding="utf-8").splitlines()
     match damage:
-        case "no header":
-            lines = lines[1:]
         case "a block without its messages":
             lines = [line for line in lines if '"kind": "message"' not in line]
         case _:
@@ -471,3 +471,66 @@ async def test_a_file_that_lacks_a_part_is_refused_whole(reme: ReMe, tmp_path: P
     with pytest.raises(InvalidInputError, match="nothing was imported"):
         await reme.import_(path, user_id="bob")
     assert await reme.stats(user_id="bob") == await reme.stats(user_id="nobody")
+
+
+async def test_a_superseded_fact_is_found_as_of_its_time_and_the_new_one_now(reme: ReMe) -> None:
+    old = await reme.add_memory("lives in Berlin", **ALICE, observed_at="2020-01-01")
+    new = await reme.supersede_memory(old.memory_id, "lives in Lisbon", **ALICE, observed_at="2024-05-01")
+    assert await contents(reme) == ["lives in Lisbon"]
+    then = await reme.retrieve("where does she live", **ALICE, as_of="2022-01-01", layers=["memory"])
+    assert [hit.memory for hit in then.results] == ["lives in Berlin"]
+    closed = await reme.get_memory(old.memory_id, **ALICE)
+    assert (closed.valid_to, closed.superseded_by) == (new.valid_from, new.memory_id)
+    with pytest.raises(ConflictError, match="closed"):
+        await reme.supersede_memory(old.memory_id, "lives in Rome", **ALICE)
+    with pytest.raises(InvalidInputError, match="before"):
+        await reme.supersede_memory(new.memory_id, "lives in Rome", **ALICE, observed_at="2019-01-01")
+
+
+@pytest.mark.parametrize("change", ["add", "update", "supersede", "delete"])
+async def test_every_change_by_hand_can_be_undone(reme: ReMe, change: str) -> None:
+    kept = await reme.add_memory("lives in Berlin", **ALICE, observed_at="2020-01-01")
+    touched = kept.memory_id
+    match change:
+        case "add":
+            touched = (await reme.add_memory("likes tea", **ALICE)).memory_id
+        case "update":
+            await reme.update_memory(touched, **ALICE, content="lives in Bern")
+        case "supersede":
+            await reme.supersede_memory(touched, "lives in Lisbon", **ALICE)
+        case _:
+            await reme.delete_memory(touched, **ALICE)
+    run_id = (await reme.history(touched, **ALICE))[-1].run_id
+    assert run_id is not None
+    await reme.undo(run_id, **ALICE)
+    assert await contents(reme) == ["lives in Berlin"]
+    assert (await reme.get_memory(kept.memory_id, **ALICE)).is_current
+
+
+async def test_a_text_that_the_model_refuses_is_not_in_the_way_of_others(tmp_path: Path) -> None:
+    class Picky(HashedEmbedder):
+        async def embed(self, texts: Sequence[str]) -> Matrix:
+            if any("poison" in text for text in texts):
+                raise ModelRejectedError("refused")
+            return await super().embed(texts)
+
+    async with ReMe("space", tmp_path, llm=None, embedding=Picky(32)) as reme:
+        with pytest.raises(PartialFailureError):
+            await reme.summary([("user", "poison")], **ALICE)
+        with pytest.raises(PartialFailureError):
+            await reme.summary([("user", "bees")], **ALICE)
+        assert (await reme.stats(**ALICE)).waiting_for_vectors == 0
+        await reme.summary([("user", "goats")], **ALICE)
+        assert (await reme.find_messages(**ALICE, keyword="poison")).messages
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"), [("我喜欢喝茶", "茶"), ("犬を飼っています", "犬"), ("나는 차를 마신다", "차")]
+)
+async def test_a_question_of_one_character_finds_it(reme: ReMe, said: str, asked: str) -> None:
+    await reme.summary([("user", said), ("user", "something else")], **ALICE)
+    await reme.add_memory(said, **ALICE)
+    assert (await reme.find_messages(**ALICE, keyword=asked)).messages[0].message.text == said
+    assert await contents(reme, keyword=asked) == [said]
+    found = await reme.retrieve(asked, **ALICE)
+    assert found.results[0].memory == said

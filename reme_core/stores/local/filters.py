@@ -9,7 +9,7 @@ from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import MemoryFilter
 from reme_core.stores.local.schema import has_word_tables
 from reme_core.stores.local.words import match_expression
-from reme_core.text import pack_terms, terms, unpack_terms
+from reme_core.text import pack_terms, query_terms, terms, unpack_terms
 
 _MOST_KEYS = 100
 """SQLite's expressions are at most 1,000 levels deep; each key is one of them."""
@@ -25,7 +25,7 @@ def check_filter(wanted: MemoryFilter) -> None:
     if wanted.as_of is not None and wanted.include_superseded:
         msg = "as_of and include_superseded contradict each other: give one of them"
         raise InvalidInputError(msg)
-    if wanted.keyword is not None and not terms(wanted.keyword):
+    if wanted.keyword is not None and not query_terms(wanted.keyword):
         msg = f"keyword: {wanted.keyword!r:.60} has no word that is indexed (only blanks, signs or words like 'the')"
         raise InvalidInputError(msg)
     if len(wanted.metadata) > _MOST_KEYS:

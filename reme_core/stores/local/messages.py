@@ -29,7 +29,7 @@ from reme_core.stores.local.scopes import (
 )
 from reme_core.stores.local.vectors import check_vector, claim_dimension
 from reme_core.stores.local.words import add_words, match_expression
-from reme_core.text import is_question, pack_terms, terms, unpack_terms
+from reme_core.text import is_question, pack_terms, query_terms, terms, unpack_terms
 
 # What an embedding model is given of one message; the rest is found by its words.
 _EMBEDDED_CHARS = 8_000
@@ -175,7 +175,7 @@ def _matching(
     if query.keyword is None:
         yield from connection.execute(f"{_STORED} WHERE {where} {order}", values)
         return
-    words = terms(query.keyword)
+    words = query_terms(query.keyword)
     if words and has_word_tables(connection):
         found = "seq IN (SELECT rowid FROM message_words WHERE message_words MATCH ?)"
         expression = match_expression(scope, query.keyword)
@@ -227,15 +227,19 @@ def _embedded_text(speaker: str, body: str) -> str:
 
 def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[MessageVector]) -> None:
     """Store vectors of messages that wait for them; messages erased meanwhile are passed over."""
-    checked = [(_row(item), check_vector(item.vector, "the vector of a message")) for item in vectors]
+    checked = [
+        (_row(item), None if item.vector is None else check_vector(item.vector, "the vector of a message"))
+        for item in vectors
+    ]
     number = find_scope(connection, scope)
     if number is None or not checked:
         return
     stored = []
     for row, vector in checked:
-        claim_dimension(connection, len(vector), "the vector of a message")
+        if vector is not None:
+            claim_dimension(connection, len(vector), "the vector of a message")
         waiting = connection.execute("UPDATE messages SET waits = 0 WHERE scope = ? AND seq = ?", (number, row))
-        if waiting.rowcount:
+        if waiting.rowcount and vector is not None:
             connection.execute("INSERT OR REPLACE INTO message_vectors VALUES (?, ?)", (row, vector.tobytes()))
             stored.append(row)
     log_changes(connection, number, Layer.MESSAGES, stored)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from reme_core.errors import StoreError, StoreUnavailableError
 from reme_core.ports import (
     Appended,
     AppendMessages,
@@ -167,7 +168,13 @@ class LocalStore:
         erased = await self._database.write(lambda c: erase_rows(c, scope, fts5=fts5))
         if number is not None:
             self._partitions.forget(number)
-        await self._database.maintain(lambda c: purge_log(c, self._database.path))
+        try:
+            await self._database.maintain(lambda c: purge_log(c, self._database.path))
+        except StoreError as exc:
+            msg = (
+                f"the scope is deleted; clearing what the file still holds of it failed: {exc} Call again to clear it."
+            )
+            raise StoreUnavailableError(msg) from exc
         return erased
 
     async def count(self, scope: Scope) -> Counts:
@@ -183,5 +190,7 @@ class LocalStore:
             work: Work[bool] = has_word_tables
             self._fts5 = await self._database.read(work)
             if not self._fts5:
-                _LOG.warning("this build of SQLite lacks FTS5: keywords are found by scanning, which is slower")
+                _LOG.warning(
+                    "this file was made without SQLite's FTS5: keywords are found by scanning, which is slower"
+                )
         return self._fts5

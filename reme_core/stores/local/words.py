@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from reme_core.text import terms
+from reme_core.text import query_terms
 
 WordTable = Literal["message_words", "memory_words"]
 
@@ -26,5 +26,5 @@ def remove_words(connection: sqlite3.Connection, table: WordTable, rows: Iterabl
 
 def match_expression(scope: int, keyword: str) -> str:
     """Return the full-text query for every word of a keyword, which has some, in one scope."""
-    quoted = " AND ".join('"' + word.replace('"', '""') + '"' for word in dict.fromkeys(terms(keyword)))
+    quoted = " AND ".join('"' + word.replace('"', '""') + '"' for word in dict.fromkeys(query_terms(keyword)))
     return f'scope : "s{scope}" AND words : ({quoted})'

@@ -221,7 +221,7 @@ def test_a_model_that_refuses_ends_with_6_and_its_key_is_not_told(reme: Reme, se
 def test_messages_that_could_not_be_embedded_are_kept_and_partly_done(
     reme: Reme, server: OpenAIServer, chat: str
 ) -> None:
-    server.replies(Status(401))
+    server.replies(*[Status(401)] * 4)
     done = reme("add", "--messages", chat, "--json")
     assert done.code == ExitCode.PARTLY_DONE
     assert reme("stats", "--json").value["waiting_for_vectors"] == 3

@@ -10,7 +10,7 @@ from reme_core.retrieval.index import Query, RankingIndex
 from reme_core.retrieval.query_words import query_words
 from reme_core.retrieval.thesaurus import related_terms
 from reme_core.retrieval.weights import MEMORY_WEIGHTS
-from reme_core.text import pack_terms, terms
+from reme_core.text import pack_terms, query_terms, terms
 
 texts = st.lists(
     st.lists(st.sampled_from(["tea", "milk", "bread", "北京", "river"]), max_size=5).map(" ".join), max_size=12
@@ -28,11 +28,11 @@ def test_bm25_prefers_rare_words_and_short_texts() -> None:
 def test_the_text_part_of_the_index_is_plain_bm25(given_texts: list[str], query: str) -> None:
     """The words are chosen to have no related terms, so that nothing else adds to the score."""
     index = RankingIndex(MEMORY_WEIGHTS)
-    index.extend(plain_rows(np.arange(len(given_texts)), [pack_terms(terms(t)) for t in given_texts]))
+    index.extend(plain_rows(np.arange(len(given_texts)), [pack_terms(query_terms(t)) for t in given_texts]))
     if given_texts:
         hits = index.rank(Query(text=query), limit=len(given_texts))
-        asked = set(terms(query))
-        matching = [i for i in bm25_order(query, given_texts) if asked & set(terms(given_texts[i]))]
+        asked = set(query_terms(query))
+        matching = [i for i in bm25_order(query, given_texts) if asked & set(query_terms(given_texts[i]))]
         assert [hit.key for hit in hits] == matching
 
 
