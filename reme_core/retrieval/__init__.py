@@ -23,7 +23,7 @@ from reme_core.retrieval.columns import Rows, plain_rows
 from reme_core.retrieval.dates import DaySpan, NamedDate, named_dates, relative_days
 from reme_core.retrieval.index import Query, RankingIndex, Scored
 from reme_core.retrieval.message_text import message_text
-from reme_core.retrieval.vectors import BLOCK_ROWS, vector_top_k
+from reme_core.retrieval.vectors import BLOCK_ROWS
 from reme_core.retrieval.weights import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, Weights
 
 __all__ = [
@@ -49,5 +49,4 @@ __all__ = [
     "named_dates",
     "plain_rows",
     "relative_days",
-    "vector_top_k",
 ]

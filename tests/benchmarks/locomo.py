@@ -27,6 +27,7 @@ import numpy.typing as npt
 from reme_core import Hit, ReMe
 from reme_core.models import CharacterTokenCounter
 from reme_core.ports import Embedder
+from reme_core.retrieval import bm25_order, message_text
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 BUDGETS = (512, 1024, 2048)
@@ -101,6 +102,19 @@ async def measure(conversations: list[dict], embedder: Embedder | None) -> list[
                         )
                     )
     return answers
+
+
+def plain_bm25(data: Path) -> float:
+    """Recall@10 of BM25 over the same turns, percent: what the ranking is compared with."""
+    shares = []
+    for conversation in json.loads(data.read_text()):
+        messages = [message for session in conversation["sessions"] for message in session["messages"]]
+        texts = [message_text(message["name"], message["content"]) for message in messages]
+        for question in conversation["questions"]:
+            if question["category"] in (1, 2, 3, 4) and question["evidence"]:
+                first = {messages[place]["message_id"] for place in bm25_order(question["question"], texts)[:10]}
+                shares.append(len(first & set(question["evidence"])) / len(question["evidence"]))
+    return 100 * statistics.fmean(shares)
 
 
 def table(answers: Sequence[Answer]) -> dict[str, float]:

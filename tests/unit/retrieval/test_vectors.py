@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from reme_core.retrieval import Matrix, vector_top_k
+from reme_core.retrieval import Matrix
 from reme_core.retrieval.vectors import VectorColumn
 
 
@@ -13,30 +11,6 @@ def unit_rows(n: int, seed: int = 0) -> Matrix:
     made = np.random.default_rng(seed).normal(size=(n, 16)).astype(np.float32)
     made /= np.linalg.norm(made, axis=1, keepdims=True)
     return made
-
-
-@given(st.integers(1, 60), st.integers(1, 70), st.integers(0, 99))
-def test_the_nearest_rows_come_first(n: int, k: int, seed: int) -> None:
-    matrix = unit_rows(n, seed)
-    hits = vector_top_k(matrix[n // 2], matrix, k)
-    assert hits[0][0] == n // 2
-    assert hits[0][1] == pytest.approx(1.0, abs=1e-5)
-    assert len(hits) == min(n, k)
-    assert [score for _, score in hits] == sorted((score for _, score in hits), reverse=True)
-
-
-def test_equal_rows_stand_in_their_order() -> None:
-    matrix = np.ones((5, 16), np.float32)
-    assert [row for row, _ in vector_top_k(matrix[0], matrix, 3)] == [0, 1, 2]
-
-
-def test_no_rows_have_no_hits() -> None:
-    assert vector_top_k(np.ones(16, np.float32), np.empty((0, 16), np.float32), 3) == []
-
-
-def test_a_k_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="k must"):
-        vector_top_k(np.ones(16, np.float32), unit_rows(2), 0)
 
 
 def test_vectors_put_in_any_order_over_many_blocks_are_all_found() -> None:

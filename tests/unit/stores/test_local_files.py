@@ -249,7 +249,7 @@ async def test_a_build_without_full_text_search_gives_the_same_answers_and_says_
     monkeypatch.setattr(database, "has_fts5", lambda _: False)
     with caplog.at_level(logging.WARNING):
         assert await found_by_keyword(tmp_path / "without.db") == wanted
-    assert "lacks FTS5" in caplog.text
+    assert "without SQLite's FTS5" in caplog.text
     assert wanted[0] == (["3"], ["0", "3"])
     with pytest.raises(SchemaVersionError, match="lacks FTS5"):
         await contents(tmp_path / "with.db")
