@@ -59,12 +59,12 @@ def make_session_number(connection: sqlite3.Connection, scope: int, session_id: 
 
 def log_changes(connection: sqlite3.Connection, scope: int, layer: Layer, rows: Iterable[int]) -> None:
     """Note that rows of a partition were added, changed or removed, within the transaction that does it."""
-    before = last_change(connection)
-    connection.executemany(
-        "INSERT INTO changes (scope, layer, row) VALUES (?, ?, ?)", ((scope, int(layer), row) for row in rows)
-    )
-    after = last_change(connection)
-    if before // _PRUNE_EVERY != after // _PRUNE_EVERY:
+    logged = [(scope, int(layer), row) for row in rows]
+    if not logged:
+        return
+    connection.executemany("INSERT INTO changes (scope, layer, row) VALUES (?, ?, ?)", logged)
+    (after,) = connection.execute("SELECT last_insert_rowid()").fetchone()
+    if (after - len(logged)) // _PRUNE_EVERY != after // _PRUNE_EVERY:
         connection.execute("DELETE FROM changes WHERE change <= ?", (after - _KEPT_CHANGES,))
 
 
