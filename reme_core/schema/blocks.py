@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from reme_core.schema.checks import Id, Text
 from reme_core.schema.ids import new_id
 from reme_core.schema.messages import Message
-from reme_core.schema.times import UtcTime, format_time, utc_now
+from reme_core.schema.times import UtcTime, utc_now
 
 EXTRACTIVE = "extractive"
 
@@ -40,11 +40,6 @@ class Block(BaseModel):
     summary: Text = ""
     summary_author: Text = EXTRACTIVE
     created_at: UtcTime = Field(default_factory=utc_now)
-
-    @property
-    def index_line(self) -> str:
-        """The entry of the block index: `block_id: time + summary`."""
-        return f"{self.block_id}: {format_time(self.started_at)} + {self.summary}"
 
 
 class StoredMessage(BaseModel):

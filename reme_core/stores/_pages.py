@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from reme_core.errors import InvalidInputError
 from reme_core.schema import Memory, MemoryPage
+from reme_core.stores._cursors import bad_cursor, read_cursor, write_cursor
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KIND = "memories"
+# Beyond any creation time that a memory can have, in microseconds.
+_FARTHEST = 1 << 60
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,35 +33,23 @@ def place_of(memory: Memory) -> Place:
     return Place((_EPOCH - memory.created_at) // timedelta(microseconds=1), memory.memory_id)
 
 
-def write_cursor(place: Place) -> str:
+def write_place(place: Place) -> str:
     """Write the cursor of the page that begins behind this place."""
-    return base64.urlsafe_b64encode(json.dumps([_KIND, place.age, place.memory_id]).encode()).decode()
+    return write_cursor(_KIND, place.age, place.memory_id)
 
 
-def read_cursor(cursor: str | None) -> Place | None:
+def read_place(cursor: str | None) -> Place | None:
     """Read the place behind which a page begins; None for the first page.
 
     Raises:
-        InvalidInputError: It is not one that `write_cursor` wrote.
+        InvalidInputError: It is not one that `write_place` wrote.
     """
     if cursor is None:
         return None
-    try:
-        parts = json.loads(base64.b64decode(cursor, altchars=b"-_", validate=True))
-    except (ValueError, TypeError, RecursionError):
-        parts = None
-    match parts:
-        case [str(kind), int(age), str(memory_id)] if kind == _KIND and abs(age) < 1 << 60:
-            return Place(age, memory_id)
-    msg = f"cursor: {cursor!r:.60} is not one of this list: pass next_cursor of the page before, or None"
-    raise InvalidInputError(msg)
-
-
-def check_limit(limit: int) -> None:
-    """Refuse a limit below one (InvalidInputError)."""
-    if limit < 1:
-        msg = f"limit: at least 1 is asked for, found {limit}"
-        raise InvalidInputError(msg)
+    age, memory_id = read_cursor(_KIND, cursor, int, str)
+    if not -_FARTHEST < int(age) < _FARTHEST:
+        raise bad_cursor(cursor)
+    return Place(int(age), str(memory_id))
 
 
 def cut_page(memories: Sequence[Memory], after: Place | None, limit: int) -> MemoryPage:
@@ -69,5 +57,5 @@ def cut_page(memories: Sequence[Memory], after: Place | None, limit: int) -> Mem
     ordered = sorted((item for item in memories if after is None or place_of(item) > after), key=place_of)
     more = len(ordered) > limit
     return MemoryPage(
-        memories=tuple(ordered[:limit]), next_cursor=write_cursor(place_of(ordered[limit - 1])) if more else None
+        memories=tuple(ordered[:limit]), next_cursor=write_place(place_of(ordered[limit - 1])) if more else None
     )

@@ -15,8 +15,9 @@ from reme_core.errors import DimensionMismatchError, InvalidInputError, MemoryNo
 from reme_core.ports import EventQuery, ListMemories, MemorySearch, ScoredMemory, Vector, WriteBatch
 from reme_core.retrieval import Query, RankingIndex, Weights, plain_rows
 from reme_core.schema import Erased, Event, Memory, MemoryPage, Scope
+from reme_core.stores._cursors import check_limit
 from reme_core.stores._match import check_filter, matches
-from reme_core.stores._pages import check_limit, cut_page, place_of, read_cursor
+from reme_core.stores._pages import cut_page, place_of, read_place
 from reme_core.stores._plan import Change, check_batch, check_vector, plan_batch
 from reme_core.text import pack_terms, terms
 
@@ -99,7 +100,7 @@ class InMemoryStore:
     async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
         """Return one page; see `MemoryStore.list_memories`."""
         check_limit(query.limit)
-        wanted, after = check_filter(query.filter), read_cursor(query.cursor)
+        wanted, after = check_filter(query.filter), read_place(query.cursor)
         held = self._partition(scope)
         with self._lock:
             found = [_copy(memory) for memory in held.memories.values() if matches(memory, wanted)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from reme_core.errors import BlockNotFoundError, ConflictError, InvalidInputError
+from reme_core.errors import BlockNotFoundError, ConflictError
 from reme_core.ports import BlockPage, ListBlocks
 from reme_core.schema import Block, Scope
-from reme_core.stores.local.cursors import read_cursor, write_cursor
+from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local.messages import check_sessions
 from reme_core.stores.local.scopes import Layer, find_scope, find_session, log_changes, make_scope_number
 from reme_core.text import pack_terms, terms
@@ -83,9 +83,7 @@ def blocks_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[
 
 def list_blocks(connection: sqlite3.Connection, scope: Scope, query: ListBlocks) -> BlockPage:
     """Return one page of blocks in the order of slicing."""
-    if query.limit < 1:
-        msg = f"limit: wanted at least 1, found {query.limit}"
-        raise InvalidInputError(msg)
+    check_limit(query.limit)
     place = None if query.cursor is None else read_cursor("blocks", query.cursor, int)
     number = find_scope(connection, scope)
     if number is None:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, Vector, WriteBatch
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
-from reme_core.stores.local.cursors import read_cursor, write_cursor
+from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local.filters import check_filter, conditions
 from reme_core.stores.local.scopes import Layer, find_scope, log_changes, make_scope_number
 from reme_core.stores.local.vectors import check_vector, claim_dimension
@@ -241,9 +241,7 @@ def get_memories(connection: sqlite3.Connection, scope: Scope, memory_ids: Seque
 
 def list_page(connection: sqlite3.Connection, scope: Scope, query: ListMemories) -> MemoryPage:
     """Return one page, newest first."""
-    if query.limit < 1:
-        msg = f"limit: wanted at least 1, found {query.limit}"
-        raise InvalidInputError(msg)
+    check_limit(query.limit)
     check_filter(query.filter)
     place = None if query.cursor is None else read_cursor("memories", query.cursor, int, str)
     number = find_scope(connection, scope)

@@ -17,7 +17,7 @@ from reme_core.ports import (
 )
 from reme_core.retrieval import message_text
 from reme_core.schema import Message, Scope, StoredMessage, read_stored_message
-from reme_core.stores.local.cursors import read_cursor, write_cursor
+from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local.schema import has_word_tables
 from reme_core.stores.local.scopes import (
     Layer,
@@ -137,9 +137,7 @@ def get_messages(connection: sqlite3.Connection, scope: Scope, message_ids: Sequ
 
 def find_messages(connection: sqlite3.Connection, scope: Scope, query: FindMessages) -> MessagePage:
     """Return one page of the messages that meet all conditions."""
-    if query.limit < 1:
-        msg = f"limit: wanted at least 1, found {query.limit}"
-        raise InvalidInputError(msg)
+    check_limit(query.limit)
     place = None if query.cursor is None else read_cursor("messages", query.cursor, int)
     number = find_scope(connection, scope)
     if number is None:

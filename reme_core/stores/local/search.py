@@ -15,6 +15,7 @@ from reme_core.errors import InvalidInputError
 from reme_core.ports import MemorySearch, MessageSearch, ScoredBlock, ScoredMemory, ScoredMessage, Vector
 from reme_core.retrieval import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, BoolArray, Query, Scored
 from reme_core.schema import Memory, Scope
+from reme_core.stores._cursors import check_limit
 from reme_core.stores.local.blocks import blocks_by_rows
 from reme_core.stores.local.filters import check_filter
 from reme_core.stores.local.messages import messages_by_rows, rows_of_messages
@@ -25,9 +26,7 @@ from reme_core.stores.local.vectors import check_dimension, check_vector
 
 def check_query(text: str, vector: Vector | None, limit: int) -> Vector | None:
     """Check what a search is given; return the vector as contiguous float32 (InvalidInputError)."""
-    if limit < 1:
-        msg = f"limit: wanted at least 1, found {limit}"
-        raise InvalidInputError(msg)
+    check_limit(limit)
     if not text.strip() and vector is None:
         msg = "the query is empty: give words, a vector, or both; to see everything, list instead"
         raise InvalidInputError(msg)

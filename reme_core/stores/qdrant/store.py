@@ -13,8 +13,9 @@ from qdrant_client import AsyncQdrantClient, models
 from reme_core.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import Counts, EventQuery, ListMemories, MemorySearch, ScoredMemory, Vector, WriteBatch
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
+from reme_core.stores._cursors import check_limit
 from reme_core.stores._match import CheckedFilter, check_filter
-from reme_core.stores._pages import Place, check_limit, cut_page, read_cursor
+from reme_core.stores._pages import Place, cut_page, read_place
 from reme_core.stores._plan import check_batch, check_vector
 from reme_core.stores.qdrant import filters, log
 from reme_core.stores.qdrant import search as ranking
@@ -127,7 +128,7 @@ class QdrantStore:
     async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
         """Return one page; see `MemoryStore.list_memories`."""
         check_limit(query.limit)
-        wanted, after = check_filter(query.filter), read_cursor(query.cursor)
+        wanted, after = check_filter(query.filter), read_place(query.cursor)
         return await self._loop.run(lambda: self._list(scope, wanted, after, query.limit))
 
     async def events(self, scope: Scope, query: EventQuery) -> list[Event]:

@@ -1,4 +1,4 @@
-"""Cursors: where the next page begins, as an opaque string."""
+"""Limits of pages, and cursors: where the next page begins, as an opaque string. Shared by the stores."""
 
 from __future__ import annotations
 
@@ -39,5 +39,17 @@ def read_cursor(kind: str, cursor: str, *types: type[int] | type[str]) -> list[i
         place: list[int | str] = parts[1:]
         if [type(part) for part in place] == list(types) and all(map(_bindable, place)):
             return place
+    raise bad_cursor(cursor)
+
+
+def bad_cursor(cursor: str) -> InvalidInputError:
+    """Return the error about a cursor that isn't ours."""
     msg = f"cursor: {cursor!r:.60} is not one of this list: pass next_cursor of the page before, or None"
-    raise InvalidInputError(msg)
+    return InvalidInputError(msg)
+
+
+def check_limit(limit: int) -> None:
+    """Refuse a limit below one (InvalidInputError)."""
+    if limit < 1:
+        msg = f"limit: wanted at least 1, found {limit}"
+        raise InvalidInputError(msg)
