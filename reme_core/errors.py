@@ -7,7 +7,7 @@ ReMeError                            retryable: ClassVar[bool] = False
 │   └── MissingExtraError            (also an ImportError) an optional library is not installed
 ├── StoreError
 │   ├── NotFoundError                the id is unknown *in this scope*
-│   │   ├── MemoryNotFoundError · MessageNotFoundError · BlockNotFoundError · RunNotFoundError
+│   │   ├── MemoryNotFoundError · MessageNotFoundError · BlockNotFoundError · RunNotFoundError · JobNotFoundError
 │   ├── ConflictError                an expected revision, or an id that exists with other content
 │   ├── UnsupportedFilterError       a filter that can't be honoured is never ignored
 │   ├── DimensionMismatchError
@@ -128,6 +128,12 @@ class RunNotFoundError(NotFoundError):
     """No such run in this scope."""
 
     noun = "run"
+
+
+class JobNotFoundError(NotFoundError):
+    """No such job in this scope: it is done, or was dropped."""
+
+    noun = "job"
 
 
 class ConflictError(StoreError):

@@ -1,7 +1,8 @@
 """Protocols and their request types: what reme calls and others may supply."""
 
-from reme_core.ports.chat_model import ChatModel, ChatRequest, ChatResult, ResponseSchema, ToolSpec
+from reme_core.ports.chat_model import ChatModel, ChatRequest, ChatResult, ResponseSchema, StreamingChatModel, ToolSpec
 from reme_core.ports.embedder import Clock, Embedder, NamedEmbedder, TokenCounter
+from reme_core.ports.jobs import ClaimJob, JobQueue, SettleJob, SettlesWrites
 from reme_core.ports.memory_store import (
     Countable,
     Counts,
@@ -19,6 +20,17 @@ from reme_core.ports.memory_store import (
     WriteBatch,
 )
 from reme_core.ports.pipelines import Retriever, RetrieveRequest, Summarizer, SummaryRequest
+from reme_core.ports.tools import (
+    AgentResult,
+    AgentTask,
+    ListsTargets,
+    MemoryAgent,
+    MetaMemory,
+    RunTrace,
+    Target,
+    Tool,
+    ToolContext,
+)
 from reme_core.ports.transcript import (
     WAITING,
     Appended,
@@ -31,6 +43,7 @@ from reme_core.ports.transcript import (
     MessageSearch,
     MessageVector,
     PendingText,
+    Planner,
     ScoredBlock,
     ScoredMessage,
     Slicer,
@@ -40,12 +53,15 @@ from reme_core.ports.transcript import (
 
 __all__ = [
     "WAITING",
+    "AgentResult",
+    "AgentTask",
     "AppendMessages",
     "Appended",
     "BlockPage",
     "ChatModel",
     "ChatRequest",
     "ChatResult",
+    "ClaimJob",
     "Clock",
     "Countable",
     "Counts",
@@ -54,29 +70,41 @@ __all__ = [
     "EventQuery",
     "FindMessages",
     "IndexedTranscript",
+    "JobQueue",
     "ListBlocks",
     "ListMemories",
+    "ListsTargets",
     "Matrix",
+    "MemoryAgent",
     "MemoryFilter",
     "MemorySearch",
     "MemoryStore",
     "MessagePage",
     "MessageSearch",
     "MessageVector",
+    "MetaMemory",
     "NamedEmbedder",
     "PendingText",
+    "Planner",
     "PutMemory",
     "ResponseSchema",
     "RetrieveRequest",
     "Retriever",
+    "RunTrace",
     "Scalar",
     "ScoredBlock",
     "ScoredMemory",
     "ScoredMessage",
+    "SettleJob",
+    "SettlesWrites",
     "Slicer",
+    "StreamingChatModel",
     "Summarizer",
     "SummaryRequest",
+    "Target",
     "TokenCounter",
+    "Tool",
+    "ToolContext",
     "ToolSpec",
     "Transcript",
     "TranscriptIndex",

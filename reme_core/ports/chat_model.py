@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
@@ -80,4 +80,13 @@ class ChatModel(Protocol):
             ModelOutputError: The answer has no usable form; `raw` keeps it.
             ContextTooLongError: The request doesn't fit the context window.
         """
+        ...
+
+
+@runtime_checkable
+class StreamingChatModel(ChatModel, Protocol):
+    """A chat model that can hand out its answer while it is being written."""
+
+    def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResult, None]:
+        """Yield the answer's text in pieces, and at the end the whole result; raises as `chat`."""
         ...

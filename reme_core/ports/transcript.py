@@ -8,12 +8,14 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from reme_core.ports.memory_store import Vector
-from reme_core.schema import Block, Erased, Message, Scope, StoredMessage
+from reme_core.schema import Block, Erased, Job, Message, Scope, StoredMessage
 
 WAITING = 256
 """Texts that an append hands back to be embedded."""
 
 Slicer: TypeAlias = Callable[[Sequence[Message]], Sequence[Block]]
+
+Planner: TypeAlias = Callable[[Sequence[Message], Sequence[Block]], Sequence[Job]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +41,16 @@ class AppendMessages:
         want_vectors: Marks them as waiting for vectors; see `TranscriptIndex.pending_texts`.
         slicer: Cuts the session's messages that lie in no block yet, these included, into blocks, which are added in
             the same write. It is called within that write, so it must neither wait nor touch the transcript.
+        planner: Says which jobs follow from the blocks just made (with the messages that were cut into them); they are
+            added in the same write. Called as the slicer is, and only where there is one. For a transcript that is a
+            `JobQueue` as well; another one must refuse it (UnsupportedFilterError).
     """
 
     session_id: str
     messages: Sequence[Message]
     want_vectors: bool = False
     slicer: Slicer | None = None
+    planner: Planner | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +62,14 @@ class Appended:
         known: Ids of those that were there already, unchanged.
         blocks: The blocks that the slicer made.
         waiting: Where vectors are wanted: the scope's oldest texts that wait for one, at most `WAITING`.
+        jobs: The jobs that the planner asked for.
     """
 
     added: tuple[str, ...]
     known: tuple[str, ...]
     blocks: tuple[Block, ...] = ()
     waiting: tuple[PendingText, ...] = ()
+    jobs: tuple[Job, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

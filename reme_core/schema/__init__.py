@@ -1,9 +1,10 @@
 """Values: everything that crosses disk, network, a prompt or the public face."""
 
 from reme_core.schema.blocks import EXTRACTIVE, Block, StoredMessage
-from reme_core.schema.hits import Erased, Hit, Layer, MemoryPage, RetrieveResult, SummaryResult, UndoResult
+from reme_core.schema.hits import ChatReply, Erased, Hit, Layer, MemoryPage, RetrieveResult, SummaryResult, UndoResult
 from reme_core.schema.ids import new_id
-from reme_core.schema.memories import Event, EventKind, Memory, MemoryType, Source
+from reme_core.schema.jobs import Job, JobState
+from reme_core.schema.memories import STATEMENTS, Event, EventKind, Memory, MemoryType, Source
 from reme_core.schema.messages import (
     ContentBlock,
     FileBlock,
@@ -24,7 +25,9 @@ from reme_core.schema.usage import Usage
 
 __all__ = [
     "EXTRACTIVE",
+    "STATEMENTS",
     "Block",
+    "ChatReply",
     "ContentBlock",
     "Erased",
     "Event",
@@ -32,6 +35,8 @@ __all__ = [
     "FileBlock",
     "Hit",
     "ImageBlock",
+    "Job",
+    "JobState",
     "Layer",
     "Memory",
     "MemoryPage",

@@ -82,6 +82,7 @@ class SummaryResult(MappingModel):
         block_ids: The blocks that were sliced.
         memories: The memories written.
         run_id: The run that wrote them, for `undo`; None where no memory was written.
+        job_ids: Work on these messages that is still to be done, in the background or after a failure.
         usage: What it cost.
     """
 
@@ -91,6 +92,25 @@ class SummaryResult(MappingModel):
     block_ids: tuple[str, ...] = ()
     memories: tuple[Memory, ...] = ()
     run_id: str | None = None
+    job_ids: tuple[str, ...] = ()
+    usage: Usage = Usage()
+
+
+class ChatReply(MappingModel):
+    """The answer of `chat`.
+
+    Attributes:
+        text: What was answered.
+        session_id: The session; hand it in to go on with it.
+        results: What the answer was based on, in the order in which it was found.
+        job_ids: Work on this turn that goes on in the background.
+        usage: What it cost, the background apart.
+    """
+
+    text: str
+    session_id: str
+    results: tuple[Hit, ...] = ()
+    job_ids: tuple[str, ...] = ()
     usage: Usage = Usage()
 
 
@@ -117,6 +137,7 @@ class Erased(MappingModel):
     messages: int = 0
     blocks: int = 0
     events: int = 0
+    jobs: int = 0
 
     def __add__(self, other: Erased) -> Erased:
         """Add up two deletions."""
@@ -125,4 +146,5 @@ class Erased(MappingModel):
             messages=self.messages + other.messages,
             blocks=self.blocks + other.blocks,
             events=self.events + other.events,
+            jobs=self.jobs + other.jobs,
         )

@@ -17,7 +17,11 @@ MAX_MEMORY_CHARS = 1 << 18
 
 
 class MemoryType(StrEnum):
-    """What a memory is about. `history` is a block seen as a memory."""
+    """What a memory is about. `history` is a block seen as a memory; `meta` an entry of the routing table.
+
+    A `meta` memory says that there is a target ("personal/Alice") and what it is about; it is no statement, and only
+    those who ask for it by name see it.
+    """
 
     IDENTITY = "identity"
     PERSONAL = "personal"
@@ -25,6 +29,11 @@ class MemoryType(StrEnum):
     TOOL = "tool"
     SUMMARY = "summary"
     HISTORY = "history"
+    META = "meta"
+
+
+STATEMENTS = tuple(kind for kind in MemoryType if kind is not MemoryType.META)
+"""Every type but `meta`: what `auto` means to those who search or list."""
 
 
 class Source(BaseModel):

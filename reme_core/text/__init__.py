@@ -3,7 +3,9 @@
 Pure functions over strings of any language; the only library is snowballstemmer, for English.
 """
 
+from reme_core.text.language import Language, prompt_language
 from reme_core.text.normalise import normalise_content
+from reme_core.text.prompts import Prompt, load_prompt, parse_prompt
 from reme_core.text.questions import is_question
 from reme_core.text.segment import TERMS_VERSION, pack_terms, query_terms, terms, unpack_terms
 from reme_core.text.summary import extractive_summary, split_sentences
@@ -11,11 +13,16 @@ from reme_core.text.tokens import estimate_tokens
 
 __all__ = [
     "TERMS_VERSION",
+    "Language",
+    "Prompt",
     "estimate_tokens",
     "extractive_summary",
     "is_question",
+    "load_prompt",
     "normalise_content",
     "pack_terms",
+    "parse_prompt",
+    "prompt_language",
     "query_terms",
     "split_sentences",
     "terms",

@@ -1,0 +1,1 @@
+"""Agents: compositions of tools behind one loop."""

@@ -1,0 +1,105 @@
+"""The port of durable work: jobs that outlive the process which promised them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, Protocol, runtime_checkable
+
+from pydantic import JsonValue
+
+from reme_core.ports.memory_store import WriteBatch
+from reme_core.schema import Job, JobState, Memory, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimJob:
+    """Asks for the oldest job that may be begun.
+
+    At most one job of a scope runs at a time: as long as one is held, no other is given out. A job is held while
+    `held_until` lies ahead and its owner is not gone; one that is not held any more is begun anew.
+
+    Attributes:
+        owner: Who asks: a process and a place in it.
+        now: The time of asking.
+        hold: For how long, unless renewed.
+        is_gone: Tells of an owner whether it certainly is no more; called within the write, so it must not wait.
+        kinds: Jobs of these kinds.
+        waiting: Also those that are not due yet.
+    """
+
+    owner: str
+    now: datetime
+    hold: timedelta
+    is_gone: Callable[[str], bool]
+    kinds: tuple[str, ...]
+    waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleJob:
+    """Ends, prolongs or gives back a job.
+
+    Attributes:
+        job_id: Which.
+        owner: Who holds it. None: nobody does; to revive or drop one by hand.
+        outcome: `done` or `drop`: it is removed. `retry`: pending from `due_at` on. `release`: the same, and the
+            attempt doesn't count. `renew`: held until `held_until`. `dead`: given up. `revive`: pending as if new.
+        due_at: For `retry`, `release` and `revive`.
+        held_until: For `renew`.
+        error: For `retry` and `dead`: why.
+        raw: For `retry` and `dead`: the model's answer, if that was why.
+        payload: Replaces the payload, if given (what is left to do), and gives the job a new run id.
+    """
+
+    job_id: str
+    owner: str | None
+    outcome: Literal["done", "drop", "retry", "release", "renew", "dead", "revive"]
+    due_at: datetime | None = None
+    held_until: datetime | None = None
+    error: str = ""
+    raw: str = ""
+    payload: Mapping[str, JsonValue] | None = None
+
+
+@runtime_checkable
+class JobQueue(Protocol):
+    """Jobs of many scopes. Guarantees as `MemoryStore`; jobs of a new message are added by `AppendMessages.jobs`."""
+
+    async def add_jobs(self, scope: Scope, jobs: Sequence[Job]) -> None:
+        """Add jobs, all or none. Adding the same job again changes nothing (ConflictError for another one)."""
+        ...
+
+    async def claim_job(self, scope: Scope, claim: ClaimJob) -> Job | None:
+        """Take the oldest job (by `created_at`, then in the order of adding) that may be begun; None if there is none.
+
+        It is then `running`, with one more attempt.
+        """
+        ...
+
+    async def settle_job(self, scope: Scope, settle: SettleJob) -> None:
+        """End, prolong or give back a job.
+
+        Raises:
+            JobNotFoundError: This scope holds no such job: it was done, or the scope was erased.
+            ConflictError: Somebody else holds it, or with owner None: somebody does.
+        """
+        ...
+
+    async def list_jobs(self, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
+        """Return the scope's jobs, oldest first; of these states, if given."""
+        ...
+
+    async def job_scopes(self, memory_space: str) -> list[Scope]:
+        """Return the scopes of a memory space that have jobs, dead ones included."""
+        ...
+
+
+@runtime_checkable
+class SettlesWrites(Protocol):
+    """A memory store that keeps jobs as well, and so can write what a job came to and end it in one transaction."""
+
+    async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
+        """Do `put` and `settle_job`, or neither; raises what they raise."""
+        ...

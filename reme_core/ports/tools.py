@@ -1,0 +1,192 @@
+"""The ports of tools and agents: what a loop calls, and what it hands over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from pydantic import BaseModel
+
+from reme_core.errors import ReMeError
+from reme_core.ports.chat_model import ChatModel
+from reme_core.ports.embedder import Clock, Embedder
+from reme_core.ports.memory_store import MemoryStore
+from reme_core.ports.transcript import IndexedTranscript
+from reme_core.schema import Hit, MemoryType, Message, Scope, Source, Usage, new_id
+
+
+class Target(NamedTuple):
+    """What memories are about, within a scope: a type and a name."""
+
+    memory_type: MemoryType
+    memory_target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaMemory:
+    """An entry of the routing table: a target, what it is about, and how many current memories there are."""
+
+    target: Target
+    description: str = ""
+    memories: int = 0
+
+
+@runtime_checkable
+class ListsTargets(Protocol):
+    """A memory store that can say which targets a scope has without reading all its memories."""
+
+    async def count_targets(self, scope: Scope) -> dict[Target, int]:
+        """Return the number of current memories of each target, `meta` ones apart."""
+        ...
+
+
+@dataclass(slots=True)
+class RunTrace:
+    """What happens in one run, written down as it goes on; shared by the agents of the run.
+
+    Attributes:
+        hits: What was found and shown to a model, in order.
+        done: Targets whose agents have finished.
+        failures: Targets whose agents have failed, and why.
+        usage: What sub-agents and embeddings have cost; the run's own model calls are in its result.
+    """
+
+    hits: list[Hit] = field(default_factory=list)
+    done: list[Target] = field(default_factory=list)
+    failures: list[tuple[Target, ReMeError]] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """What a tool may touch. Made by us, never by a model.
+
+    Attributes:
+        scope: Whose data.
+        memories: Memories as the call is to see and change them: the store, or a draft over it.
+        transcript: Messages and blocks.
+        embedder: Gives vectors to what is written and asked; None leaves both to their words.
+        model: The chat model of agents that were given none.
+        clock: Tells the time.
+        run_id: The run that writes carry.
+        author: Who writes: the name of an agent.
+        memory_type: The type that the call is about. None: any, where the tool's arguments choose.
+        memory_target: The target that the call is about. None: any, where the tool's arguments choose.
+        targets: Those that may be read or handed on. None: all of the scope.
+        sources: The block and messages that what is written comes from.
+        messages: The messages that the call is about, in order.
+        trace: What happened so far.
+    """
+
+    scope: Scope
+    memories: MemoryStore
+    transcript: IndexedTranscript
+    embedder: Embedder | None = None
+    model: ChatModel | None = None
+    clock: Clock
+    run_id: str = field(default_factory=new_id)
+    author: str = "agent"
+    memory_type: MemoryType | None = None
+    memory_target: str | None = None
+    targets: frozenset[Target] | None = None
+    sources: tuple[Source, ...] = ()
+    messages: tuple[Message, ...] = ()
+    trace: RunTrace = field(default_factory=RunTrace)
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """Something that a model may call."""
+
+    @property
+    def name(self) -> str:
+        """The name that the model writes."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it does, for the model."""
+        ...
+
+    @property
+    def arguments(self) -> type[BaseModel]:
+        """The model of its arguments; unknown keys must be refused."""
+        ...
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether calls next to each other in one answer may run at once: it reads, or its calls don't meet."""
+        ...
+
+    async def run(self, arguments: BaseModel, context: ToolContext) -> str:
+        """Do it, and answer in words for the model.
+
+        Raises:
+            ToolFeedback: The model has to correct something; the text says what.
+            ReMeError: Anything else; it ends the run.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTask:
+    """What an agent is asked to do. `workspace_id` is the memory space; it must be that of the context's scope.
+
+    Attributes:
+        workspace_id: The memory space.
+        memory_target: Whom or what it is about, for agents of one target.
+        query: A question or an instruction.
+        messages: What it is about, in order.
+        ref_memory_id: The block that the messages lie in.
+    """
+
+    workspace_id: str
+    memory_target: str | None = None
+    query: str = ""
+    messages: Sequence[Message] = ()
+    ref_memory_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentResult:
+    """What an agent came to.
+
+    Attributes:
+        answer: Its last words.
+        transcript: Everything that was said, system prompt included.
+        usage: What its own model calls cost.
+        stop_reason: `answer`: it had finished. `limit`: it was made to answer at its last step.
+        prompts: Name and version of each prompt used.
+    """
+
+    answer: str
+    transcript: tuple[Message, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    stop_reason: str = "answer"
+    prompts: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class MemoryAgent(Protocol):
+    """An agent that works on memories."""
+
+    @property
+    def name(self) -> str:
+        """Who writes."""
+        ...
+
+    @property
+    def memory_type(self) -> MemoryType | None:
+        """The type of memory that it works on; None for one that works on several."""
+        ...
+
+    async def run(self, task: AgentTask, context: ToolContext) -> AgentResult:
+        """Do a task within a context.
+
+        Raises:
+            RunError: It used up its steps, tokens or seconds.
+            ModelError: The model failed, or answered twice what can't be used.
+            StoreError: Reading or writing failed.
+        """
+        ...

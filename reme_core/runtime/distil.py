@@ -1,0 +1,65 @@
+"""From blocks to memories: what each way of distilling is given, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from reme_core.errors import ReMeError
+from reme_core.ports import Target, WriteBatch
+from reme_core.schema import Block, MemoryType, Message, Scope, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistilTask:
+    """Blocks that memories are to be made of.
+
+    Attributes:
+        run_id: The run that the writes carry.
+        session_id: The session of the blocks.
+        blocks: The blocks, in order.
+        messages: Their messages in order, each once.
+        memory_type: The only type of memory to make; None leaves it open.
+        targets: Only for these targets: what an earlier attempt left. None: all.
+    """
+
+    run_id: str
+    session_id: str
+    blocks: tuple[Block, ...]
+    messages: tuple[Message, ...]
+    memory_type: MemoryType | None = None
+    targets: tuple[Target, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distilled:
+    """What distilling came to; nothing of it is written yet.
+
+    Attributes:
+        batch: The changes, to be written at once with the run id of the task; may be empty.
+        usage: What it cost.
+        failures: Targets that failed, and why; the batch holds what the others came to.
+    """
+
+    batch: WriteBatch
+    usage: Usage = field(default_factory=Usage)
+    failures: tuple[tuple[Target, ReMeError], ...] = ()
+
+
+class Distiller(Protocol):
+    """Makes memories of blocks."""
+
+    @property
+    def name(self) -> str:
+        """Who writes."""
+        ...
+
+    async def distil(self, scope: Scope, task: DistilTask) -> Distilled:
+        """Work out what a task changes. It may be called again for the same task after a failure or a crash.
+
+        Raises:
+            ModelError: The model failed, or answered twice what can't be used.
+            RunError: A run used up what it was given.
+            StoreError: Reading failed.
+        """
+        ...

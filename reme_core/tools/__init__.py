@@ -1,0 +1,1 @@
+"""Tools: atomic memory operations that a model may call."""

@@ -1,0 +1,232 @@
+"""The base of memory tools: options, schemas, and the way from what a model wrote to a checked list of items."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
+
+from reme_core.errors import InvalidInputError, ReMeError, ToolFeedback
+from reme_core.ports import ToolContext, ToolSpec
+from reme_core.schema import describe
+
+MAX_ITEMS = 64
+"""Items of one call in multiple mode; a model that writes more has lost its way."""
+
+
+class ToolItem(BaseModel):
+    """One item of arguments, as the model writes it: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+ItemT = TypeVar("ItemT", bound=ToolItem)
+
+
+class BaseMemoryToolOp(ABC, Generic[ItemT]):
+    """A tool over memories; subclass it for one of your own.
+
+    A subclass names itself and its item, and writes `execute`:
+
+    ```python
+    class CountItem(ToolItem):
+        word: str
+
+
+    class CountMemoriesOp(BaseMemoryToolOp[CountItem]):
+        name = "count_memories"
+        description = "Count the memories that hold a word."
+        item = CountItem
+        items_name = "words"
+
+        async def execute(self, items, context):
+            ...
+    ```
+
+    In single mode the model writes the fields of one item. In multiple mode (`enable_multiple`, where the class has an
+    `items_name`) it writes a list of items under that name; where an item has a single field and the class says so
+    by `plain_items`, a list of its values. With `enable_thinking_params` it also has to write `thinking`. `execute`
+    sees the same list of items in every form. An object holds options, never the state of a call.
+
+    Attributes:
+        name: The name that the model writes.
+        description: What it does, for the model.
+        item: The model of one item; a subclass of `ToolItem`.
+        items_name: The name of the list in multiple mode; None for a tool that has none.
+        plain_items: In multiple mode the list holds the values of the item's only field.
+        is_concurrent: Whether calls next to each other may run at once.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    item: ClassVar[type[ToolItem]]
+    items_name: ClassVar[str | None] = None
+    plain_items: ClassVar[bool] = False
+    is_concurrent: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        *,
+        enable_multiple: bool = True,
+        enable_thinking_params: bool = False,
+        memory_metadata_dir: str | Path | None = None,
+        hidden_fields: frozenset[str] = frozenset(),
+    ) -> None:
+        """Keep the options.
+
+        Args:
+            enable_multiple: Offer a list of items.
+            enable_thinking_params: Require a text `thinking`, in which the model says why.
+            memory_metadata_dir: A folder with descriptions of targets for the routing table, read where that is shown:
+                `personal.json` and so on, each an object from target to description.
+            hidden_fields: Fields of the item that are not offered; they keep their defaults.
+        """
+        self.enable_multiple = enable_multiple and self.items_name is not None
+        self.enable_thinking_params = enable_thinking_params
+        self.memory_metadata_dir = None if memory_metadata_dir is None else Path(memory_metadata_dir)
+        self._offered = _without(self.item, hidden_fields)
+        self._arguments = self._build_arguments()
+
+    @property
+    def arguments(self) -> type[BaseModel]:
+        """The model of the arguments under these options."""
+        return self._arguments
+
+    def spec(self) -> ToolSpec:
+        """Return name, description and JSON schema, as a `ChatRequest` takes them."""
+        return ToolSpec(name=self.name, description=self.description, parameters=parameters_of(self._arguments))
+
+    def schema(self) -> dict[str, JsonValue]:
+        """Return the tool in OpenAI's form."""
+        function: dict[str, JsonValue] = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": parameters_of(self._arguments),
+        }
+        return {"type": "function", "function": function}
+
+    async def __call__(self, arguments: Mapping[str, object] | str | BaseModel, context: ToolContext) -> str:
+        """Check arguments (a mapping, or JSON as a model writes it) and run the tool, outside a loop.
+
+        Raises:
+            InvalidInputError: The arguments are not what the schema says, or make no sense here.
+            ReMeError: What the tool raises; an unknown id is a NotFoundError.
+        """
+        try:
+            return await self.run(read_arguments(self, arguments), context)
+        except ToolFeedback as exc:
+            if isinstance(exc.__cause__, ReMeError):
+                raise exc.__cause__ from None
+            msg = f"{self.name}: {exc}"
+            raise InvalidInputError(msg) from exc
+
+    async def run(self, arguments: BaseModel, context: ToolContext) -> str:
+        """Run the tool with checked arguments; see `Tool.run`."""
+        return await self.execute(self._items(arguments), context)
+
+    @abstractmethod
+    async def execute(self, items: Sequence[ItemT], context: ToolContext) -> str:
+        """Do it for each item, and answer in words for the model; at least one item.
+
+        Raises:
+            ToolFeedback: The model has to correct something; the text says what. Nothing was done.
+        """
+
+    def _items(self, arguments: BaseModel) -> list[ItemT]:
+        values = arguments.model_dump(exclude_unset=True)
+        values.pop("thinking", None)
+        listed = [values]
+        if self.enable_multiple:
+            assert self.items_name is not None  # noqa: S101  # enable_multiple is False without one
+            listed = values[self.items_name]
+            if self.plain_items:
+                [field] = self.item.model_fields
+                listed = [{field: value} for value in listed]
+        return [self.item.model_validate(value) for value in listed]  # type: ignore[misc]  # `item` is of ItemT
+
+    def _build_arguments(self) -> type[BaseModel]:
+        fields: dict[str, Any] = {}
+        if self.enable_thinking_params:
+            thinking = "Why you call this tool with these arguments, step by step."
+            fields["thinking"] = (str, Field(min_length=1, description=thinking))
+        if not self.enable_multiple:
+            for name, field in self._offered.model_fields.items():
+                fields[name] = (field.annotation, field)
+        elif self.plain_items:
+            [only] = self._offered.model_fields.values()
+            listed = list[only.annotation]  # type: ignore[name-defined]  # built at run time
+            fields[str(self.items_name)] = (
+                listed,
+                Field(min_length=1, max_length=MAX_ITEMS, description=only.description),
+            )
+        else:
+            fields[str(self.items_name)] = (
+                list[self._offered],  # type: ignore[name-defined]  # built at run time
+                Field(min_length=1, max_length=MAX_ITEMS),
+            )
+        return create_model(f"{type(self).__name__}Arguments", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _without(item: type[ToolItem], hidden: frozenset[str]) -> type[BaseModel]:
+    if not hidden:
+        return item
+    fields: dict[str, Any] = {
+        name: (field.annotation, field) for name, field in item.model_fields.items() if name not in hidden
+    }
+    return create_model(item.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def parameters_of(model: type[BaseModel]) -> dict[str, JsonValue]:
+    """Return the JSON schema of arguments, without the titles that only cost tokens."""
+    schema = _untitled(model.model_json_schema())
+    assert isinstance(schema, dict)  # noqa: S101  # a model's schema is an object
+    schema.setdefault("properties", {})
+    return schema
+
+
+def _untitled(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        return [_untitled(item) for item in value]
+    if isinstance(value, dict):
+        # "title" may also be the name of a property, whose value is then an object
+        return {key: _untitled(item) for key, item in value.items() if key != "title" or isinstance(item, dict)}
+    return value
+
+
+def read_arguments(tool: BaseMemoryToolOp[Any], arguments: Mapping[str, object] | str | BaseModel) -> BaseModel:
+    """Check arguments against a tool's model.
+
+    Raises:
+        ToolFeedback: Naming what is wrong, and what may be written.
+    """
+    return check_arguments(tool.name, tool.arguments, arguments)
+
+
+def check_arguments(name: str, form: type[BaseModel], arguments: Mapping[str, object] | str | BaseModel) -> BaseModel:
+    """Check what a model wrote against the model of a tool's arguments.
+
+    Raises:
+        ToolFeedback: Naming what is wrong, and what may be written.
+    """
+    given: object = arguments
+    if isinstance(arguments, str):
+        try:
+            given = json.loads(arguments) if arguments.strip() else {}
+        except (ValueError, RecursionError) as exc:
+            msg = f"the arguments are not JSON ({str(exc)[:80]}); write an object of this form: {_form(form)}"
+            raise ToolFeedback(msg) from exc
+    elif isinstance(arguments, BaseModel):
+        given = arguments.model_dump(exclude_unset=True)
+    try:
+        return form.model_validate(given)
+    except ValidationError as exc:
+        msg = f"{describe(exc, name)}; write an object of this form: {_form(form)}"
+        raise ToolFeedback(msg) from exc
+
+
+def _form(form: type[BaseModel]) -> str:
+    return json.dumps(parameters_of(form), ensure_ascii=False)[:2000]
