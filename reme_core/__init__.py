@@ -22,12 +22,17 @@ if TYPE_CHECKING:
     from reme_core.ports import Counts
     from reme_core.reme import ReMe
     from reme_core.runtime.portable import Moved
+    from reme_core.runtime.runner import Trying
     from reme_core.runtime.slicing import Slicing
+    from reme_core.runtime.strategies import AgenticRetriever, AgenticSummarizer, SimpleSummarizer
     from reme_core.schema import (
         Block,
+        ChatReply,
         Erased,
         Event,
         Hit,
+        Job,
+        JobState,
         Memory,
         MemoryPage,
         MemoryType,
@@ -46,11 +51,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AgenticRetriever",
+    "AgenticSummarizer",
     "Block",
+    "ChatReply",
     "Counts",
     "Erased",
     "Event",
     "Hit",
+    "Job",
+    "JobState",
     "LocalStore",
     "Memory",
     "MemoryPage",
@@ -62,11 +72,13 @@ __all__ = [
     "ReMeError",
     "RetrieveResult",
     "Scope",
+    "SimpleSummarizer",
     "Slicing",
     "Source",
     "StoredMessage",
     "SummaryResult",
     "SyncReMe",
+    "Trying",
     "UndoResult",
     "Usage",
     "__version__",
@@ -74,14 +86,18 @@ __all__ = [
 
 _ELSEWHERE = MappingProxyType(
     {
+        "AgenticRetriever": "reme_core.runtime.strategies",
+        "AgenticSummarizer": "reme_core.runtime.strategies",
         "Counts": "reme_core.ports",
         "LocalStore": "reme_core.stores",
         "Moved": "reme_core.runtime.portable",
         "QdrantStore": "reme_core.stores",
         "ReMe": "reme_core.reme",
         "ReMeError": "reme_core.errors",
+        "SimpleSummarizer": "reme_core.runtime.strategies",
         "Slicing": "reme_core.runtime.slicing",
         "SyncReMe": "reme_core.sync",
+        "Trying": "reme_core.runtime.runner",
     }
 )
 

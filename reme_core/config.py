@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from reme_core import models, stores
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ChatModel, Embedder, IndexedTranscript, MemoryStore
+from reme_core.ports import ChatModel, Embedder, IndexedTranscript, JobQueue, MemoryStore
 from reme_core.runtime.slicing import Slicing
 from reme_core.schema import describe, shown
 from reme_core.schema.checks import is_path
@@ -109,10 +109,14 @@ class Closable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What a memory stands on; `owned` is what was built here, to be closed with it."""
+    """What a memory stands on; `owned` is what was built here, to be closed with it.
+
+    `jobs` is the transcript, if it keeps jobs as well.
+    """
 
     memories: MemoryStore
     transcript: IndexedTranscript
+    jobs: JobQueue | None
     llm: ChatModel | None
     embedder: Embedder | None
     owned: tuple[Closable, ...]
@@ -156,7 +160,8 @@ def build(
         else:
             transcript = LocalStore(folder / FILE_NAME)
             owned.append(transcript)
-    return Ports(memories=memories, transcript=transcript, llm=chat, embedder=embedder, owned=tuple(owned))
+    jobs = transcript if isinstance(transcript, JobQueue) else None
+    return Ports(memories=memories, transcript=transcript, jobs=jobs, llm=chat, embedder=embedder, owned=tuple(owned))
 
 
 def check_slicing(value: object) -> Slicing:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Self
 from pydantic import JsonValue
 
 from reme_core import config
+from reme_core.agents import ReMyAgentV1Op
 from reme_core.config import UNSET, Ports, Settings, Unset
-from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError, ReMeError
+from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
 from reme_core.models import CharacterTokenCounter, SystemClock
 from reme_core.ports import (
     ChatModel,
@@ -34,19 +34,36 @@ from reme_core.ports import (
     Summarizer,
     SummaryRequest,
     TokenCounter,
+    ToolContext,
 )
 from reme_core.runtime import inputs
+from reme_core.runtime.chat import Chat
 from reme_core.runtime.edit import Editor
 from reme_core.runtime.embedding import embed_waiting
 from reme_core.runtime.portable import Moved, export_scope, import_scope
 from reme_core.runtime.record import VerbatimSummarizer
 from reme_core.runtime.retrieve import SimpleRetriever
+from reme_core.runtime.runner import JobRunner, Trying
 from reme_core.runtime.slicing import Slicing
+from reme_core.runtime.strategies import (
+    AgenticRetriever,
+    AgenticSummarizer,
+    BindsDistiller,
+    BindsRetriever,
+    RuntimePorts,
+    SimpleSummarizer,
+    needs_model,
+)
+from reme_core.runtime.summarize import DistillingSummarizer
 from reme_core.runtime.undo import undo_run
+from reme_core.runtime.work import Work, check_ended
 from reme_core.schema import (
+    STATEMENTS,
     Block,
+    ChatReply,
     Erased,
     Event,
+    Job,
     Memory,
     MemoryPage,
     RetrieveResult,
@@ -62,8 +79,8 @@ from reme_core.schema import (
 )
 from reme_core.schema.checks import is_path
 from reme_core.sync import SyncFace
+from reme_core.text import Language
 
-_LOG = logging.getLogger("reme")
 _HISTORY_PAGE = 1000
 
 
@@ -87,9 +104,12 @@ class ReMe:
         embedding: Embedder | Settings | Unset | None = UNSET,
         vector_store: MemoryStore | Settings | None = None,
         use_agentic_mode: bool = False,
+        use_reviser: bool = False,
+        language: Language | None = None,
         transcript: IndexedTranscript | None = None,
         embed_messages: bool = True,
         slicing: Slicing | None = None,
+        trying: Trying | None = None,
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -104,10 +124,14 @@ class ReMe:
             embedding: Settings such as `{"backend": "openai", "model": "text-embedding-v4", "dimension": 1024}`, an
                 `Embedder`, or None for none. Left out, the environment decides: `REME_EMBEDDING_MODEL` with a key.
             vector_store: `{"backend": "local_file"}` (the default), `{"backend": "qdrant", ...}`, or a `MemoryStore`.
-            use_agentic_mode: Not available yet; ask for it and you are told.
+            use_agentic_mode: Let agents summarise and retrieve, with more model calls than the simple strategy: which
+                takes at most two a summary and none a retrieve.
+            use_reviser: Have each summary checked by a further model call, and done again once if something is wrong.
+            language: Of the prompts, `en` or `zh`; None follows the conversation.
             transcript: Where messages are kept, if not in the local file.
             embed_messages: Give messages vectors. Words alone find nearly as much; memories get theirs in any case.
             slicing: Where blocks begin.
+            trying: How often a job is tried, and how long it is held.
             token_counter: Counts the tokens of a budget; by default by characters.
             clock: Tells the time; by default that of this machine.
 
@@ -116,54 +140,132 @@ class ReMe:
             MissingExtraError: A library that is not installed.
             InvalidInputError: A memory space that can't be one.
         """
-        if use_agentic_mode:
-            msg = "use_agentic_mode: the agents are not part of this release; leave it out for the simple strategy"
-            raise ConfigurationError(msg)
         for name, part in (("clock", clock), ("token_counter", token_counter)):
             config.check_object(part, name)
+        if language not in {None, "en", "zh"}:
+            msg = f"language: wanted 'en', 'zh' or None, found {shown(language)}"
+            raise ConfigurationError(msg)
         self._memory_space = make_scope(memory_space, "").memory_space
         self._ports: Ports = config.build(
             working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store, transcript=transcript
         )
+        if use_agentic_mode and self._ports.llm is None:
+            raise ConfigurationError(needs_model("use_agentic_mode"))
         self._clock = clock or SystemClock()
+        self._trying = trying or Trying()
+        self._language = language
         self._editor = Editor(store=self._ports.memories, embedder=self._ports.embedder)
         self._message_embedder = self._ports.embedder if embed_messages else None
-        self._summarizer: Summarizer = VerbatimSummarizer(
+        self._record = VerbatimSummarizer(
             transcript=self._ports.transcript, embedder=self._message_embedder, slicing=config.check_slicing(slicing)
         )
+        self._runtime = RuntimePorts(
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            embedder=self._ports.embedder,
+            model=self._ports.llm,
+            clock=self._clock,
+            counter=token_counter or CharacterTokenCounter(),
+        )
+        self._work = Work(
+            memory_space=self._memory_space,
+            transcript=self._ports.transcript,
+            jobs=self._ports.jobs,
+            embedder=self._message_embedder,
+            clock=self._clock,
+        )
+        self._closed = False
+        self._summarizer: Summarizer = self._record
         self._retriever: Retriever = SimpleRetriever(
             memories=self._ports.memories,
             transcript=self._ports.transcript,
             embedder=self._ports.embedder,
-            counter=token_counter or CharacterTokenCounter(),
+            counter=self._runtime.counter,
         )
+        if use_agentic_mode:
+            self.set_summarizer(AgenticSummarizer(language=language, use_reviser=use_reviser))
+            self.set_retriever(AgenticRetriever(language=language))
+        elif self._ports.llm is not None:
+            self.set_summarizer(SimpleSummarizer(language=language, use_reviser=use_reviser))
 
     def __repr__(self) -> str:
         """Name the memory space and the store."""
         return f"ReMe(memory_space={self._memory_space!r}, store={self._ports.memories!r})"
 
     async def __aenter__(self) -> Self:
-        """Return the memory; it opens with its first call."""
+        """Return the memory; where there is a chat model, what earlier processes left undone begins."""
+        await self._work.recover()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close what was built here."""
-        await self.close()
+        """Finish the jobs that are due, and close what was built here; an error on its way is not replaced."""
+        failures = await self._close()
+        if error is None:
+            check_ended(failures)
 
     async def close(self) -> None:
-        """Close what was built here; objects that were handed in stay open. Closing twice is harmless."""
-        for part in self._ports.owned:
-            await part.close()
+        """Finish the jobs that are due, then close what was built here; objects that were handed in stay open.
 
-    def set_summarizer(self, summarizer: Summarizer) -> None:
-        """Exchange the way up."""
-        self._summarizer = summarizer
+        Closing twice is harmless.
 
-    def set_retriever(self, retriever: Retriever) -> None:
-        """Exchange the way down."""
-        self._retriever = retriever
+        Raises:
+            PartialFailureError: Everything is closed; some jobs failed, and are tried again at the next start.
+        """
+        check_ended(await self._close())
+
+    async def _close(self) -> list[ReMeError]:
+        if self._closed:
+            return []
+        self._closed = True
+        try:
+            return await self._work.end()
+        finally:
+            for part in self._ports.owned:
+                await part.close()
+
+    def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
+        """Exchange the way up: a `Summarizer`, or settings such as `AgenticSummarizer(...)`.
+
+        Raises:
+            ConfigurationError: It needs a chat model, or a transcript that keeps jobs, and there is none.
+        """
+        if not isinstance(summarizer, BindsDistiller):
+            self._summarizer, self._work.runner = summarizer, None
+            return
+        runner = JobRunner(
+            jobs=self._work.queue,
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            distiller=summarizer.bind_distiller(self._runtime),
+            clock=self._clock,
+            trying=self._trying,
+        )
+        self._work.runner = runner
+        self._summarizer = DistillingSummarizer(
+            record=self._record, runner=runner, clock=self._clock, start=self._work.start
+        )
+
+    def set_retriever(self, retriever: Retriever | BindsRetriever) -> None:
+        """Exchange the way down: a `Retriever`, or settings such as `AgenticRetriever(...)`.
+
+        Raises:
+            ConfigurationError: It needs a chat model, and there is none.
+        """
+        bound = retriever.bind_retriever(self._runtime) if isinstance(retriever, BindsRetriever) else retriever
+        self._retriever = bound
+
+    def tool_context(self, *, user_id: str) -> ToolContext:
+        """Return a context in which the tools of `reme_core.tools` work on a user's memory, outside an agent."""
+        return ToolContext(
+            scope=self._scope(user_id),
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            embedder=self._ports.embedder,
+            model=self._ports.llm,
+            clock=self._clock,
+        )
 
     async def summary(
         self,
@@ -175,7 +277,10 @@ class ReMe:
         end_session: bool | None = None,
         background: bool = False,
     ) -> SummaryResult:
-        """Keep messages, slice them into blocks and index these.
+        """Keep messages, slice them into blocks, index these, and with a chat model make memories of them.
+
+        The messages are on disk before a model is asked. What then fails, or is cut short by the end of the process, is
+        a job that `flush`, `close` or the next start finishes.
 
         Args:
             messages: `Message` objects, dictionaries (OpenAI's form is read) or `(role, text)` pairs. They keep the
@@ -186,14 +291,16 @@ class ReMe:
             memory_type: `auto`, `personal`, `procedural` or `tool`: what to distil. Without a chat model nothing is.
             end_session: Nothing more of this session will come: a tool call without its result is sliced as well. By
                 default so where `session_id` is left out.
-            background: Return once the messages are on disk and can be found by their words; vectors follow with the
-                next messages of this user, or with `flush`.
+            background: Return once the messages are on disk and can be found by their words; vectors and memories
+                follow in the background.
 
         Raises:
             InvalidInputError: A message that can't be read, naming it; nothing was kept.
             ConflictError: A message id that is taken by another message; nothing was kept.
-            PartialFailureError: The messages are on disk, embedding them failed; `flush` does it later.
+            PartialFailureError: The messages are on disk, what follows failed and is tried again later; `done` is the
+                result so far.
         """
+        await self._work.recover()
         scope, now = self._scope(user_id), self._clock.now()
         parsed = parse_messages(messages, now=lambda: now)
         inputs.check_not_future(parsed, now)
@@ -272,7 +379,45 @@ class ReMe:
             include_shared=inputs.read_flag(include_shared, "include_shared"),
             now=self._clock.now(),
         )
+        await self._work.recover()
         return await self._retriever.retrieve(self._scope(user_id), request)
+
+    async def chat(
+        self,
+        message: str,
+        *,
+        user_id: str,
+        session_id: str | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> ChatReply:
+        """Talk with ReMy, who knows what this user's memory holds, and keep the turn.
+
+        The turn is on disk when this returns; memories are made of it in the background.
+
+        Args:
+            message: What the user says.
+            user_id: Who says it.
+            session_id: The session that it continues; by default a new one, named in the reply.
+            on_text: Is given the answer in pieces as it is written, where the model can stream.
+
+        Raises:
+            ConfigurationError: There is no chat model.
+            ModelError: The model failed; nothing was kept.
+        """
+        if self._ports.llm is None:
+            raise ConfigurationError(needs_model("chat"))
+        await self._work.recover()
+        chat = Chat(
+            agent=ReMyAgentV1Op(language=self._language),
+            model=self._ports.llm,
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            embedder=self._ports.embedder,
+            clock=self._clock,
+            summarizer=self._summarizer,
+        )
+        session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
+        return await chat.turn(self._scope(user_id), inputs.read_query(message, "message"), session, on_text)
 
     async def add_memory(
         self,
@@ -440,7 +585,7 @@ class ReMe:
         """
         query = ListMemories(
             filter=MemoryFilter(
-                types=inputs.read_types(memory_type),
+                types=STATEMENTS if (types := inputs.read_types(memory_type)) is None else types,
                 targets=inputs.read_targets(memory_target),
                 metadata=inputs.read_metadata_filter(metadata),
                 keyword=None if keyword is None else inputs.read_query(keyword, "keyword"),
@@ -548,25 +693,40 @@ class ReMe:
         return page.blocks, page.next_cursor
 
     async def flush(self) -> Usage:
-        """Finish what is left to do in this memory space: give vectors to the messages that wait for one.
+        """Finish what is left to do in this memory space: jobs, and vectors of messages that wait for one.
+
+        Jobs that failed before are tried again now, each once; those that others are at are waited for.
 
         Raises:
-            PartialFailureError: Some users' messages still wait; `failures` says why, `done` what was spent.
+            PartialFailureError: Some of it still waits; `failures` says why, `done` what was spent.
         """
-        usage, failures = Usage(), list[ReMeError]()
-        embedder = self._message_embedder
-        if embedder is None:
-            return usage
-        for scope in await self._ports.transcript.waiting_scopes(self._memory_space):
-            try:
-                usage += await embed_waiting(self._ports.transcript, embedder, scope)
-            except ReMeError as exc:  # a vector of another dimension than the file's, too
-                _LOG.error("messages of one scope still wait for vectors: %s", exc)
-                failures.append(exc)
-        if failures:
-            msg = f"the messages of {len(failures)} scope(s) still wait for vectors, first because: {failures[0]}"
-            raise PartialFailureError(msg, done=usage, failures=failures) from failures[0]
-        return usage
+        return await self._work.flush()
+
+    async def list_jobs(self, *, user_id: str) -> list[Job]:
+        """Return a user's jobs, oldest first: pending, running, and dead ones with the reason."""
+        return await self._work.list_jobs(self._scope(user_id))
+
+    async def users_with_jobs(self) -> list[str]:
+        """Return the users of this memory space that have jobs."""
+        return await self._work.users_with_jobs()
+
+    async def retry_job(self, job_id: str, *, user_id: str) -> None:
+        """Have a job tried again as if it were new, a dead one too.
+
+        Raises:
+            JobNotFoundError: This user has no such job.
+            ConflictError: It is being done.
+        """
+        await self._work.retry_job(self._scope(user_id), inputs.read_id(job_id, "job_id"))
+
+    async def drop_job(self, job_id: str, *, user_id: str) -> None:
+        """Give a job up for good; its messages stay.
+
+        Raises:
+            JobNotFoundError: This user has no such job.
+            ConflictError: It is being done.
+        """
+        await self._work.drop_job(self._scope(user_id), inputs.read_id(job_id, "job_id"))
 
     async def export(self, path: str | Path, *, user_id: str) -> Moved:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
@@ -613,6 +773,8 @@ class ReMe:
             blocks=sum(count.blocks for count in counts),
             sessions=sum(count.sessions for count in counts),
             events=sum(count.events for count in counts),
+            jobs=sum(count.jobs for count in counts),
+            dead_jobs=sum(count.dead_jobs for count in counts),
         )
 
     def _parts(self) -> list[MemoryStore | IndexedTranscript]:

@@ -26,13 +26,16 @@ from reme_core.ports import (
     Retriever,
     Summarizer,
     TokenCounter,
+    ToolContext,
 )
 from reme_core.runtime.portable import Moved
 from reme_core.runtime.slicing import Slicing
 from reme_core.schema import (
     Block,
+    ChatReply,
     Erased,
     Event,
+    Job,
     Memory,
     MemoryPage,
     RetrieveResult,
@@ -45,6 +48,9 @@ from reme_core.schema import (
 if TYPE_CHECKING:
     from reme_core.config import Settings, Unset
     from reme_core.reme import ReMe
+    from reme_core.runtime.runner import Trying
+    from reme_core.runtime.strategies import BindsDistiller, BindsRetriever
+    from reme_core.text import Language
 
 T = TypeVar("T")
 
@@ -93,9 +99,11 @@ class SyncReMe:
             with ThreadPoolExecutor(1) as pool:
                 pool.submit(asyncio.run, self._memory.close()).result()
             return
-        asyncio.run_coroutine_threadsafe(self._memory.close(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
+        try:
+            asyncio.run_coroutine_threadsafe(self._memory.close(), loop).result()
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
 
     def _run(self, call: Coroutine[object, object, T]) -> T:
         with self._gate:
@@ -117,13 +125,17 @@ class SyncReMe:
             self._thread.start()
         return self._loop
 
-    def set_summarizer(self, summarizer: Summarizer) -> None:
+    def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
         """See `ReMe.set_summarizer`."""
         self._memory.set_summarizer(summarizer)
 
-    def set_retriever(self, retriever: Retriever) -> None:
+    def set_retriever(self, retriever: Retriever | BindsRetriever) -> None:
         """See `ReMe.set_retriever`."""
         self._memory.set_retriever(retriever)
+
+    def tool_context(self, *, user_id: str) -> ToolContext:
+        """See `ReMe.tool_context`."""
+        return self._memory.tool_context(user_id=user_id)
 
     def summary(
         self,
@@ -184,6 +196,33 @@ class SyncReMe:
                 include_shared=include_shared,
             )
         )
+
+    def chat(
+        self,
+        message: str,
+        *,
+        user_id: str,
+        session_id: str | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> ChatReply:
+        """See `ReMe.chat`; `on_text` is called in the thread of the loop."""
+        return self._run(self._memory.chat(message, user_id=user_id, session_id=session_id, on_text=on_text))
+
+    def list_jobs(self, *, user_id: str) -> list[Job]:
+        """See `ReMe.list_jobs`."""
+        return self._run(self._memory.list_jobs(user_id=user_id))
+
+    def users_with_jobs(self) -> list[str]:
+        """See `ReMe.users_with_jobs`."""
+        return self._run(self._memory.users_with_jobs())
+
+    def retry_job(self, job_id: str, *, user_id: str) -> None:
+        """See `ReMe.retry_job`."""
+        self._run(self._memory.retry_job(job_id, user_id=user_id))
+
+    def drop_job(self, job_id: str, *, user_id: str) -> None:
+        """See `ReMe.drop_job`."""
+        self._run(self._memory.drop_job(job_id, user_id=user_id))
 
     def add_memory(
         self,
@@ -411,9 +450,12 @@ class _MakeSync(Protocol):
         embedding: Embedder | Settings | Unset | None = ...,
         vector_store: MemoryStore | Settings | None = None,
         use_agentic_mode: bool = False,
+        use_reviser: bool = False,
+        language: Language | None = None,
         transcript: IndexedTranscript | None = None,
         embed_messages: bool = True,
         slicing: Slicing | None = None,
+        trying: Trying | None = None,
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
     ) -> SyncReMe:

@@ -27,6 +27,7 @@ class ClaimJob:
         is_gone: Tells of an owner whether it certainly is no more; called within the write, so it must not wait.
         kinds: Jobs of these kinds.
         waiting: Also those that are not due yet.
+        skip: Not these jobs.
     """
 
     owner: str
@@ -35,6 +36,7 @@ class ClaimJob:
     is_gone: Callable[[str], bool]
     kinds: tuple[str, ...]
     waiting: bool = False
+    skip: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class SettleJob:
 
 @runtime_checkable
 class JobQueue(Protocol):
-    """Jobs of many scopes. Guarantees as `MemoryStore`; jobs of a new message are added by `AppendMessages.jobs`."""
+    """Jobs of many scopes. Guarantees as `MemoryStore`; jobs of new blocks are added by `AppendMessages.planner`."""
 
     async def add_jobs(self, scope: Scope, jobs: Sequence[Job]) -> None:
         """Add jobs, all or none. Adding the same job again changes nothing (ConflictError for another one)."""

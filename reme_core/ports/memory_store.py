@@ -140,7 +140,8 @@ class EventQuery:
 class Counts(MappingModel):
     """How much a scope holds; a store leaves at zero what it doesn't keep.
 
-    `current_memories` counts those without an end, by type; `memories` all; `waiting_for_vectors` messages.
+    `current_memories` counts those without an end, by type; `memories` all; `waiting_for_vectors` messages;
+    `jobs` all of them, and `dead_jobs` those given up.
     """
 
     current_memories: dict[MemoryType, int] = Field(default_factory=dict)
@@ -150,6 +151,8 @@ class Counts(MappingModel):
     blocks: int = 0
     sessions: int = 0
     events: int = 0
+    jobs: int = 0
+    dead_jobs: int = 0
 
 
 @runtime_checkable

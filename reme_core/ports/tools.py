@@ -76,6 +76,7 @@ class ToolContext:
         targets: Those that may be read or handed on. None: all of the scope.
         sources: The block and messages that what is written comes from.
         messages: The messages that the call is about, in order.
+        instruction: What the run is asked besides, such as a reviewer's findings; sub-agents are asked it, too.
         trace: What happened so far.
     """
 
@@ -92,6 +93,7 @@ class ToolContext:
     targets: frozenset[Target] | None = None
     sources: tuple[Source, ...] = ()
     messages: tuple[Message, ...] = ()
+    instruction: str = ""
     trace: RunTrace = field(default_factory=RunTrace)
 
 

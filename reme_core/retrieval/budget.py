@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reme_core.text.normalise import normalise_content
-from reme_core.text.segment import query_terms
+from reme_core.text.segment import query_terms, terms
 
 # A text below this many terms ("ok", "thanks") is in some other by chance: it is repetition only when the same.
 _CONTAINED_TERMS = 3
@@ -24,8 +24,9 @@ def fill_budget(
 ) -> list[Candidate]:
     """Take candidates from the top of a ranking while they fit a budget.
 
-    A candidate that repeats one taken before is passed over: the same text up to case, blanks and outer punctuation, or
-    one wholly contained in it. One that does not fit is passed over too, and shorter ones after it may be taken.
+    A candidate that repeats one taken before is passed over: the same text up to case, blanks and outer punctuation,
+    the same words in another order, or a text wholly contained in it. One that does not fit is passed over too, and
+    shorter ones after it may be taken.
     Candidates are read one by one, only as far as needed.
 
     Returns:
@@ -38,6 +39,7 @@ def fill_budget(
     _check_bound("limit", limit)
     taken: list[Candidate] = []
     forms: list[str] = []
+    bags: set[tuple[str, ...]] = set()
     room = budget_tokens
     for candidate in candidates:
         if room == 0 or len(taken) == limit:
@@ -46,10 +48,12 @@ def fill_budget(
         if room is not None and candidate.tokens > room:
             continue
         form = normalise_content(candidate.text)
-        if _repeats(form, forms):
+        bag = tuple(sorted(terms(form)))
+        if _repeats(form, forms) or (len(bag) >= _CONTAINED_TERMS and bag in bags):
             continue
         taken.append(candidate)
         forms.append(form)
+        bags.add(bag)
         if room is not None:
             room -= candidate.tokens
     return taken

@@ -1,4 +1,4 @@
-"""Vectors for memories and messages, checked before they reach a store."""
+"""Vectors for the messages that wait for one."""
 
 from __future__ import annotations
 
@@ -7,59 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from reme_core.errors import ModelError, ModelOutputError
-from reme_core.ports import WAITING, Embedder, Matrix, MessageVector, PendingText, TranscriptIndex, Vector
+from reme_core.ports import WAITING, Embedder, Matrix, MessageVector, PendingText, TranscriptIndex
+from reme_core.retrieval.embedding import embed_one, embed_strictly, embed_texts, unusable_vectors
 from reme_core.schema import Scope, Usage
 
-
-async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
-    """Embed texts and bring the rows to float32 of unit norm; a row that can't be is left as zeros.
-
-    Raises:
-        ModelOutputError: The answer is not a matrix of the right shape.
-        ModelError: What the embedder raises.
-    """
-    answer = await embedder.embed(list(texts))
-    try:
-        matrix = np.asarray(answer)
-    except ValueError as exc:
-        msg = f"the embedder answered {len(texts)} texts with rows of several lengths: check the model"
-        raise ModelOutputError(msg, raw="") from exc
-    if matrix.shape != (len(texts), embedder.dimension) or matrix.dtype.kind not in "fiu":
-        msg = (
-            f"the embedder answered {len(texts)} texts with an array of {matrix.dtype} of shape {matrix.shape}, "
-            f"wanted numbers of shape {(len(texts), embedder.dimension)}: check its dimension"
-        )
-        raise ModelOutputError(msg, raw="")
-    rows = matrix.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no finite norm, and so is left as zeros
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        usable = np.isfinite(norms) & (norms > 0)
-        unit: Matrix = np.where(usable, rows / np.where(usable, norms, 1.0), 0.0).astype(np.float32)
-    return unit
-
-
-async def embed_one(embedder: Embedder, text: str) -> Vector:
-    """Embed one text.
-
-    Raises:
-        ModelOutputError: Its vector is zero or not finite.
-    """
-    matrix = await embed_strictly(embedder, [text])
-    vector: Vector = matrix[0]
-    return vector
-
-
-async def embed_strictly(embedder: Embedder, texts: Sequence[str]) -> Matrix:
-    """Embed texts, none of which may fail (ModelOutputError)."""
-    matrix = await embed_texts(embedder, texts)
-    bad = sum(not row.any() for row in matrix)
-    if bad:
-        raise ModelOutputError(_unusable(bad), raw="")
-    return matrix
-
-
-def _unusable(count: int) -> str:
-    return f"the embedder gave zeros or values that are not finite for {count} text(s): check the model"
+__all__ = ["embed_one", "embed_strictly", "embed_texts", "embed_waiting"]
 
 
 # Texts tried one by one before a refusal is taken to be about all of them.
@@ -92,14 +44,14 @@ async def embed_waiting(
                 refused.append(exc)
         bad = sum(not row.any() for row in matrix)
         if bad == len(waiting):
-            raise refused[-1] if refused else ModelOutputError(_unusable(bad), raw="")
+            raise refused[-1] if refused else ModelOutputError(unusable_vectors(bad), raw="")
         # A text that the model refuses while it takes others waits no longer, or it would be in the way of all later
         # ones: it is found by its words, and the error says so.
         vectors = [row if row.any() else None for row in matrix]
         pairs = zip(waiting, vectors, strict=True)
         await index.put_vectors(scope, [MessageVector(pending=item, vector=vector) for item, vector in pairs])
         if bad and not refused:
-            refused.append(ModelOutputError(_unusable(bad), raw=""))
+            refused.append(ModelOutputError(unusable_vectors(bad), raw=""))
         waiting = [] if len(waiting) < WAITING else await index.pending_texts(scope, WAITING)
     if refused:
         raise refused[0]

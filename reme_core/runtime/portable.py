@@ -1,6 +1,8 @@
 """A scope as JSON Lines: a header, then a line for each message, block, memory and event.
 
-Events are written for reading and are not read back: a history belongs to the store in which it happened.
+Memories of every type go along, entries of the routing table (`meta`) included. Events are written for reading and are
+not read back: a history belongs to the store in which it happened. Jobs are not written: what is still to be done is
+done by the store that promised it, and a copy would do it a second time.
 """
 
 from __future__ import annotations
@@ -27,10 +29,11 @@ from reme_core.ports import (
     MemoryStore,
     PutMemory,
     Transcript,
+    Vector,
     WriteBatch,
 )
 from reme_core.runtime.embedding import embed_strictly
-from reme_core.schema import Block, Memory, Scope, StoredMessage, describe, new_id, utc_now
+from reme_core.schema import Block, Memory, MemoryType, Scope, StoredMessage, describe, new_id, utc_now
 from reme_core.schema.mapping import MappingModel
 
 FORMAT = "reme-export"
@@ -249,13 +252,12 @@ async def _import_memories(
     store: MemoryStore, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]
 ) -> None:
     fresh = await _unknown(store, scope, items)
-    vectors = None
-    if embedder is not None and fresh:
-        vectors = await embed_strictly(embedder, [memory.index_text for memory in fresh])
-    puts = [
-        PutMemory(memory=memory, vector=None if vectors is None else vectors[place], expected_revision=0)
-        for place, memory in enumerate(fresh)
-    ]
+    statements = [memory for memory in fresh if memory.memory_type is not MemoryType.META]  # only these have vectors
+    vectors: dict[str, Vector] = {}
+    if embedder is not None and statements:
+        matrix = await embed_strictly(embedder, [memory.index_text for memory in statements])
+        vectors = {memory.memory_id: vector for memory, vector in zip(statements, matrix, strict=True)}
+    puts = [PutMemory(memory=memory, vector=vectors.get(memory.memory_id), expected_revision=0) for memory in fresh]
     await store.put(scope, WriteBatch(puts=puts, reason="import", actor="import", at=utc_now()))
 
 

@@ -25,12 +25,13 @@ from reme_core.ports import (
 from reme_core.retrieval import Candidate, fill_budget
 from reme_core.runtime.embedding import embed_one
 from reme_core.runtime.hits import block_hit, memory_hit, message_hit
-from reme_core.schema import Hit, Layer, MemoryType, RetrieveResult, Scope, Usage
+from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, RetrieveResult, Scope, Usage
 from reme_core.text import query_terms, terms
 
 DEFAULT_LIMIT = 10
 # What a budget of tokens is filled from.
 _BUDGET_CANDIDATES = 200
+_MOST_CANDIDATES = 1000
 # A found memory adds at most this to the score of the messages it came from: as a fourth of a perfect match does
 # (retrieval.md: facts as extra keys of their messages add 1.6 to recall@10).
 _LIFT = 0.25
@@ -69,20 +70,29 @@ class SimpleRetriever:
         scopes = [scope]
         if request.include_shared and not scope.is_shared:
             scopes.append(Scope(memory_space=scope.memory_space, user_id=""))
-        found = [await self._search(part, request, layers, vector) for part in scopes]
-        hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
+        goal = request.limit or DEFAULT_LIMIT
+        wanted = goal if request.token_budget is None else _BUDGET_CANDIDATES
+        while True:
+            found = [await self._search(part, request, layers, vector, wanted) for part in scopes]
+            hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
+            results = self._cut(hits, request)
+            # What repeats was left out: where that leaves room and there is more, look further down.
+            enough = request.token_budget is not None or len(results) >= goal or wanted > _MOST_CANDIDATES
+            if enough or len(hits) < wanted:
+                break
+            wanted *= 4
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
-        return RetrieveResult(results=self._cut(hits, request), usage=usage)
+        return RetrieveResult(results=results, usage=usage)
 
     async def _search(
-        self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], vector: Vector | None
+        self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], vector: Vector | None, wanted: int
     ) -> list[Hit]:
         memories: list[ScoredMemory] = []
         messages: list[ScoredMessage] = []
         blocks: list[ScoredBlock] = []
         if "memory" in layers:
-            memories = await self.memories.search(scope, _memory_search(request, vector))
-        search = _message_search(request, vector, memories)
+            memories = await self.memories.search(scope, _memory_search(request, vector, wanted))
+        search = _message_search(request, vector, memories, wanted)
         if "message" in layers:
             messages = await self.transcript.search_messages(scope, search)
         if "summary" in layers:
@@ -97,14 +107,33 @@ class SimpleRetriever:
         ]
 
     def _cut(self, hits: Sequence[Hit], request: RetrieveRequest) -> tuple[Hit, ...]:
-        if request.token_budget is None:
-            return tuple(hits[: request.limit or DEFAULT_LIMIT])
-        candidates = (
-            Candidate(item=place, text=hit.memory, tokens=self.counter.count(hit.memory))
-            for place, hit in enumerate(hits)
-        )
-        taken = fill_budget(candidates, budget_tokens=request.token_budget, limit=request.limit)
-        return tuple(hits[candidate.item] for candidate in taken)
+        return cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget)
+
+
+def cut_hits(
+    hits: Sequence[Hit], counter: TokenCounter, *, limit: int | None, token_budget: int | None
+) -> tuple[Hit, ...]:
+    """Take hits from the top, without repetition: as many as asked for, or as fit a budget of tokens."""
+    budgeted = token_budget is not None
+    candidates = (
+        Candidate(item=place, text=hit.memory, tokens=counter.count(hit.memory) if budgeted else 0)
+        for place, hit in enumerate(hits)
+        if not _is_told(hit, hits[:place])
+    )
+    most = limit if budgeted else limit or DEFAULT_LIMIT
+    taken = fill_budget(candidates, budget_tokens=token_budget, limit=most)
+    return tuple(hits[candidate.item] for candidate in taken)
+
+
+def _is_told(hit: Hit, above: Sequence[Hit]) -> bool:
+    """Tell whether a message says nothing that a memory made of it, higher up, doesn't say in the same words."""
+    if hit.layer != "message":
+        return False
+    told = [other for other in above if other.layer == "memory" and hit.message_ids[0] in other.message_ids]
+    if not told:
+        return False
+    words = frozenset(query_terms(hit.memory))
+    return any(words <= frozenset(query_terms(other.memory)) for other in told)
 
 
 def _check(request: RetrieveRequest) -> None:
@@ -153,17 +182,13 @@ def _layers(request: RetrieveRequest) -> tuple[Layer, ...]:
     return request.layers or ()
 
 
-def _wanted(request: RetrieveRequest) -> int:
-    return _BUDGET_CANDIDATES if request.token_budget is not None else request.limit or DEFAULT_LIMIT
-
-
-def _memory_search(request: RetrieveRequest, vector: Vector | None) -> MemorySearch:
+def _memory_search(request: RetrieveRequest, vector: Vector | None, wanted: int) -> MemorySearch:
     return MemorySearch(
         text=request.query,
         vector=vector,
-        limit=_wanted(request),
+        limit=wanted,
         filter=MemoryFilter(
-            types=request.types,
+            types=STATEMENTS if request.types is None else request.types,
             targets=request.targets,
             as_of=request.as_of,
             include_superseded=request.include_superseded,
@@ -174,7 +199,9 @@ def _memory_search(request: RetrieveRequest, vector: Vector | None) -> MemorySea
     )
 
 
-def _message_search(request: RetrieveRequest, vector: Vector | None, memories: Sequence[ScoredMemory]) -> MessageSearch:
+def _message_search(
+    request: RetrieveRequest, vector: Vector | None, memories: Sequence[ScoredMemory], wanted: int
+) -> MessageSearch:
     said_to = request.said_to
     if request.as_of is not None:
         known = request.as_of + timedelta(microseconds=1)
@@ -187,7 +214,7 @@ def _message_search(request: RetrieveRequest, vector: Vector | None, memories: S
     return MessageSearch(
         text=request.query,
         vector=vector,
-        limit=_wanted(request),
+        limit=wanted,
         session_id=request.session_id,
         said_from=request.said_from,
         said_to=said_to,

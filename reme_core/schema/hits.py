@@ -82,6 +82,7 @@ class SummaryResult(MappingModel):
         block_ids: The blocks that were sliced.
         memories: The memories written.
         run_id: The run that wrote them, for `undo`; None where no memory was written.
+        run_ids: All of them: a call of many messages is more than one run.
         job_ids: Work on these messages that is still to be done, in the background or after a failure.
         usage: What it cost.
     """
@@ -92,6 +93,7 @@ class SummaryResult(MappingModel):
     block_ids: tuple[str, ...] = ()
     memories: tuple[Memory, ...] = ()
     run_id: str | None = None
+    run_ids: tuple[str, ...] = ()
     job_ids: tuple[str, ...] = ()
     usage: Usage = Usage()
 

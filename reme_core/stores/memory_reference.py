@@ -6,19 +6,19 @@ Nothing is durable, and each search looks at every memory of the scope. Use it t
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from reme_core.errors import DimensionMismatchError, InvalidInputError, MemoryNotFoundError, StoreClosedError
-from reme_core.ports import EventQuery, ListMemories, MemorySearch, ScoredMemory, Vector, WriteBatch
+from reme_core.ports import EventQuery, ListMemories, MemorySearch, ScoredMemory, Target, Vector, WriteBatch
 from reme_core.retrieval import Query, RankingIndex, Weights, plain_rows
-from reme_core.schema import Erased, Event, Memory, MemoryPage, Scope
+from reme_core.rules import Change, check_batch, check_filter, check_vector, matches, plan_batch
+from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores._match import check_filter, matches
 from reme_core.stores._pages import cut_page, place_of, read_place
-from reme_core.stores._plan import Change, check_batch, check_vector, plan_batch
 from reme_core.text import pack_terms, terms
 
 VECTOR_WEIGHT = 0.7
@@ -118,6 +118,17 @@ class InMemoryStore:
                 and (query.run_id is None or event.run_id == query.run_id)
             ]
             return [event.model_copy(deep=True) for event in found[: query.limit]]
+
+    async def count_targets(self, scope: Scope) -> dict[Target, int]:
+        """Return the number of current memories of each target; see `ListsTargets`."""
+        held = self._partition(scope)
+        with self._lock:
+            counts = Counter(
+                Target(memory.memory_type, memory.memory_target)
+                for memory in held.memories.values()
+                if memory.is_current and memory.memory_type is not MemoryType.META
+            )
+        return dict(counts)
 
     async def erase(self, scope: Scope) -> Erased:
         """Remove everything of the scope; see `MemoryStore.erase`."""

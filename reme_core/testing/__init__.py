@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reme_core.testing.embedder_contract import EmbedderContract
     from reme_core.testing.hashed_embedder import HashedEmbedder
     from reme_core.testing.ids import SequentialIds
+    from reme_core.testing.job_queue_contract import JobQueueContract
     from reme_core.testing.memory_store_contract import MemoryStoreContract
     from reme_core.testing.scripted_model import ScriptedChatModel
     from reme_core.testing.store_values import StoreCapabilities
@@ -30,6 +31,7 @@ __all__ = [
     "EmbedderContract",
     "FixedClock",
     "HashedEmbedder",
+    "JobQueueContract",
     "MemoryStoreContract",
     "ScriptedChatModel",
     "SequentialIds",
@@ -46,6 +48,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "EmbedderContract": "reme_core.testing.embedder_contract",
         "FixedClock": "reme_core.testing.clock",
         "HashedEmbedder": "reme_core.testing.hashed_embedder",
+        "JobQueueContract": "reme_core.testing.job_queue_contract",
         "MemoryStoreContract": "reme_core.testing.memory_store_contract",
         "ScriptedChatModel": "reme_core.testing.scripted_model",
         "SequentialIds": "reme_core.testing.ids",

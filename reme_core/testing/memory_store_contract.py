@@ -27,6 +27,7 @@ import pytest
 from reme_core.testing._memory_isolation import MemoryIsolation
 from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurability
 from reme_core.testing._memory_search import MemoryFilters, MemoryPages, MemoryRanking
+from reme_core.testing._memory_targets import MemoryTargets
 from reme_core.testing._memory_writes import MemoryDuplicates, MemoryEvents, MemoryRevisions, MemoryWrites
 
 
@@ -39,8 +40,9 @@ class MemoryStoreContract(
     MemoryRanking,
     MemoryFilters,
     MemoryPages,
+    MemoryTargets,
     MemoryIsolation,
     MemoryConcurrency,
     MemoryDurability,
 ):
-    """Everything that `reme_core.ports.MemoryStore` promises; see the module for how to use it."""
+    """Everything that `reme_core.ports.MemoryStore` promises, and `ListsTargets` of a store that is one."""

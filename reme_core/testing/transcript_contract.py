@@ -16,6 +16,7 @@ from reme_core.testing._transcript_blocks import (
     TranscriptIsolation,
 )
 from reme_core.testing._transcript_index import IndexRanking, IndexVectors
+from reme_core.testing._transcript_jobs import TranscriptJobs
 from reme_core.testing._transcript_messages import TranscriptAppending, TranscriptFinding
 
 
@@ -24,11 +25,12 @@ class TranscriptContract(
     TranscriptAppending,
     TranscriptFinding,
     TranscriptBlocks,
+    TranscriptJobs,
     TranscriptIsolation,
     TranscriptConcurrency,
     TranscriptDurability,
 ):
-    """Everything that `reme_core.ports.Transcript` promises."""
+    """Everything that `reme_core.ports.Transcript` promises, and what it plans where it is a `JobQueue` too."""
 
 
 @pytest.mark.asyncio

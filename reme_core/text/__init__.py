@@ -1,8 +1,9 @@
 """Texts as values: index terms, token estimates, normal forms, extractive summaries.
 
-Pure functions over strings of any language; the only library is snowballstemmer, for English.
+Pure functions over strings (and messages) of any language; the only library is snowballstemmer, for English.
 """
 
+from reme_core.text.conversation import conversation_lines, fence, json_line, prompt_time, shortened
 from reme_core.text.language import Language, prompt_language
 from reme_core.text.normalise import normalise_content
 from reme_core.text.prompts import Prompt, load_prompt, parse_prompt
@@ -15,15 +16,20 @@ __all__ = [
     "TERMS_VERSION",
     "Language",
     "Prompt",
+    "conversation_lines",
     "estimate_tokens",
     "extractive_summary",
+    "fence",
     "is_question",
+    "json_line",
     "load_prompt",
     "normalise_content",
     "pack_terms",
     "parse_prompt",
     "prompt_language",
+    "prompt_time",
     "query_terms",
+    "shortened",
     "split_sentences",
     "terms",
     "unpack_terms",

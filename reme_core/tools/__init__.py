@@ -1,1 +1,62 @@
-"""Tools: atomic memory operations that a model may call."""
+"""Tools: atomic memory operations that a model may call, and what those who write tools build on.
+
+A tool gets two things that never meet: the arguments, which a model has written, and the context, which we have made.
+See `BaseMemoryToolOp` for tools of one's own.
+"""
+
+from reme_core.tools.base import (
+    BaseMemoryToolOp,
+    NoArguments,
+    ToolItem,
+    check_arguments,
+    parameters_of,
+    read_arguments,
+)
+from reme_core.tools.blocks import RetrieveBlockOp, RetrieveMessageOp, TimeAwareRetrieveOp
+from reme_core.tools.clock import DatetimeToolOp
+from reme_core.tools.draft import Draft
+from reme_core.tools.handsoff import HandsOffOp
+from reme_core.tools.history import AddHistoryMemoryOp, ReadHistoryMemoryOp
+from reme_core.tools.identity import ReadIdentityMemoryOp, UpdateIdentityMemoryOp
+from reme_core.tools.meta import AddMetaMemoryOp, ReadMetaMemoryOp, describe_target, read_descriptions, read_meta
+from reme_core.tools.reviser import ReviseMemoryOp, Verdict, revise
+from reme_core.tools.search import VectorRetrieveMemoryOp
+from reme_core.tools.summary import AddSummaryMemoryOp
+from reme_core.tools.targets import find_target, may_touch
+from reme_core.tools.think import ThinkToolOp
+from reme_core.tools.write import AddMemoryOp, DeleteMemoryOp, UpdateMemoryOp
+
+__all__ = [
+    "AddHistoryMemoryOp",
+    "AddMemoryOp",
+    "AddMetaMemoryOp",
+    "AddSummaryMemoryOp",
+    "BaseMemoryToolOp",
+    "DatetimeToolOp",
+    "DeleteMemoryOp",
+    "Draft",
+    "HandsOffOp",
+    "NoArguments",
+    "ReadHistoryMemoryOp",
+    "ReadIdentityMemoryOp",
+    "ReadMetaMemoryOp",
+    "RetrieveBlockOp",
+    "RetrieveMessageOp",
+    "ReviseMemoryOp",
+    "ThinkToolOp",
+    "TimeAwareRetrieveOp",
+    "ToolItem",
+    "UpdateIdentityMemoryOp",
+    "UpdateMemoryOp",
+    "VectorRetrieveMemoryOp",
+    "Verdict",
+    "check_arguments",
+    "describe_target",
+    "find_target",
+    "may_touch",
+    "parameters_of",
+    "read_arguments",
+    "read_descriptions",
+    "read_meta",
+    "revise",
+]

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model, model_validator
 
-from reme_core.errors import InvalidInputError, ReMeError, ToolFeedback
+from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError, ToolFeedback
 from reme_core.ports import ToolContext, ToolSpec
 from reme_core.schema import describe
 
@@ -19,9 +19,22 @@ MAX_ITEMS = 64
 
 
 class ToolItem(BaseModel):
-    """One item of arguments, as the model writes it: unknown keys are refused."""
+    """One item of arguments, as the model writes it: unknown keys are refused, and null means left out."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, data: object) -> object:
+        # Many models write null for what they don't want to say, whatever the schema allows.
+        if not isinstance(data, Mapping):
+            return data
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {name: value for name, value in data.items() if value is not None or name not in optional}
+
+
+class NoArguments(ToolItem):
+    """The item of a tool that takes none."""
 
 
 ItemT = TypeVar("ItemT", bound=ToolItem)
@@ -166,9 +179,9 @@ class BaseMemoryToolOp(ABC, Generic[ItemT]):
         else:
             fields[str(self.items_name)] = (
                 list[self._offered],  # type: ignore[name-defined]  # built at run time
-                Field(min_length=1, max_length=MAX_ITEMS),
+                Field(min_length=1, max_length=MAX_ITEMS, description=f"One to {MAX_ITEMS} items."),
             )
-        return create_model(f"{type(self).__name__}Arguments", __config__=ConfigDict(extra="forbid"), **fields)
+        return create_model(f"{type(self).__name__}Arguments", __base__=ToolItem, **fields)
 
 
 def _without(item: type[ToolItem], hidden: frozenset[str]) -> type[BaseModel]:
@@ -177,24 +190,61 @@ def _without(item: type[ToolItem], hidden: frozenset[str]) -> type[BaseModel]:
     fields: dict[str, Any] = {
         name: (field.annotation, field) for name, field in item.model_fields.items() if name not in hidden
     }
-    return create_model(item.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+    return create_model(item.__name__, __base__=ToolItem, **fields)
 
 
 def parameters_of(model: type[BaseModel]) -> dict[str, JsonValue]:
-    """Return the JSON schema of arguments, without the titles that only cost tokens."""
-    schema = _untitled(model.model_json_schema())
-    assert isinstance(schema, dict)  # noqa: S101  # a model's schema is an object
-    schema.setdefault("properties", {})
-    return schema
+    """Return the JSON schema of arguments as every endpoint takes it: small, and without references.
+
+    Definitions stand where they are used; titles, empty defaults and the alternative null, which only cost tokens, are
+    left out.
+
+    Raises:
+        ConfigurationError: A model that contains itself has no such schema.
+    """
+    schema = model.model_json_schema()
+    plain = _inlined(schema, schema.pop("$defs", {}), ())
+    assert isinstance(plain, dict)  # noqa: S101  # a model's schema is an object
+    plain.setdefault("properties", {})
+    return plain
 
 
-def _untitled(value: JsonValue) -> JsonValue:
+def _inlined(value: JsonValue, definitions: Mapping[str, JsonValue], path: tuple[str, ...]) -> JsonValue:
     if isinstance(value, list):
-        return [_untitled(item) for item in value]
-    if isinstance(value, dict):
-        # "title" may also be the name of a property, whose value is then an object
-        return {key: _untitled(item) for key, item in value.items() if key != "title" or isinstance(item, dict)}
-    return value
+        return [_inlined(item, definitions, path) for item in value]
+    if not isinstance(value, dict):
+        return value
+    value, path = _resolved(value, definitions, path)
+    plain = {
+        key: _inlined(item, definitions, path)
+        for key, item in value.items()
+        # "title" and "default" may also be names of properties, whose values are objects with something in them
+        if not (key == "title" and isinstance(item, str)) and not (key == "default" and not item)
+    }
+    if plain.get("additionalProperties") == {}:
+        plain["additionalProperties"] = True
+    return plain
+
+
+def _resolved(
+    value: dict[str, JsonValue], definitions: Mapping[str, JsonValue], path: tuple[str, ...]
+) -> tuple[dict[str, JsonValue], tuple[str, ...]]:
+    """Put a definition in the place of its reference, and the only real alternative in the place of a choice."""
+    while True:
+        instead: JsonValue = None
+        reference, choices = value.get("$ref"), value.get("anyOf")
+        if isinstance(reference, str):
+            name = reference.rpartition("/")[2]
+            if name in path:
+                msg = f"{name} contains itself: the arguments of a tool are written without references"
+                raise ConfigurationError(msg)
+            instead, path = definitions[name], (*path, name)
+        elif isinstance(choices, list):
+            real = [choice for choice in choices if choice != {"type": "null"}]
+            instead = real[0] if len(real) == 1 < len(choices) else None
+        if not isinstance(instead, dict):
+            return value, path
+        value = {**instead, **{key: item for key, item in value.items() if key not in {"$ref", "anyOf"}}}
 
 
 def read_arguments(tool: BaseMemoryToolOp[Any], arguments: Mapping[str, object] | str | BaseModel) -> BaseModel:

@@ -32,8 +32,12 @@ _ORPHANS = {
     "event of no scope": "SELECT count(*) FROM events WHERE scope NOT IN (SELECT scope FROM scopes)",
     "memory of no scope": "SELECT count(*) FROM memories WHERE scope NOT IN (SELECT scope FROM scopes)",
     "message of no scope": "SELECT count(*) FROM messages WHERE scope NOT IN (SELECT scope FROM scopes)",
+    "job of no scope": "SELECT count(*) FROM jobs WHERE scope NOT IN (SELECT scope FROM scopes)",
+    "job whose columns say something else": """SELECT count(*) FROM jobs WHERE kind IS NOT json_extract(body, '$.kind')
+        OR job_id IS NOT json_extract(body, '$.job_id') OR state IS NOT json_extract(body, '$.state')""",
     "scope of nothing": """SELECT count(*) FROM scopes WHERE scope NOT IN (SELECT scope FROM messages)
-        AND scope NOT IN (SELECT scope FROM memories) AND scope NOT IN (SELECT scope FROM events)""",
+        AND scope NOT IN (SELECT scope FROM memories) AND scope NOT IN (SELECT scope FROM events)
+        AND scope NOT IN (SELECT scope FROM jobs)""",
     "memory whose last event says something else": """SELECT count(*) FROM memories m WHERE
         (SELECT json_extract(after, '$.revision') FROM events e WHERE e.scope = m.scope AND e.memory_id = m.memory_id
             ORDER BY sequence DESC LIMIT 1) IS NOT m.revision""",

@@ -12,7 +12,7 @@ _ALL = 10_000
 
 
 async def snapshot(store: LocalStore, scope: Scope) -> dict[str, JsonValue]:
-    """Return messages, blocks, memories, events, counts and what waits for vectors."""
+    """Return messages, blocks, memories, events, jobs, counts and what waits for vectors."""
     messages = await store.find_messages(scope, FindMessages(limit=_ALL))
     blocks = await store.list_blocks(scope, ListBlocks(limit=_ALL))
     memories = await store.list_memories(scope, ListMemories(filter=MemoryFilter(include_superseded=True), limit=_ALL))
@@ -22,6 +22,7 @@ async def snapshot(store: LocalStore, scope: Scope) -> dict[str, JsonValue]:
         "blocks": [item.model_dump(mode="json") for item in blocks.blocks],
         "memories": [item.model_dump(mode="json") for item in memories.memories],
         "events": [item.model_dump(mode="json") for item in events],
+        "jobs": [item.model_dump(mode="json") for item in await store.list_jobs(scope)],
         "waiting": [item.key for item in await store.pending_texts(scope, _ALL)],
         "counts": (await store.count(scope)).model_dump(mode="json"),
     }

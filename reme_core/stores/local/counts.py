@@ -1,10 +1,10 @@
-"""How much a scope holds."""
+"""How much a scope holds, in all and for each target."""
 
 from __future__ import annotations
 
 import sqlite3
 
-from reme_core.ports import Counts
+from reme_core.ports import Counts, Target
 from reme_core.schema import MemoryType, Scope
 from reme_core.stores.local.scopes import find_scope
 
@@ -27,7 +27,19 @@ def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
         blocks=_count(connection, "SELECT count(*) FROM blocks WHERE scope = ?", number),
         sessions=_count(connection, "SELECT count(*) FROM sessions WHERE scope = ?", number),
         events=_count(connection, "SELECT count(*) FROM events WHERE scope = ?", number),
+        jobs=_count(connection, "SELECT count(*) FROM jobs WHERE scope = ?", number),
+        dead_jobs=_count(connection, "SELECT count(*) FROM jobs WHERE scope = ? AND state = 'dead'", number),
     )
+
+
+def count_targets(connection: sqlite3.Connection, scope: Scope) -> dict[Target, int]:
+    """Count the current memories of each target, along the index of these."""
+    rows = connection.execute(
+        "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND valid_to IS NULL"
+        " AND memory_type <> ? GROUP BY memory_type, memory_target ORDER BY memory_type, memory_target",
+        (find_scope(connection, scope), MemoryType.META),
+    )
+    return {Target(MemoryType(kind), target): count for kind, target, count in rows}
 
 
 def _count(connection: sqlite3.Connection, query: str, scope: int) -> int:

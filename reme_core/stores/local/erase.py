@@ -8,7 +8,7 @@ from reme_core.errors import StoreUnavailableError
 from reme_core.schema import Erased, Scope
 from reme_core.stores.local.scopes import find_scope
 
-_COUNTED = ("memories", "messages", "blocks", "events")
+_COUNTED = ("memories", "messages", "blocks", "events", "jobs")
 
 
 def erase_rows(connection: sqlite3.Connection, scope: Scope, *, fts5: bool) -> Erased:

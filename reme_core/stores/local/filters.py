@@ -7,6 +7,7 @@ import sqlite3
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import MemoryFilter
+from reme_core.schema import MemoryType
 from reme_core.stores.local.schema import has_word_tables
 from reme_core.stores.local.words import match_expression
 from reme_core.text import pack_terms, query_terms, terms, unpack_terms
@@ -44,7 +45,11 @@ def conditions(connection: sqlite3.Connection, scope: int, wanted: MemoryFilter)
         values += [moment, moment]
     elif not wanted.include_superseded:
         where.append("valid_to IS NULL")
-    for column, names in (("memory_type", wanted.types), ("memory_target", wanted.targets)):
+    types = wanted.types
+    if types is not None and set(types) == {MemoryType.META}:
+        where.append("memory_type = 'meta'")  # in these words, SQLite takes the index memories_meta
+        types = None
+    for column, names in (("memory_type", types), ("memory_target", wanted.targets)):
         if names is not None:
             where.append(f"{column} IN (SELECT value FROM json_each(?))")  # noqa: S608  # two names of columns
             values.append(json.dumps(names))

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from reme_core.retrieval import (
     RankingIndex,
     Rows,
 )
+from reme_core.schema import STATEMENTS, MemoryType
 from reme_core.stores.local.filters import conditions
 from reme_core.stores.local.scopes import Layer, last_change
 from reme_core.stores.local.vectors import stored_dimension
@@ -44,6 +46,7 @@ _VECTORS = {
 }
 _SOME = 500
 _MASKS = 16
+_ENTRIES = MemoryFilter(types=(MemoryType.META,), include_superseded=True)
 
 
 def holds_any(connection: sqlite3.Connection, scope: int, layer: Layer) -> bool:
@@ -172,12 +175,23 @@ class Partition:
         name = repr(wanted)
         mask = self._masks.get(name)
         if mask is None:
-            where, values = conditions(connection, scope, wanted)
-            rows = connection.execute(f"SELECT row FROM memories WHERE {where}", values).fetchall()  # noqa: S608
-            mask = np.isin(self.index.keys, np.fromiter((row for (row,) in rows), np.int64, len(rows)))
+            if wanted.types is not None and set(wanted.types) == set(STATEMENTS):
+                # Most searches: taking the few others out costs less than reading the type of every row.
+                mask = self._meeting(connection, scope, replace(wanted, types=None))
+                mask &= ~self._meeting(connection, scope, _ENTRIES)
+            else:
+                mask = self._meeting(connection, scope, wanted)
             self._masks[name] = mask
             while len(self._masks) > _MASKS:
                 self._masks.popitem(last=False)
+        return mask
+
+    def _meeting(self, connection: sqlite3.Connection, scope: int, wanted: MemoryFilter) -> BoolArray:
+        where, values = conditions(connection, scope, wanted)
+        # That index alone answers the usual question; SQLite prefers another, and reads every row (1.8 x the time).
+        index = "INDEXED BY memories_current" if wanted == MemoryFilter(targets=wanted.targets) else ""
+        rows = connection.execute(f"SELECT row FROM memories {index} WHERE {where}", values).fetchall()  # noqa: S608
+        mask: BoolArray = np.isin(self.index.keys, np.fromiter((row for (row,) in rows), np.int64, len(rows)))
         return mask
 
 

@@ -15,12 +15,30 @@ from reme_core.stores.local.resegment import segment_anew
 from reme_core.text import TERMS_VERSION
 
 APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files
-SCHEMA_VERSION = 1
 
 Migration: TypeAlias = Callable[[sqlite3.Connection], None]
 
-MIGRATIONS: Sequence[Migration] = ()
+# origin: digest of the job as it was added; created, due: microseconds since 1970; job decides ties of created.
+# The entries of the routing table are few among many memories, and each run begins with reading them.
+_SINCE_VERSION_2 = (
+    """CREATE TABLE jobs (
+        job INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, job_id TEXT NOT NULL, origin BLOB NOT NULL,
+        kind TEXT NOT NULL, state TEXT NOT NULL, created INTEGER NOT NULL, due INTEGER NOT NULL, body TEXT NOT NULL,
+        UNIQUE (scope, job_id))""",
+    "CREATE INDEX jobs_by_state ON jobs (scope, state, created)",
+    "CREATE INDEX memories_meta ON memories (scope, created, memory_id) WHERE memory_type = 'meta'",
+)
+
+
+def _to_version_2(connection: sqlite3.Connection) -> None:
+    for statement in _SINCE_VERSION_2:
+        connection.execute(statement)
+
+
+MIGRATIONS: Sequence[Migration] = (_to_version_2,)
 """Step i leads from version i + 1 to version i + 2."""
+
+SCHEMA_VERSION = len(MIGRATIONS) + 1
 
 TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -67,6 +85,7 @@ TABLES = (
         change INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, layer INTEGER NOT NULL,
         row INTEGER NOT NULL)""",
     "CREATE INDEX changes_by_partition ON changes (scope, layer, change)",
+    *_SINCE_VERSION_2,
 )
 
 # Terms come segmented, so the tokenizer only has to split at blanks: every other ASCII character belongs to a word.
@@ -103,10 +122,10 @@ def prepare(
         version = _version_of(connection, path, newest)
         if version:
             _check_word_tables(connection, path, fts5=fts5)
-        if version == 0:
-            _create(connection, fts5=fts5)
-        for step in migrations[max(version - 1, 0) if version else len(migrations) :]:
-            step(connection)
+            for step in migrations[version - 1 :]:
+                step(connection)
+        else:
+            _create(connection, fts5=fts5)  # as the steps would have made it
         if _terms_version(connection, path) != TERMS_VERSION:
             segment_anew(connection, fts5=has_word_tables(connection))
             connection.execute("UPDATE meta SET value = ? WHERE key = 'terms'", (str(TERMS_VERSION),))
@@ -125,7 +144,7 @@ def _create(connection: sqlite3.Connection, *, fts5: bool) -> None:
     connection.execute("INSERT INTO meta VALUES ('terms', ?)", (str(TERMS_VERSION),))
 
 
-def check_version(connection: sqlite3.Connection, path: str, *, newest: int = len(MIGRATIONS) + 1) -> int:
+def check_version(connection: sqlite3.Connection, path: str, *, newest: int = SCHEMA_VERSION) -> int:
     """Return the schema version, 0 for an empty file; nothing is written (SchemaVersionError)."""
     connection.execute("BEGIN")  # one snapshot: another process may be making the tables
     try:

@@ -1,4 +1,4 @@
-"""The local store: memories, messages and blocks of many scopes in one SQLite file."""
+"""The local store: memories, messages, blocks and jobs of many scopes in one SQLite file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from reme_core.ports import (
     Appended,
     AppendMessages,
     BlockPage,
+    ClaimJob,
     Counts,
     EventQuery,
     FindMessages,
@@ -27,11 +28,13 @@ from reme_core.ports import (
     ScoredBlock,
     ScoredMemory,
     ScoredMessage,
+    SettleJob,
+    Target,
     WriteBatch,
 )
-from reme_core.schema import Block, Erased, Event, Memory, MemoryPage, Scope, StoredMessage
-from reme_core.stores.local import blocks, memories, messages, search
-from reme_core.stores.local.counts import count_scope
+from reme_core.schema import Block, Erased, Event, Job, JobState, Memory, MemoryPage, Scope, StoredMessage
+from reme_core.stores.local import blocks, jobs, memories, messages, search
+from reme_core.stores.local.counts import count_scope, count_targets
 from reme_core.stores.local.database import Database, FileSettings, Work
 from reme_core.stores.local.erase import erase_rows, purge_log
 from reme_core.stores.local.partitions import Partitions
@@ -42,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class LocalStore:
-    """A `MemoryStore`, a `Transcript` and a `TranscriptIndex` on one file; nothing is opened before the first call.
+    """A `MemoryStore`, an `IndexedTranscript` and a `JobQueue` on one file; nothing is opened before the first call.
 
     Several stores, threads, event loops and processes may use the same file at once: each call sees what was
     acknowledged before it, by whomever. Searches rank in memory: a partition (one layer of one scope) is read at its
@@ -107,9 +110,15 @@ class LocalStore:
             appended = messages.append_messages(connection, scope, request, fts5=fts5)
             if request.slicer is None:
                 return appended
-            sliced = tuple(request.slicer(messages.unsliced(connection, scope, request.session_id)))
+            unsliced = messages.unsliced(connection, scope, request.session_id)
+            sliced = tuple(request.slicer(unsliced))
             blocks.put_blocks(connection, scope, sliced)
-            return replace(appended, blocks=sliced)
+            if request.planner is None or not sliced:
+                return replace(appended, blocks=sliced)
+            cut = {message_id for block in sliced for message_id in block.message_ids}
+            planned = tuple(request.planner([item for item in unsliced if item.message_id in cut], sliced))
+            jobs.add_jobs(connection, scope, planned)
+            return replace(appended, blocks=sliced, jobs=planned)
 
         return await self._database.write(append)
 
@@ -156,6 +165,46 @@ class LocalStore:
         """Store vectors of messages; see `TranscriptIndex.put_vectors`."""
         items = tuple(vectors)
         await self._database.write(lambda c: messages.put_vectors(c, scope, items), settled=False)
+
+    async def add_jobs(self, scope: Scope, jobs_: Sequence[Job]) -> None:
+        """Add jobs; see `JobQueue.add_jobs`."""
+        items = tuple(jobs_)
+        await self._database.write(lambda c: jobs.add_jobs(c, scope, items))
+
+    async def claim_job(self, scope: Scope, claim: ClaimJob) -> Job | None:
+        """Take the oldest job that may be begun; see `JobQueue.claim_job`."""
+        checked = jobs.check_claim(claim)
+        return await self._database.write(lambda c: jobs.claim_job(c, scope, checked))
+
+    async def settle_job(self, scope: Scope, settle: SettleJob) -> None:
+        """End, prolong or give back a job; see `JobQueue.settle_job`."""
+        checked = jobs.check_settle(settle)
+        # A renewal that a power cut takes back harms nobody: whoever held the job is gone as well.
+        settled = checked.outcome != "renew" or checked.payload is not None
+        await self._database.write(lambda c: jobs.settle_job(c, scope, checked), settled=settled)
+
+    async def list_jobs(self, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
+        """Return the jobs of a scope, oldest first; see `JobQueue.list_jobs`."""
+        return await self._database.read(lambda c: jobs.list_jobs(c, scope, states))
+
+    async def job_scopes(self, memory_space: str) -> list[Scope]:
+        """Return the scopes that have jobs; see `JobQueue.job_scopes`."""
+        return await self._database.read(lambda c: jobs.job_scopes(c, memory_space))
+
+    async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
+        """Write a batch and settle the job that it is the outcome of; see `SettlesWrites`."""
+        checked, done, fts5 = memories.check_batch(scope, batch), jobs.check_settle(settle), await self._has_fts5()
+
+        def put_and_settle(connection: sqlite3.Connection) -> list[Memory]:
+            # First the job: whoever holds it no longer is told so, not what the batch would have met.
+            jobs.settle_job(connection, scope, done)
+            return memories.put_batch(connection, scope, checked, fts5=fts5)
+
+        return await self._database.write(put_and_settle)
+
+    async def count_targets(self, scope: Scope) -> dict[Target, int]:
+        """Return the number of current memories of each target; see `ListsTargets`."""
+        return await self._database.read(lambda c: count_targets(c, scope))
 
     async def erase(self, scope: Scope) -> Erased:
         """Remove everything of the scope, of all layers, from the file and its log.

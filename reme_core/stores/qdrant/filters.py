@@ -8,8 +8,8 @@ from datetime import datetime
 from qdrant_client import models
 
 from reme_core.ports import EventQuery
+from reme_core.rules import CheckedFilter
 from reme_core.schema import Scope
-from reme_core.stores._match import CheckedFilter
 from reme_core.stores.qdrant.points import COMMIT, MEMORY, scope_key, text_key
 from reme_core.stores.qdrant.words import keys_of_terms
 

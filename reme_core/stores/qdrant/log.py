@@ -15,8 +15,8 @@ from qdrant_client import models
 
 from reme_core.errors import StoreUnavailableError
 from reme_core.ports import EventQuery, WriteBatch
+from reme_core.rules import Plan, claims_of, ids_of, plan_batch
 from reme_core.schema import Event, Memory, Scope, new_id
-from reme_core.stores._plan import Plan, claims_of, ids_of, plan_batch
 from reme_core.stores.qdrant import filters
 from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.points import (

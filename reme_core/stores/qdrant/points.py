@@ -19,9 +19,8 @@ from qdrant_client import models
 
 from reme_core.errors import CorruptDataError
 from reme_core.ports import Vector
+from reme_core.rules import Claim, claim_of, metadata_tokens
 from reme_core.schema import Event, Memory, Scope, format_time
-from reme_core.stores._match import metadata_tokens
-from reme_core.stores._plan import Claim, claim_of
 from reme_core.stores.qdrant.collection import DENSE, WORDS
 from reme_core.stores.qdrant.words import document_vector, keys_of_terms
 from reme_core.text import terms

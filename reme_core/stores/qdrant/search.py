@@ -15,8 +15,8 @@ import numpy as np
 from qdrant_client import models
 
 from reme_core.ports import MemorySearch, ScoredMemory, Vector
+from reme_core.rules import CheckedFilter
 from reme_core.schema import Memory, Scope
-from reme_core.stores._match import CheckedFilter
 from reme_core.stores._pages import place_of
 from reme_core.stores.qdrant import filters
 from reme_core.stores.qdrant.backend import Backend

@@ -12,11 +12,10 @@ from qdrant_client import AsyncQdrantClient, models
 
 from reme_core.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import Counts, EventQuery, ListMemories, MemorySearch, ScoredMemory, Vector, WriteBatch
+from reme_core.rules import CheckedFilter, check_batch, check_filter, check_vector
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores._match import CheckedFilter, check_filter
 from reme_core.stores._pages import Place, cut_page, read_place
-from reme_core.stores._plan import check_batch, check_vector
 from reme_core.stores.qdrant import filters, log
 from reme_core.stores.qdrant import search as ranking
 from reme_core.stores.qdrant.backend import Backend

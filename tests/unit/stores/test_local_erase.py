@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from reme_core import ReMe
-from reme_core.schema import Erased, Scope
+from reme_core.ports import ClaimJob, SettleJob
+from reme_core.schema import Erased, Job, Scope, utc_now
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.text import pack_terms, terms
@@ -21,8 +24,8 @@ GONE, STAYS = Scope(memory_space="space", user_id="secretuser"), Scope(memory_sp
 class Life:
     """A user's random life; every word of it begins with the user's own syllables, and is noted."""
 
-    def __init__(self, reme: ReMe, scope: Scope, chance: random.Random) -> None:
-        self.reme, self.scope, self.chance = reme, scope, chance
+    def __init__(self, reme: ReMe, store: LocalStore, scope: Scope, chance: random.Random) -> None:
+        self.reme, self.store, self.scope, self.chance = reme, store, scope, chance
         self.prefix = scope.user_id.removesuffix("user")
         self.words: set[str] = set()
         self.ids: list[str] = []
@@ -38,7 +41,7 @@ class Life:
 
     async def step(self) -> None:
         user = self.scope.user_id
-        match self.chance.choice(("say", "say", "add", "add", "add", "update", "update", "close", "delete")):
+        match self.chance.choice(("say", "say", "add", "add", "add", "update", "update", "close", "delete", "promise")):
             case "say":
                 said = {
                     "role": "user",
@@ -62,8 +65,26 @@ class Life:
                 await self.reme.update_memory(memory.memory_id, user_id=user, valid_to=memory.valid_from)
             case "delete" if self.held:
                 await self.reme.delete_memory(self.held.pop(self.chance.randrange(len(self.held))), user_id=user)
+            case "promise":
+                await self.promise()
             case _:
                 pass
+
+    async def promise(self) -> None:
+        now = utc_now()
+        promised = Job(kind="work", payload={self.word(): self.text()}, created_at=now, due_at=now)
+        await self.store.add_jobs(self.scope, [promised])
+        self.ids.append(promised.job_id)
+        hold = timedelta(seconds=1)
+        claim = ClaimJob(owner=self.word(), now=now, hold=hold, is_gone=lambda _: True, kinds=("work",))
+        taken = await self.store.claim_job(self.scope, claim)
+        if taken is not None:
+            self.ids.append(taken.run_id)
+            outcome: Literal["done", "retry", "dead"] = self.chance.choice(("done", "retry", "dead"))
+            failure = SettleJob(
+                job_id=taken.job_id, owner=claim.owner, outcome=outcome, error=self.word(), raw=self.text()
+            )
+            await self.store.settle_job(self.scope, failure)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -72,7 +93,7 @@ async def test_nothing_of_an_erased_user_is_left_in_the_bytes_on_disk(tmp_path: 
     store = LocalStore(path, synchronous="NORMAL")
     reme = ReMe("space", tmp_path, llm=None, embedding=HashedEmbedder(16), vector_store=store)
     chance = random.Random(seed)
-    gone, stays = Life(reme, GONE, chance), Life(reme, STAYS, chance)
+    gone, stays = Life(reme, store, GONE, chance), Life(reme, store, STAYS, chance)
     for step in range(250):
         await (gone if chance.random() < 0.5 else stays).step()
         if step % 50 == 0:
@@ -85,6 +106,7 @@ async def test_nothing_of_an_erased_user_is_left_in_the_bytes_on_disk(tmp_path: 
 
     raw = bytes_on_disk(path)
     assert erased.memories + erased.messages + erased.events > 50
+    assert erased.jobs > 1
     assert b"secret" not in raw.lower()
     assert not [item for item in gone.ids if item.encode() in raw]
     hashed = {pack_terms([term]) for word in gone.words for term in terms(word) if term.startswith("secret")}

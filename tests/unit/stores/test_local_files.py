@@ -25,12 +25,18 @@ from reme_core.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from reme_core.ports import AppendMessages, FindMessages, ListMemories, MemoryFilter, MemorySearch, PutMemory
+from reme_core.ports import AppendMessages, Counts, FindMessages, ListMemories, MemoryFilter, MemorySearch, PutMemory
+from reme_core.schema import MemoryType
 from reme_core.stores import LocalStore
 from reme_core.stores.local import database, schema
 from reme_core.stores.local.places import check_place
+from reme_core.testing._job_values import job
 from reme_core.testing.store_values import ALICE, axis, batch, memory, message
 from tests.support.file_checks import problems_of_file
+from tests.support.snapshots import snapshot
+
+VERSION_1 = Path(__file__).with_name("version_1.sql")
+"""The statements that make a file as the first release wrote it, with a little of everything in it."""
 
 
 async def fill(path: Path, count: int = 3) -> None:
@@ -137,7 +143,7 @@ async def test_a_newer_schema_version_is_refused_and_left_alone(tmp_path: Path) 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     before = digest(path)
-    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 1: install a newer"):
+    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 2: install a newer"):
         await use(path)
     assert digest(path) == before
 
@@ -172,8 +178,9 @@ async def test_words_of_an_older_release_are_cut_anew(tmp_path: Path) -> None:
 
 
 def migrated(path: Path, *steps: schema.Migration) -> None:
+    """Open a file as a later release would, whose steps come after those there are."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        schema.prepare(connection, str(path), migrations=steps, fts5=True)
+        schema.prepare(connection, str(path), migrations=(*schema.MIGRATIONS, *steps), fts5=True)
 
 
 def add_colour(connection: sqlite3.Connection) -> None:
@@ -191,9 +198,9 @@ async def test_an_older_file_is_migrated_with_everything_in_it(tmp_path: Path) -
     before = await contents(path)
     migrated(path, add_colour)
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION + 1,)
         assert connection.execute("SELECT count(*) FROM memories WHERE colour = 'red'").fetchone() == (3,)
-        connection.execute("PRAGMA user_version = 1")
+        connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
     assert await contents(path) == before
 
 
@@ -204,7 +211,7 @@ async def test_a_migration_that_fails_half_way_leaves_the_file_as_it_was(tmp_pat
     with pytest.raises(sqlite3.OperationalError, match="content_that_is_no_column"):
         migrated(path, add_colour, add_taste)
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
         columns = [row[1] for row in connection.execute("PRAGMA table_info(memories)")]
     assert "colour" not in columns
     assert "taste" not in columns
@@ -214,7 +221,51 @@ async def test_a_migration_that_fails_half_way_leaves_the_file_as_it_was(tmp_pat
 async def test_a_fresh_file_needs_no_migration(tmp_path: Path) -> None:
     migrated(tmp_path / "memory.db", add_taste)
     with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION + 1,)
+
+
+def tables(path: Path) -> set[tuple[str, str]]:
+    with closing(sqlite3.connect(path)) as connection:
+        return set(connection.execute("SELECT name, coalesce(sql, '') FROM sqlite_master"))
+
+
+async def test_a_file_of_version_1_keeps_everything_and_gains_the_jobs(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_1.read_text(encoding="utf-8"))
+    store = LocalStore(path)
+    await store.add_jobs(ALICE, [job("a")])
+    assert await store.list_jobs(ALICE) == [job("a")]
+    kept = await snapshot(store, ALICE)
+    counts = Counts(
+        current_memories={MemoryType.PERSONAL: 2}, memories=3, messages=3, waiting_for_vectors=1, blocks=1, sessions=1,
+        events=6, jobs=1,
+    )  # fmt: skip
+    assert kept["counts"] == counts.model_dump(mode="json")
+    found = await store.search(ALICE, MemorySearch(text="violin", vector=axis(0)))
+    assert [item.memory.content for item in found] == ["She sold her violin"]
+    assert len((await store.find_messages(ALICE, FindMessages(keyword="网球"))).messages) == 1
+    await store.close()
+    again = LocalStore(path)
+    assert await snapshot(again, ALICE) == kept
+    await again.close()
+    assert problems_of_file(path) == []
+    fresh = LocalStore(tmp_path / "fresh.db")
+    assert (await fresh.count(ALICE)).jobs == 0
+    await fresh.close()
+    assert tables(path) == tables(tmp_path / "fresh.db")
+
+
+async def test_of_many_that_open_a_file_of_version_1_at_once_all_succeed(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_1.read_text(encoding="utf-8"))
+    stores = [LocalStore(path) for _ in range(8)]
+    await asyncio.gather(*(store.add_jobs(ALICE, [job(f"{n}")]) for n, store in enumerate(stores)))
+    assert len(await stores[0].list_jobs(ALICE)) == 8
+    for store in stores:
+        await store.close()
+    assert problems_of_file(path) == []
 
 
 TEXTS = ["The cat sat on the mat.", "Katzen sitzen 猫が好きです", "no animals here", "cats and mats", "我喜欢喝乌龙茶"]

@@ -9,8 +9,8 @@ from qdrant_client import AsyncQdrantClient, models
 
 from reme_core.errors import ConflictError, StoreUnavailableError
 from reme_core.ports import DeleteMemory, EventQuery, PutMemory, WriteBatch
+from reme_core.rules import check_batch
 from reme_core.schema import Memory
-from reme_core.stores._plan import check_batch
 from reme_core.stores.qdrant import filters, log
 from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.collection import QdrantLayout, ensure_collection

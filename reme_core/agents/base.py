@@ -1,0 +1,302 @@
+"""The base of memory agents: options, arguments, and the way from a task to a run of the loop."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
+
+from reme_core.agents.loop import LastStep, Limits, OnText, run_loop
+from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError
+from reme_core.ports import AgentResult, AgentTask, ChatModel, Target, Tool, ToolContext
+from reme_core.schema import MemoryType, Message, Source, TextBlock, describe, parse_messages, utc_now
+from reme_core.text import Language, Prompt, load_prompt, prompt_language
+from reme_core.tools import ThinkToolOp
+
+
+def _read_messages(value: object, info: ValidationInfo) -> tuple[Message, ...]:
+    return parse_messages(value, now=info.context["now"] if info.context else utc_now)
+
+
+class AgentArguments(BaseModel):
+    """What an agent is called with.
+
+    Attributes:
+        workspace_id: The memory space; that of the context.
+        query: A question or an instruction.
+        messages: What it is about: `Message` objects, dictionaries or `(role, text)` pairs, in order.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    workspace_id: str
+    query: str = ""
+    messages: Annotated[tuple[Message, ...], BeforeValidator(_read_messages)] = ()
+
+    def task(self) -> AgentTask:
+        """Return the task that they describe."""
+        return AgentTask(workspace_id=self.workspace_id, query=self.query, messages=self.messages)
+
+
+class TargetArguments(AgentArguments):
+    """What an agent of one target is called with.
+
+    Attributes:
+        memory_target: Whom or what it is about.
+        ref_memory_id: The block that the messages lie in; it gives the messages where there are none.
+    """
+
+    memory_target: Annotated[str, Field(min_length=1)]
+    ref_memory_id: Annotated[str, Field(min_length=1)]
+
+    def task(self) -> AgentTask:
+        """Return the task that they describe."""
+        return replace(super().task(), memory_target=self.memory_target, ref_memory_id=self.ref_memory_id)
+
+
+class BaseMemoryAgentOp(ABC):
+    """An agent over memories; subclass it, or one of the agents built on it, for one of your own.
+
+    A subclass names itself and its prompts, builds its tools and says what its prompt is filled with:
+
+    ```python
+    class HobbyAgentOp(PersonalSummaryAgentV1Op):
+        name = "hobby_agent"
+        prompt = "my_package:hobbies"  # the files hobbies.en.md and hobbies.zh.md in its folder prompts
+
+        def build_tools(self):
+            return [*super().build_tools(), MyToolOp()]
+    ```
+
+    The system prompt takes no variables: what comes from users, memories or files stands in the task prompt, fenced as
+    data, which becomes the user's message. An object holds options, never the state of a run, so any number of runs may
+    be under way at once.
+
+    Attributes:
+        name: Who writes.
+        description: What it does.
+        memory_type: The type of memory that it works on, one target at a time; None for one that works on several.
+        prompt: The file of its system prompt, without language and ending; one of another package is `package:name`.
+        task_prompt: The file of the user's message, named in the same way; its variables are those of `prepare`.
+        arguments: The model of what it is called with.
+        own_limits: Its limits, unless it is given others.
+        last_step: See `run_loop`.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    memory_type: ClassVar[MemoryType | None] = None
+    prompt: ClassVar[str]
+    task_prompt: ClassVar[str]
+    arguments: ClassVar[type[AgentArguments]] = AgentArguments
+    own_limits: ClassVar[Limits] = Limits()
+    last_step: ClassVar[LastStep] = "raise"
+
+    def __init__(
+        self,
+        *,
+        model: ChatModel | None = None,
+        tools: Sequence[Tool] | None = None,
+        system_prompt: str | None = None,
+        language: Language | None = None,
+        limits: Limits | None = None,
+        enable_multiple: bool = True,
+        enable_thinking_params: bool = False,
+        enable_think_tool: bool = False,
+    ) -> None:
+        """Keep the options and build the tools; a subclass sets options of its own before it calls this.
+
+        Args:
+            model: The chat model; None takes that of the context.
+            tools: Instead of its own tools.
+            system_prompt: Instead of its own system prompt, in every language.
+            language: Of its prompts; None goes by the messages and the query.
+            limits: Instead of its own limits.
+            enable_multiple: Its tools take lists of items.
+            enable_thinking_params: Its tools require a text `thinking`.
+            enable_think_tool: Adds a tool to think with.
+        """
+        self.model = model
+        self.system_prompt = system_prompt
+        self.language = language
+        self.limits = limits or self.own_limits
+        self.enable_multiple = enable_multiple
+        self.enable_thinking_params = enable_thinking_params
+        self.enable_think_tool = enable_think_tool
+        chosen = self.build_tools() if tools is None else tools
+        self.tools: tuple[Tool, ...] = (*chosen, ThinkToolOp()) if enable_think_tool else tuple(chosen)
+
+    @abstractmethod
+    def build_tools(self) -> Sequence[Tool]:
+        """Build its tools under its options; called once, unless it is given tools."""
+
+    @abstractmethod
+    async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
+        """Return the variables of the task prompt; what the agent itself reads beforehand is read here."""
+
+    async def begin(self, task: AgentTask, context: ToolContext) -> ToolContext:
+        """Return the context of its tools: its name as author, its model, the messages and where they come from.
+
+        Raises:
+            InvalidInputError: The task is of another memory space, type or target than the context, or empty.
+        """
+        self._check(task, context)
+        sources = context.sources
+        if task.ref_memory_id is not None and not sources:
+            said = tuple(message.message_id for message in task.messages)
+            sources = (Source(block_id=task.ref_memory_id, message_ids=said),)
+        return replace(
+            context,
+            author=self.name,
+            model=self.model or context.model,
+            messages=tuple(task.messages),
+            sources=sources,
+        )
+
+    def conversation(self, task: AgentTask, told: str) -> list[Message]:
+        """Return what is said to the model after the system prompt; `told` is the filled task prompt."""
+        del task  # it is in `told`
+        return [Message(role="user", content=(TextBlock(text=told),))]
+
+    async def run(self, task: AgentTask, context: ToolContext, *, on_text: OnText | None = None) -> AgentResult:
+        """Do a task within a context.
+
+        What a failed run has cost is added to `context.trace.usage`; what a finished one has cost is in its result.
+
+        Args:
+            task: What is to be done.
+            context: What may be touched; an agent of one type is given its type and target there.
+            on_text: See `run_loop`.
+
+        Raises:
+            InvalidInputError: The task doesn't go with the context, or says nothing.
+            ConfigurationError: There is no chat model.
+            RunError: It used up its steps, tokens or seconds.
+            ModelError: The model failed, or answered twice what can't be used.
+            StoreError: Reading or writing failed.
+        """
+        model = self.model or context.model
+        if model is None:
+            msg = (
+                f"{self.name} needs a chat model: set REME_LLM_MODEL and REME_LLM_API_KEY, or give one as llm= "
+                "or as the agent's model="
+            )
+            raise ConfigurationError(msg)
+        context = await self.begin(task, context)
+        language = self.language_of(task)
+        system, label = self._system(language)
+        prompt = _load(self.task_prompt, language)
+        told = prompt.fill(await self.prepare(task, context))
+        done = await run_loop(
+            model,
+            self.tools,
+            [Message(role="system", content=(TextBlock(text=system),)), *self.conversation(task, told)],
+            context,
+            self.limits,
+            last_step=self.last_step,
+            on_text=on_text,
+        )
+        return AgentResult(
+            answer=done.answer,
+            transcript=done.transcript,
+            usage=done.usage,
+            stop_reason=done.stop_reason,
+            prompts=(label, prompt.label),
+        )
+
+    async def __call__(
+        self,
+        arguments: Mapping[str, object] | AgentArguments,
+        context: ToolContext,
+        *,
+        on_text: OnText | None = None,
+    ) -> AgentResult:
+        """Check arguments and run the agent by itself, outside a pipeline.
+
+        An agent of one type takes its target from the arguments where the context leaves it open.
+
+        Raises:
+            InvalidInputError: The arguments are wrong, or don't go with the context.
+            BlockNotFoundError: `ref_memory_id` is no block of the scope.
+            PartialFailureError: Agents that work was handed to have failed; `done` is the result, and what the others
+                did is kept. A pipeline reads this from the trace.
+            ReMeError: As `run`.
+        """
+        task = self._read(arguments, context).task()
+        self._check_space(task, context)
+        if task.ref_memory_id is not None:
+            task = await _with_block(task, context)
+        if self.memory_type is not None and context.memory_type is None and context.memory_target is None:
+            context = replace(context, memory_type=self.memory_type, memory_target=self.target_of(task))
+        failed_before = len(context.trace.failures)
+        result = await self.run(task, context, on_text=on_text)
+        failures = [error for _, error in context.trace.failures[failed_before:]]
+        if failures:
+            msg = f"{self.name}: {len(failures)} of the agents that work was handed to failed; the first: {failures[0]}"
+            raise PartialFailureError(msg, done=result, failures=failures)
+        return result
+
+    def language_of(self, task: AgentTask) -> Language:
+        """Return the language of the prompts: the fixed one, or that of the messages and the query."""
+        return self.language or prompt_language([task.query, *(message.text for message in task.messages)])
+
+    def target_of(self, task: AgentTask) -> str | None:
+        """Return the target of a task."""
+        return task.memory_target
+
+    def _system(self, language: Language) -> tuple[str, str]:
+        if self.system_prompt is not None:
+            return self.system_prompt, f"{self.name}.custom"
+        prompt = _load(self.prompt, language)
+        return prompt.fill({}), prompt.label
+
+    def _read(self, arguments: Mapping[str, object] | AgentArguments, context: ToolContext) -> AgentArguments:
+        given = dict(arguments) if isinstance(arguments, (Mapping, BaseModel)) else arguments
+        try:
+            return self.arguments.model_validate(given, context={"now": context.clock.now})
+        except ValidationError as exc:
+            raise InvalidInputError(describe(exc, f"{self.name}: arguments")) from exc
+
+    def _check_space(self, task: AgentTask, context: ToolContext) -> None:
+        if task.workspace_id != context.scope.memory_space:
+            msg = (
+                f"{self.name}: workspace_id {task.workspace_id!r} is not the memory space of the context, "
+                f"{context.scope.memory_space!r}: one call stays in one space"
+            )
+            raise InvalidInputError(msg)
+
+    def _check(self, task: AgentTask, context: ToolContext) -> None:
+        self._check_space(task, context)
+        if not task.messages and not task.query.strip():
+            msg = f"{self.name}: there is nothing to work on: give messages, a query, or both"
+            raise InvalidInputError(msg)
+        if self.memory_type is None:
+            return
+        wanted, given = self.target_of(task), context.memory_target
+        if context.memory_type is not self.memory_type or wanted is None or wanted != given:
+            msg = (
+                f"{self.name} works on one target of type {self.memory_type.value!r}, the task's {wanted!r}; the "
+                f"context is about {given!r} of type {context.memory_type!r}: they have to be the same"
+            )
+            raise InvalidInputError(msg)
+        if context.targets is not None and Target(self.memory_type, wanted) not in context.targets:
+            msg = f"{self.name}: {wanted!r} of type {self.memory_type.value!r} is none of the targets of this call"
+            raise InvalidInputError(msg)
+
+
+def _load(name: str, language: Language) -> Prompt:
+    package, _, file = name.rpartition(":")
+    return load_prompt(package or "reme_core.agents", file, language)
+
+
+async def _with_block(task: AgentTask, context: ToolContext) -> AgentTask:
+    """Return the task with the messages of its block, where it brings none."""
+    assert task.ref_memory_id is not None  # noqa: S101  # asked by the caller
+    [block] = await context.transcript.get_blocks(context.scope, [task.ref_memory_id])
+    if task.messages:
+        return task
+    stored = await context.transcript.get_messages(context.scope, block.message_ids)
+    return replace(task, messages=tuple(item.message for item in stored))

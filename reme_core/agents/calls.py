@@ -1,0 +1,95 @@
+"""Tool calls and their answers: exactly one for each call, in the order of the calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+
+from reme_core.errors import ReMeError, ToolFeedback
+from reme_core.ports import Tool, ToolContext
+from reme_core.schema import Message, ToolCallBlock, ToolResultBlock
+from reme_core.tools.base import check_arguments
+
+MAX_ANSWER_CHARS = 25_000
+"""Of one answer: some 6,000 tokens of English. Our own tools that read messages stop a little earlier (`ANSWER_CHARS`)
+and say what they left out; this holds for searches with long memories, and for tools of other makers."""
+
+
+async def answer_calls(
+    calls: Sequence[ToolCallBlock], tools: Mapping[str, Tool], context: ToolContext
+) -> list[Message]:
+    """Run tool calls and return their answers, one message each, in the order of the calls.
+
+    Calls next to each other whose tools are concurrent run at once, others one after the other. What the model got
+    wrong (an unknown tool, arguments, what a tool says by `ToolFeedback`) is answered in words.
+
+    Raises:
+        ReMeError: Of the first tool that failed; the calls at its side are cancelled, later ones are not made.
+    """
+    answers: list[Message] = []
+    for together in _side_by_side(calls, tools):
+        answers += await _run_at_once(together, tools, context)
+    return answers
+
+
+def _side_by_side(calls: Sequence[ToolCallBlock], tools: Mapping[str, Tool]) -> Iterator[list[ToolCallBlock]]:
+    together: list[ToolCallBlock] = []
+    for call in calls:
+        tool = tools.get(call.name)
+        # a call of an unknown tool does nothing, so it parts no others
+        if tool is None or tool.is_concurrent:
+            together.append(call)
+            continue
+        if together:
+            yield together
+            together = []
+        yield [call]
+    if together:
+        yield together
+
+
+async def _run_at_once(
+    calls: Sequence[ToolCallBlock], tools: Mapping[str, Tool], context: ToolContext
+) -> list[Message]:
+    if len(calls) == 1:
+        return [await _answer(calls[0], tools, context)]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_answer(call, tools, context)) for call in calls]
+    except BaseExceptionGroup as failures:
+        failure = _foremost(failures)
+    else:
+        return [task.result() for task in tasks]
+    raise failure  # out here, so that its own cause and context stay as they are
+
+
+def _foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first failure; one that is no ReMeError is a bug and must not hide behind others."""
+    return next((error for error in failures.exceptions if not isinstance(error, ReMeError)), failures.exceptions[0])
+
+
+async def _answer(call: ToolCallBlock, tools: Mapping[str, Tool], context: ToolContext) -> Message:
+    is_error = False
+    try:
+        output = await _run(call, tools, context)
+    except ToolFeedback as feedback:
+        output, is_error = str(feedback), True
+    result = ToolResultBlock(call_id=call.call_id, name=call.name, output=_bounded(output), is_error=is_error)
+    return Message(role="tool", content=(result,), created_at=context.clock.now())
+
+
+async def _run(call: ToolCallBlock, tools: Mapping[str, Tool], context: ToolContext) -> str:
+    tool = tools.get(call.name)
+    if tool is None:
+        msg = f"there is no tool {call.name!r}; there are: {', '.join(tools) or 'none'}"
+        raise ToolFeedback(msg)
+    return await tool.run(check_arguments(tool.name, tool.arguments, call.arguments), context)
+
+
+def _bounded(output: str) -> str:
+    """Return what a message can hold of an answer: no NUL, no lone surrogates, and not without end."""
+    text = output.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "")
+    left_out = len(text) - MAX_ANSWER_CHARS
+    if left_out > 0:
+        text = f"{text[:MAX_ANSWER_CHARS]}\n[{left_out} more characters left out: ask for less at once]"
+    return text or "(no answer)"

@@ -1,0 +1,311 @@
+"""The agents of a whole scope: one decides what is to be remembered, one answers questions, one talks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from reme_core.agents.base import BaseMemoryAgentOp
+from reme_core.agents.loop import Limits
+from reme_core.agents.shown import fenced_messages, fenced_text, quoted, said_between
+from reme_core.agents.stored import keep_messages
+from reme_core.agents.targets import (
+    IdentitySummaryAgentV1Op,
+    PersonalSummaryAgentV1Op,
+    ProceduralSummaryAgentV1Op,
+    ToolSummaryAgentV1Op,
+)
+from reme_core.ports import AgentTask, ChatModel, MemoryAgent, Tool, ToolContext
+from reme_core.schema import ContentBlock, ImageBlock, Message, TextBlock
+from reme_core.text import Language, conversation_lines, fence, prompt_time
+from reme_core.tools import (
+    AddMetaMemoryOp,
+    AddSummaryMemoryOp,
+    HandsOffOp,
+    ReadHistoryMemoryOp,
+    ReadIdentityMemoryOp,
+    ReadMetaMemoryOp,
+    VectorRetrieveMemoryOp,
+)
+
+
+class ReMeSummaryAgentV1Op(BaseMemoryAgentOp):
+    """Decides whom and what messages are about, keeps a summary of them, and hands the rest to agents of one target."""
+
+    name = "reme_summary_agent"
+    description = "Turns messages into memories of every type."
+    prompt = "reme_summary"
+    task_prompt = "summary_task"
+    # Two steps where all is called in one answer; a model that calls one tool at a time takes five.
+    own_limits = Limits(max_steps=6)
+
+    def __init__(
+        self,
+        *,
+        enable_tool_memory: bool = True,
+        enable_identity_memory: bool = True,
+        agents: Sequence[MemoryAgent] | None = None,
+        model: ChatModel | None = None,
+        tools: Sequence[Tool] | None = None,
+        system_prompt: str | None = None,
+        language: Language | None = None,
+        limits: Limits | None = None,
+        enable_multiple: bool = True,
+        enable_thinking_params: bool = False,
+        enable_think_tool: bool = False,
+    ) -> None:
+        """Keep the options.
+
+        Args:
+            enable_tool_memory: Hand on memories about tools as well.
+            enable_identity_memory: Hand on what the assistant itself is as well.
+            agents: Those that work is handed to; None for one of each type, with the options given here.
+            model: See `BaseMemoryAgentOp`; also of the agents that work is handed to, where they have none.
+            tools: See `BaseMemoryAgentOp`.
+            system_prompt: See `BaseMemoryAgentOp`.
+            language: See `BaseMemoryAgentOp`.
+            limits: See `BaseMemoryAgentOp`; each agent that work is handed to has its own.
+            enable_multiple: See `BaseMemoryAgentOp`.
+            enable_thinking_params: See `BaseMemoryAgentOp`.
+            enable_think_tool: See `BaseMemoryAgentOp`.
+        """
+        self.enable_tool_memory = enable_tool_memory
+        self.enable_identity_memory = enable_identity_memory
+        kinds: list[type[BaseMemoryAgentOp]] = [PersonalSummaryAgentV1Op, ProceduralSummaryAgentV1Op]
+        kinds += [ToolSummaryAgentV1Op] if enable_tool_memory else []
+        kinds += [IdentitySummaryAgentV1Op] if enable_identity_memory else []
+        own: Sequence[MemoryAgent] = [
+            kind(
+                language=language,
+                enable_multiple=enable_multiple,
+                enable_thinking_params=enable_thinking_params,
+                enable_think_tool=enable_think_tool,
+            )
+            for kind in kinds
+        ]
+        self.agents = tuple(own if agents is None else agents)
+        super().__init__(
+            model=model,
+            tools=tools,
+            system_prompt=system_prompt,
+            language=language,
+            limits=limits,
+            enable_multiple=enable_multiple,
+            enable_thinking_params=enable_thinking_params,
+            enable_think_tool=enable_think_tool,
+        )
+
+    def build_tools(self) -> Sequence[Tool]:
+        """Build adding targets, adding a summary, and handing on."""
+        multiple, thinking = self.enable_multiple, self.enable_thinking_params
+        return [
+            AddMetaMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
+            AddSummaryMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
+            HandsOffOp(agents=self.agents, enable_multiple=multiple, enable_thinking_params=thinking),
+        ]
+
+    async def begin(self, task: AgentTask, context: ToolContext) -> ToolContext:
+        """Store the messages first, where they lie in no block yet; see `BaseMemoryAgentOp.begin`."""
+        context = await super().begin(task, context)
+        if not task.messages or any(source.block_id is not None for source in context.sources):
+            return context
+        return replace(context, sources=await keep_messages(task.messages, context))
+
+    async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
+        """Read the identity and the targets that there are."""
+        return {
+            "identity": await _identity(context, enabled=self.enable_identity_memory),
+            "targets": await _targets(context, tool=self.enable_tool_memory, identity=self.enable_identity_memory),
+            "query": quoted("query", task.query),
+            "conversation": fenced_messages(task.messages),
+            "said": said_between(task.messages, context),
+        }
+
+
+class ReMeRetrieveAgentV1Op(BaseMemoryAgentOp):
+    """Answers a question from memories, and from what was said where they are not exact enough."""
+
+    name = "reme_retrieve_agent"
+    description = "Answers a question from memories."
+    prompt = "reme_retrieve"
+    task_prompt = "retrieve_task"
+    # Two rounds of searching and reading, and the answer: a question that they don't answer is not answered by more.
+    own_limits = Limits(max_steps=3)
+    last_step = "answer"
+
+    def __init__(
+        self,
+        *,
+        enable_tool_memory: bool = True,
+        model: ChatModel | None = None,
+        tools: Sequence[Tool] | None = None,
+        system_prompt: str | None = None,
+        language: Language | None = None,
+        limits: Limits | None = None,
+        enable_multiple: bool = True,
+        enable_thinking_params: bool = False,
+        enable_think_tool: bool = False,
+    ) -> None:
+        """Keep the options.
+
+        Args:
+            enable_tool_memory: Show the targets of memories about tools as well.
+            model: See `BaseMemoryAgentOp`.
+            tools: See `BaseMemoryAgentOp`.
+            system_prompt: See `BaseMemoryAgentOp`.
+            language: See `BaseMemoryAgentOp`.
+            limits: See `BaseMemoryAgentOp`.
+            enable_multiple: See `BaseMemoryAgentOp`.
+            enable_thinking_params: See `BaseMemoryAgentOp`.
+            enable_think_tool: See `BaseMemoryAgentOp`.
+        """
+        self.enable_tool_memory = enable_tool_memory
+        super().__init__(
+            model=model,
+            tools=tools,
+            system_prompt=system_prompt,
+            language=language,
+            limits=limits,
+            enable_multiple=enable_multiple,
+            enable_thinking_params=enable_thinking_params,
+            enable_think_tool=enable_think_tool,
+        )
+
+    def build_tools(self) -> Sequence[Tool]:
+        """Build searching memories and reading blocks."""
+        return _reading(multiple=self.enable_multiple, thinking=self.enable_thinking_params)
+
+    async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
+        """Read the targets that there are."""
+        return {
+            "now": prompt_time(context.clock.now()),
+            "targets": await _targets(context, tool=self.enable_tool_memory, identity=False),
+            "query": quoted("query", task.query),
+            "conversation": fenced_messages(task.messages),
+        }
+
+
+class ReMyAgentV1Op(BaseMemoryAgentOp):
+    """The chat agent: `task.messages` is the conversation so far, `task.query` what the person says now."""
+
+    name = "remy"
+    description = "Talks with a person, and remembers."
+    prompt = "remy"
+    task_prompt = "remy_task"
+    # Searching, reading, and once more each, before it has to answer.
+    own_limits = Limits(max_steps=5)
+    last_step = "answer"
+
+    def __init__(
+        self,
+        *,
+        enable_tool_memory: bool = True,
+        enable_identity_memory: bool = True,
+        model: ChatModel | None = None,
+        tools: Sequence[Tool] | None = None,
+        system_prompt: str | None = None,
+        language: Language | None = None,
+        limits: Limits | None = None,
+        enable_multiple: bool = True,
+        enable_thinking_params: bool = False,
+        enable_think_tool: bool = False,
+    ) -> None:
+        """Keep the options.
+
+        Args:
+            enable_tool_memory: Show the targets of memories about tools as well.
+            enable_identity_memory: Show what the assistant itself is.
+            model: See `BaseMemoryAgentOp`.
+            tools: See `BaseMemoryAgentOp`.
+            system_prompt: See `BaseMemoryAgentOp`.
+            language: See `BaseMemoryAgentOp`.
+            limits: See `BaseMemoryAgentOp`.
+            enable_multiple: See `BaseMemoryAgentOp`.
+            enable_thinking_params: See `BaseMemoryAgentOp`.
+            enable_think_tool: See `BaseMemoryAgentOp`.
+        """
+        self.enable_tool_memory = enable_tool_memory
+        self.enable_identity_memory = enable_identity_memory
+        super().__init__(
+            model=model,
+            tools=tools,
+            system_prompt=system_prompt,
+            language=language,
+            limits=limits,
+            enable_multiple=enable_multiple,
+            enable_thinking_params=enable_thinking_params,
+            enable_think_tool=enable_think_tool,
+        )
+
+    def build_tools(self) -> Sequence[Tool]:
+        """Build searching memories and reading blocks."""
+        return _reading(multiple=self.enable_multiple, thinking=self.enable_thinking_params)
+
+    async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
+        """Read the identity and the targets that there are."""
+        return {
+            "now": prompt_time(context.clock.now()),
+            "identity": await _identity(context, enabled=self.enable_identity_memory),
+            "targets": await _targets(context, tool=self.enable_tool_memory, identity=self.enable_identity_memory),
+        }
+
+    def conversation(self, task: AgentTask, told: str) -> list[Message]:
+        """Return the conversation so far, then the notes together with what the person says now."""
+        notes = TextBlock(text=told)
+        before = list(task.messages)
+        newest: tuple[ContentBlock, ...] = ()
+        if task.query.strip():
+            newest = (TextBlock(text=task.query),)
+        elif before and before[-1].role == "user":
+            newest = _own_words(before.pop())
+        return [
+            *(part for message in before for part in _retold(message)),
+            Message(role="user", content=(notes, *newest)),
+        ]
+
+
+def _own_words(message: Message) -> tuple[ContentBlock, ...]:
+    return tuple(block for block in message.content if isinstance(block, (TextBlock, ImageBlock)))
+
+
+def _retold(message: Message) -> list[Message]:
+    """Return a turn of the conversation as a model may see it again.
+
+    What persons and assistants said stays their turn. Instructions, tool calls and results come from elsewhere, and
+    the tools of this run know nothing of them: they are shown as records, which have no authority and need no answer.
+    """
+    own = _own_words(message) if message.role in {"user", "assistant"} else ()
+    if len(own) == len(message.content):
+        return [message]
+    said = [message.model_copy(update={"content": own})] if any(_says(block) for block in own) else []
+    rest = tuple(block for block in message.content if block not in own and block.type != "other")
+    if not rest:
+        return said
+    record = message.model_copy(update={"content": rest})
+    return [*said, Message(role="user", content=(TextBlock(text=fence("record", conversation_lines([record]))),))]
+
+
+def _says(block: ContentBlock) -> bool:
+    return isinstance(block, ImageBlock) or (isinstance(block, TextBlock) and bool(block.text.strip()))
+
+
+def _reading(*, multiple: bool, thinking: bool) -> list[Tool]:
+    return [
+        VectorRetrieveMemoryOp(
+            enable_summary_memory=True,
+            add_memory_type_target=True,
+            enable_multiple=multiple,
+            enable_thinking_params=thinking,
+        ),
+        ReadHistoryMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
+    ]
+
+
+async def _identity(context: ToolContext, *, enabled: bool) -> str:
+    text = await ReadIdentityMemoryOp()({}, context) if enabled else ""
+    return fenced_text("identity", text)
+
+
+async def _targets(context: ToolContext, *, tool: bool, identity: bool) -> str:
+    table = ReadMetaMemoryOp(enable_tool_memory=tool, enable_identity_memory=identity)
+    return fenced_text("targets", await table({}, context))

@@ -1,0 +1,78 @@
+"""What agents are shown: memories, messages, targets and times, as data inside fences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reme_core.ports import AgentTask, MemoryFilter, MemorySearch, ToolContext
+from reme_core.retrieval.embedding import embed_strictly
+from reme_core.schema import Memory, Message, Usage
+from reme_core.text import conversation_lines, fence, json_line, prompt_time, shortened
+from reme_core.tools.search import memory_line
+from reme_core.tools.targets import all_memories, assigned_target, count_targets
+
+SHOWN_MEMORIES = 20
+"""At most this many similar memories, as `VectorRetrieveMemoryOp` finds unless it is told otherwise."""
+
+# One search for each of the last messages, not one for all: what is said in passing would drown among the rest.
+_QUERIES, _QUERY_CHARS, _HITS_PER_QUERY = 16, 1000, 5
+_PLAIN_CHARS = 8000
+
+
+def fenced_messages(messages: Sequence[Message]) -> str:
+    """Return messages as JSON lines inside a fence."""
+    return fence("conversation", conversation_lines(messages))
+
+
+def fenced_text(name: str, text: str) -> str:
+    """Return a text, such as a tool gave it, inside a fence."""
+    return fence(name, shortened(text, _PLAIN_CHARS))
+
+
+def fenced_memories(memories: Sequence[Memory]) -> str:
+    """Return memories with their ids as JSON lines inside a fence, in the order given."""
+    return fence("memories", "\n".join(memory_line(memory) for memory in memories))
+
+
+def quoted(name: str, text: str) -> str:
+    """Return a text of a user or a model as one line of JSON."""
+    return json_line({name: text})
+
+
+def said_between(messages: Sequence[Message], context: ToolContext) -> str:
+    """Return when messages were said: a time, or the first and the last; now, where there are none."""
+    times = sorted(prompt_time(message.created_at) for message in messages) or [prompt_time(context.clock.now())]
+    return times[0] if times[0] == times[-1] else f"{times[0]} – {times[-1]}"
+
+
+async def similar_memories(task: AgentTask, context: ToolContext) -> list[Memory]:
+    """Return the current memories of the context's target that come closest to a task, best first.
+
+    All of them, newest first, where they are few: then nothing is searched and nothing embedded.
+    """
+    target = assigned_target(context, "the memories that come closest")
+    wanted = MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,))
+    counts = await count_targets(context.memories, context.scope)
+    if counts.get(target, 0) <= SHOWN_MEMORIES:
+        return await all_memories(context.memories, context.scope, wanted)
+    best: dict[str, tuple[float, Memory]] = {}
+    for search in await _searches(task, context, wanted):
+        for found in await context.memories.search(context.scope, search):
+            known = best.get(found.memory.memory_id)
+            if known is None or known[0] < found.score:
+                best[found.memory.memory_id] = (found.score, found.memory)
+    ranked = sorted(best.values(), key=lambda item: -item[0])
+    return [memory for _, memory in ranked[:SHOWN_MEMORIES]]
+
+
+async def _searches(task: AgentTask, context: ToolContext, wanted: MemoryFilter) -> list[MemorySearch]:
+    said = [task.query, *(message.full_text for message in task.messages[-_QUERIES:])]
+    texts = list(dict.fromkeys(text[:_QUERY_CHARS] for text in said if text.strip()))
+    if context.embedder is None or not texts:
+        return [MemorySearch(text=text, limit=_HITS_PER_QUERY, filter=wanted) for text in texts]
+    vectors = await embed_strictly(context.embedder, texts)
+    context.trace.usage += Usage(embedding_calls=1)
+    return [
+        MemorySearch(text=text, vector=vector, limit=_HITS_PER_QUERY, filter=wanted)
+        for text, vector in zip(texts, vectors, strict=True)
+    ]

@@ -1,0 +1,60 @@
+"""Messages that an agent is given from outside a pipeline: kept before anything else is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from reme_core.errors import MessageNotFoundError
+from reme_core.ports import AppendMessages, ToolContext
+from reme_core.schema import Block, Message, Source, new_id
+from reme_core.text import extractive_summary
+
+_SUMMARY_CHARS = 400
+
+
+async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tuple[Source, ...]:
+    """Store those messages that are not stored yet, as one block of a session of their own; return where all lie.
+
+    As `AddHistoryMemoryOp` does with what a model writes; these keep their ids, their tool calls and everything else.
+
+    Raises:
+        ConflictError: The id of a message is taken by one with other content.
+    """
+    missing = await _missing([message.message_id for message in messages], context)
+    new = [message for message in messages if message.message_id in missing]
+    if new:
+        session_id, now = new_id(), context.clock.now()
+        request = AppendMessages(
+            session_id=session_id,
+            messages=new,
+            want_vectors=context.embedder is not None,
+            slicer=lambda waiting: [_block(session_id, waiting, now)],
+        )
+        await context.transcript.append(context.scope, request)
+    stored = await context.transcript.get_messages(context.scope, [message.message_id for message in messages])
+    by_block: dict[str | None, list[str]] = {}
+    for item in stored:
+        by_block.setdefault(item.block_id, []).append(item.message.message_id)
+    return tuple(Source(block_id=block_id, message_ids=tuple(ids)) for block_id, ids in by_block.items())
+
+
+async def _missing(message_ids: Sequence[str], context: ToolContext) -> frozenset[str]:
+    try:
+        await context.transcript.get_messages(context.scope, message_ids)
+    except MessageNotFoundError as exc:
+        return frozenset(exc.missing)
+    return frozenset()
+
+
+def _block(session_id: str, messages: Sequence[Message], now: datetime) -> Block:
+    times = [message.created_at for message in messages]
+    said = [(message.speaker, message.full_text) for message in messages]
+    return Block(
+        session_id=session_id,
+        message_ids=tuple(message.message_id for message in messages),
+        started_at=min(times),
+        ended_at=max(times),
+        summary=extractive_summary(said, limit_chars=_SUMMARY_CHARS),
+        created_at=now,
+    )

@@ -1,0 +1,70 @@
+"""Work that goes on after a call has returned. What it does is kept in the jobs: losing a task loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+
+from reme_core.schema import Scope
+
+_LOG = logging.getLogger("reme")
+
+
+class Background:
+    """At most one task a scope and event loop, which works as long as it is told that there is something to do."""
+
+    def __init__(self, work: Callable[[Scope], Awaitable[None]]) -> None:
+        """Keep the work: it does what there is to do for a scope, and returns."""
+        self._work = work
+        self._gate = threading.Lock()
+        self._running: dict[tuple[int, Scope], _Running] = {}
+
+    def start(self, scope: Scope) -> None:
+        """See to it that the work is done for a scope, with what was there when this was called."""
+        loop = asyncio.get_running_loop()
+        key = (id(loop), scope)
+        with self._gate:
+            running = self._running.get(key)
+            if running is not None and running.loop is loop:
+                running.again = True
+                return
+            running = self._running[key] = _Running(loop)
+        running.task = loop.create_task(self._run(key, running))
+
+    async def join(self) -> None:
+        """Wait for every task whose event loop still runs."""
+        while True:
+            with self._gate:
+                ended = [running.ended for running in self._running.values() if running.loop.is_running()]
+            if not ended:
+                return
+            for future in ended:
+                await asyncio.wrap_future(future)
+
+    async def _run(self, key: tuple[int, Scope], running: _Running) -> None:
+        try:
+            while True:
+                running.again = False
+                await self._work(key[1])
+                with self._gate:
+                    if not running.again:
+                        del self._running[key]
+                        return
+        except Exception:  # noqa: BLE001  # the outer edge of a background task; the jobs keep their own reasons
+            _LOG.exception("background work has failed; its jobs are still there")
+        finally:
+            with self._gate:
+                if self._running.get(key) is running:
+                    del self._running[key]
+            running.ended.set_result(None)
+
+
+class _Running:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.again = False
+        self.ended: Future[None] = Future()
+        self.task: asyncio.Task[None] | None = None

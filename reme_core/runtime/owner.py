@@ -1,0 +1,55 @@
+"""Who holds a job: a name that tells others on the same machine whether the process behind it still lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from reme_core.schema import new_id
+
+_SEPARATOR = "|"
+
+
+def new_owner() -> str:
+    """Return a name for one holder in this process: machine, process namespace, process, its start, a random part."""
+    return _SEPARATOR.join((*_here(), new_id()))
+
+
+def is_gone(owner: str) -> bool:
+    """Tell whether the process behind a name has certainly ended.
+
+    Certain is only what this machine can see: a name from another machine or container, or on a system without
+    `/proc`, may be gone or not, and is left to the end of its time.
+    """
+    parts = owner.split(_SEPARATOR)
+    here = _here()
+    if len(parts) != len(here) + 1 or parts[:2] != list(here[:2]) or not here[1] or not parts[2].isdigit():
+        return False
+    return _started(parts[2]) != parts[3]
+
+
+def _here() -> tuple[str, str, str, str]:
+    process = str(os.getpid())
+    return socket.gethostname().replace(_SEPARATOR, "-"), _namespace(), process, _started(process)
+
+
+def _namespace() -> str:
+    """Return the boot and the namespace that process numbers belong to; empty where the system doesn't tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}:{Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
+
+
+def _started(process: str) -> str:
+    """Return when a process was started, in ticks since boot; empty if there is none, or it is a zombie.
+
+    Source: proc(5), /proc/pid/stat, fields 3 and 22; the name in field 2 may hold blanks and brackets.
+    """
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in {"Z", "X"} else fields[19]

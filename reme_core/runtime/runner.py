@@ -1,0 +1,365 @@
+"""Doing jobs: each by one holder at a time, written at most once, tried a bounded number of times."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TypeVar
+
+from pydantic import JsonValue
+
+from reme_core.errors import (
+    ConflictError,
+    JobNotFoundError,
+    ModelOutputError,
+    ModelUnavailableError,
+    ReMeError,
+    RunError,
+)
+from reme_core.ports import (
+    ClaimJob,
+    Clock,
+    DeleteMemory,
+    EventQuery,
+    IndexedTranscript,
+    JobQueue,
+    MemoryStore,
+    SettleJob,
+    SettlesWrites,
+    Target,
+    WriteBatch,
+)
+from reme_core.runtime.distil import Distilled, Distiller, DistilTask
+from reme_core.runtime.owner import is_gone, new_owner
+from reme_core.schema import Job, JobState, Memory, MemoryType, Message, Scope, Usage
+
+_LOG = logging.getLogger("reme")
+T = TypeVar("T")
+
+SUMMARY = "summary"
+"""The kind of job that distils blocks into memories."""
+
+# Waiting for another holder: it may be in another process, so there is nothing to be told by.
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.005, 0.25
+_EVENTS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trying:
+    """How often a job is tried, and how long it is held.
+
+    Attributes:
+        max_attempts: Then it is given up, and waits among the dead ones with its reason.
+        first_delay_s: After the first failure; four times as long after each further one.
+        hold_s: For how long a job is held unless renewed, which is done in time: what another machine must wait for
+            after this one has died. On the same machine nobody waits.
+    """
+
+    max_attempts: int = 5
+    first_delay_s: float = 30.0
+    hold_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one job.
+
+    Attributes:
+        job: The job as it was taken.
+        memories: What it wrote.
+        usage: What it cost.
+        failure: Why it is not done, if it is not; it is pending or dead then.
+    """
+
+    job: Job
+    memories: tuple[Memory, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    failure: ReMeError | None = None
+
+
+class JobRunner:
+    """Does the jobs of a memory: takes one, distils, and writes the result and the end of the job together."""
+
+    def __init__(
+        self,
+        *,
+        jobs: JobQueue,
+        memories: MemoryStore,
+        transcript: IndexedTranscript,
+        distiller: Distiller,
+        clock: Clock,
+        trying: Trying | None = None,
+    ) -> None:
+        """Keep the ports."""
+        self._jobs = jobs
+        self._memories = memories
+        self._transcript = transcript
+        self._distiller = distiller
+        self._clock = clock
+        self._trying = trying or Trying()
+        one: object = memories
+        self._both = memories if isinstance(memories, SettlesWrites) and one is jobs else None
+        # Outcomes that somebody in this process waits for, of jobs that somebody else in it has done.
+        self._awaited: dict[str, Outcome | None] = {}
+
+    async def finish(self, scope: Scope, jobs: Sequence[Job]) -> list[Outcome]:
+        """Wait until each of these jobs is done or has failed, doing those that come before them where nobody does."""
+        outcomes: dict[str, Outcome] = {}
+        wanted = {job.job_id: job for job in jobs}
+        self._awaited.update(dict.fromkeys(wanted))
+        pause = _FIRST_LOOK_S
+        try:
+            while len(outcomes) < len(wanted):
+                done = await self.run_next(scope)
+                if done is not None and done.job.job_id in wanted:
+                    outcomes[done.job.job_id] = done
+                elif done is None:
+                    left = [job for job_id, job in wanted.items() if job_id not in outcomes]
+                    outcomes |= {item.job.job_id: item for item in await self._done_elsewhere(scope, left)}
+                    if len(outcomes) < len(wanted):
+                        await asyncio.sleep(pause)
+                        pause = min(pause * 1.5, _LAST_LOOK_S)
+        finally:
+            for job_id in wanted:
+                self._awaited.pop(job_id, None)
+        return [outcomes[job_id] for job_id in wanted]
+
+    async def drain(self, scope: Scope, *, everything: bool = False) -> list[Outcome]:
+        """Do each job once that may be begun now; stop where the model can't be reached.
+
+        With `everything`, also jobs that wait for their time after a failure, and wait for those that others hold.
+        """
+        outcomes: list[Outcome] = []
+        pause = _FIRST_LOOK_S
+        while True:
+            tried = frozenset(outcome.job.job_id for outcome in outcomes)
+            outcome = await self.run_next(scope, waiting=everything, skip=tried)
+            if outcome is not None:
+                outcomes.append(outcome)
+                if isinstance(outcome.failure, ModelUnavailableError):
+                    return outcomes
+                continue
+            left = await self._jobs.list_jobs(scope, (JobState.PENDING, JobState.RUNNING)) if everything else []
+            if all(job.job_id in tried for job in left):
+                return outcomes
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LAST_LOOK_S)
+
+    async def run_next(
+        self, scope: Scope, *, waiting: bool = False, skip: frozenset[str] = frozenset()
+    ) -> Outcome | None:
+        """Take the oldest job that may be begun and do it; None if there is none, or somebody is at one.
+
+        A failure is in the outcome; the job is pending or dead then.
+
+        Raises:
+            StoreError: The queue itself can't be read or written.
+        """
+        owner = new_owner()
+        claim = ClaimJob(
+            owner=owner,
+            now=self._clock.now(),
+            hold=timedelta(seconds=self._trying.hold_s),
+            is_gone=is_gone,
+            kinds=(SUMMARY,),
+            waiting=waiting,
+            skip=skip,
+        )
+        job = await self._jobs.claim_job(scope, claim)
+        if job is None:
+            return None
+        outcome = await self._attempt(scope, job, owner)
+        if job.job_id in self._awaited:
+            self._awaited[job.job_id] = outcome
+        return outcome
+
+    async def _attempt(self, scope: Scope, job: Job, owner: str) -> Outcome:
+        if job.attempts > self._trying.max_attempts:
+            failure = RunError(f"begun {job.attempts - 1} times and never ended: the process died each time")
+            await self._settle_unless_taken(scope, self._after(job, owner, failure))
+            return Outcome(job=job, failure=failure)
+        try:
+            return await self._held(scope, job, owner, self._do(scope, job, owner))
+        except ReMeError as exc:
+            if not isinstance(exc, JobNotFoundError):  # dropped, or the scope was erased, while we were at it
+                await self._settle_unless_taken(scope, self._after(job, owner, exc))
+            return Outcome(job=job, failure=exc)
+        except asyncio.CancelledError:
+            release = SettleJob(job_id=job.job_id, owner=owner, outcome="release", due_at=self._clock.now())
+            await asyncio.shield(self._settle_unless_taken(scope, release))
+            raise
+        except Exception as exc:  # a bug: the job is given back, so that it doesn't look held, and the bug goes on
+            failure = RunError(f"{type(exc).__name__}: {exc}")
+            await self._settle_unless_taken(scope, self._after(job, owner, failure))
+            raise
+
+    async def _held(self, scope: Scope, job: Job, owner: str, work: Coroutine[None, None, T]) -> T:
+        """Do work while the job is held; losing it cancels the work."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                holding = group.create_task(self._hold(scope, job, owner))
+                working = group.create_task(work)
+                working.add_done_callback(lambda _: holding.cancel())
+        except BaseExceptionGroup as failures:
+            first: BaseException = failures
+            while isinstance(first, BaseExceptionGroup):
+                first = first.exceptions[0]
+            raise first from None
+        return working.result()
+
+    async def _hold(self, scope: Scope, job: Job, owner: str) -> None:
+        while True:
+            await asyncio.sleep(self._trying.hold_s / 3)
+            until = self._clock.now() + timedelta(seconds=self._trying.hold_s)
+            await self._jobs.settle_job(
+                scope, SettleJob(job_id=job.job_id, owner=owner, outcome="renew", held_until=until)
+            )
+
+    async def _do(self, scope: Scope, job: Job, owner: str) -> Outcome:
+        if self._both is None and job.attempts > 1 and (written := await self._written(scope, job)):
+            await self._jobs.settle_job(scope, SettleJob(job_id=job.job_id, owner=owner, outcome="done"))
+            return Outcome(job=job, memories=written)
+        distilled = await self._distiller.distil(scope, await self._task(scope, job))
+        settle = self._end(job, owner, distilled)
+        if self._both is not None:
+            written = tuple(await self._both.put_and_settle(scope, distilled.batch, settle))
+        else:
+            written = await self._put_then_settle(scope, job, distilled.batch, settle)
+        failure = distilled.failures[0][1] if distilled.failures else None
+        if failure is not None:
+            _LOG.error("job %s is done in part, the rest is tried again: %s", job.job_id, failure)
+        return Outcome(job=job, memories=_distinct(written), usage=distilled.usage, failure=failure)
+
+    async def _put_then_settle(
+        self, scope: Scope, job: Job, batch: WriteBatch, settle: SettleJob
+    ) -> tuple[Memory, ...]:
+        """Write to a store that doesn't keep jobs. A kill in between is seen by the run id at the next attempt."""
+        held = replace(settle, outcome="renew", held_until=self._clock.now() + timedelta(seconds=self._trying.hold_s))
+        await self._jobs.settle_job(scope, replace(held, payload=None))  # not ours any more: nothing is written
+        if settle.payload is not None:
+            # What is left becomes a job of its own first: a kill after the write would otherwise lose it.
+            now = self._clock.now()
+            rest = Job(kind=job.kind, payload=dict(settle.payload), created_at=now, due_at=settle.due_at or now)
+            await self._jobs.add_jobs(scope, [rest])
+            settle = SettleJob(job_id=job.job_id, owner=settle.owner, outcome="done")
+        written = await self._memories.put(scope, batch) if batch.puts or batch.deletes else []
+        try:
+            await self._jobs.settle_job(scope, settle)
+        except JobNotFoundError:
+            # The scope was erased between the two: what was just written must not outlive it.
+            gone = [DeleteMemory(memory_id=memory.memory_id) for memory in written]
+            await self._memories.put(scope, WriteBatch(deletes=gone, reason="the scope was erased", at=batch.at))
+            raise
+        return tuple(written)
+
+    def _end(self, job: Job, owner: str, distilled: Distilled) -> SettleJob:
+        if not distilled.failures:
+            return SettleJob(job_id=job.job_id, owner=owner, outcome="done")
+        left: list[JsonValue] = [[str(kind), name] for (kind, name), _ in distilled.failures]
+        _, failure = distilled.failures[0]
+        return replace(self._after(job, owner, failure), payload={**job.payload, "targets": left})
+
+    async def _task(self, scope: Scope, job: Job) -> DistilTask:
+        payload = SummaryPayload.read(job)
+        blocks = await self._transcript.get_blocks(scope, payload.block_ids)
+        ids = [message_id for block in blocks for message_id in block.message_ids[block.repeats :]]
+        messages: list[Message] = [item.message for item in await self._transcript.get_messages(scope, ids)]
+        return DistilTask(
+            run_id=job.run_id,
+            session_id=payload.session_id,
+            blocks=tuple(blocks),
+            messages=tuple(messages),
+            memory_type=payload.memory_type,
+            targets=payload.targets,
+        )
+
+    async def _written(self, scope: Scope, job: Job) -> tuple[Memory, ...]:
+        events = await self._memories.events(scope, EventQuery(run_id=job.run_id, limit=_EVENTS))
+        return _distinct(tuple(event.after for event in events if event.after is not None))
+
+    async def _done_elsewhere(self, scope: Scope, jobs: Sequence[Job]) -> list[Outcome]:
+        """Return what became of jobs that somebody else has ended, in this process or in another."""
+        there = {job.job_id: job for job in await self._jobs.list_jobs(scope)}
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            told, now = self._awaited.get(job.job_id), there.get(job.job_id)
+            if told is not None:
+                outcomes.append(told)
+            elif now is None:
+                outcomes.append(Outcome(job=job, memories=await self._written(scope, job)))
+            elif now.state is JobState.DEAD or (now.state is JobState.PENDING and now.attempts):
+                failure = RunError(f"another process has tried and failed: {now.error}")
+                outcomes.append(Outcome(job=now, failure=failure))
+        return outcomes
+
+    def _after(self, job: Job, owner: str, failure: ReMeError) -> SettleJob:
+        raw = failure.raw if isinstance(failure, ModelOutputError) else ""
+        error = f"{type(failure).__name__}: {failure}"
+        if job.attempts >= self._trying.max_attempts:
+            return SettleJob(job_id=job.job_id, owner=owner, outcome="dead", error=error, raw=raw)
+        delay = timedelta(seconds=self._trying.first_delay_s * 4 ** (job.attempts - 1))
+        due = self._clock.now() + delay
+        return SettleJob(job_id=job.job_id, owner=owner, outcome="retry", due_at=due, error=error, raw=raw)
+
+    async def _settle_unless_taken(self, scope: Scope, settle: SettleJob) -> None:
+        if settle.outcome != "release":
+            state = "given up" if settle.outcome == "dead" else "pending"
+            _LOG.error("job %s failed and is %s: %s", settle.job_id, state, settle.error)
+        try:
+            await self._jobs.settle_job(scope, settle)
+        except (JobNotFoundError, ConflictError):
+            _LOG.info("job %s was taken over or dropped meanwhile", settle.job_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryPayload:
+    """What a summary job is about, to and from the JSON on disk."""
+
+    session_id: str
+    block_ids: tuple[str, ...]
+    memory_type: MemoryType | None = None
+    targets: tuple[Target, ...] | None = None
+
+    def write(self) -> dict[str, JsonValue]:
+        """Return it as JSON."""
+        return {
+            "session_id": self.session_id,
+            "block_ids": list(self.block_ids),
+            "memory_type": None if self.memory_type is None else str(self.memory_type),
+        }
+
+    @classmethod
+    def read(cls, job: Job) -> SummaryPayload:
+        """Read what `write` wrote (RunError: it is something else)."""
+        try:
+            payload: dict[str, object] = dict(job.payload)
+            kind, targets = payload["memory_type"], payload.get("targets")
+            return cls(
+                session_id=str(payload["session_id"]),
+                block_ids=tuple(map(str, _list(payload["block_ids"]))),
+                memory_type=None if kind is None else MemoryType(str(kind)),
+                targets=None if targets is None else tuple(_target(item) for item in _list(targets)),
+            )
+        except (KeyError, ValueError, TypeError) as exc:
+            msg = f"the payload of job {job.job_id!r} is none of a summary: drop the job, the messages stay"
+            raise RunError(msg) from exc
+
+
+def _list(value: object) -> list[object]:
+    if isinstance(value, list):
+        return value
+    msg = "wanted a list"
+    raise TypeError(msg)
+
+
+def _target(value: object) -> Target:
+    kind, name = _list(value)
+    return Target(MemoryType(str(kind)), str(name))
+
+
+def _distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
+    """Return the last state of each memory, in the order of writing."""
+    return tuple({memory.memory_id: memory for memory in memories}.values())

@@ -1,0 +1,234 @@
+"""The strategies that users choose from, as settings; a memory binds them to its ports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from reme_core.agents import (
+    BaseMemoryAgentOp,
+    IdentitySummaryAgentV1Op,
+    Limits,
+    PersonalSummaryAgentV1Op,
+    ProceduralSummaryAgentV1Op,
+    ReMeRetrieveAgentV1Op,
+    ReMeSummaryAgentV1Op,
+    ToolSummaryAgentV1Op,
+)
+from reme_core.errors import ConfigurationError
+from reme_core.ports import (
+    ChatModel,
+    Clock,
+    Embedder,
+    IndexedTranscript,
+    MemoryAgent,
+    MemoryStore,
+    Retriever,
+    TokenCounter,
+    Tool,
+)
+from reme_core.runtime.agentic_distil import AgenticDistiller
+from reme_core.runtime.agentic_retrieve import AgenticRetrieval
+from reme_core.runtime.distil import Distiller
+from reme_core.runtime.retrieve import SimpleRetriever
+from reme_core.runtime.simple_distil import SimpleDistiller
+from reme_core.text import Language
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimePorts:
+    """What the strategies of a memory work on."""
+
+    memories: MemoryStore
+    transcript: IndexedTranscript
+    embedder: Embedder | None
+    model: ChatModel | None
+    clock: Clock
+    counter: TokenCounter
+
+    def model_for(self, own: ChatModel | None, wanted_for: str) -> ChatModel:
+        """Return the strategy's own model, or the memory's (ConfigurationError: there is neither)."""
+        model = own or self.model
+        if model is None:
+            raise ConfigurationError(needs_model(wanted_for))
+        return model
+
+
+def needs_model(wanted_for: str) -> str:
+    """Say what to set where a chat model is needed and there is none."""
+    return (
+        f"{wanted_for} needs a chat model: set REME_LLM_MODEL and REME_LLM_API_KEY (or OPENAI_API_KEY), with "
+        "REME_LLM_BASE_URL for another endpoint than OpenAI's, or give llm="
+    )
+
+
+@runtime_checkable
+class BindsDistiller(Protocol):
+    """Settings of a way up."""
+
+    def bind_distiller(self, ports: RuntimePorts) -> Distiller:
+        """Return the distiller over these ports (ConfigurationError: no chat model)."""
+        ...
+
+
+@runtime_checkable
+class BindsRetriever(Protocol):
+    """Settings of a way down."""
+
+    def bind_retriever(self, ports: RuntimePorts) -> Retriever:
+        """Return the retriever over these ports (ConfigurationError: no chat model)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleSummarizer:
+    """The simple way up: one model call extracts facts, one more reconciles those that have neighbours.
+
+    Attributes:
+        model: A model of its own; None: the memory's.
+        language: Of the prompts; None follows the conversation.
+        use_reviser: Have a further call check what came out, and do it again once if something is wrong.
+    """
+
+    model: ChatModel | None = None
+    language: Language | None = None
+    use_reviser: bool = False
+
+    def bind_distiller(self, ports: RuntimePorts) -> Distiller:
+        """Return the distiller over these ports (ConfigurationError: no chat model)."""
+        return SimpleDistiller(
+            memories=ports.memories,
+            embedder=ports.embedder,
+            model=ports.model_for(self.model, "distilling memories"),
+            clock=ports.clock,
+            language=self.language,
+            use_reviser=self.use_reviser,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgenticSummarizer:
+    """The agentic way up: an agent routes the blocks to sub-agents, one for each target, which work side by side.
+
+    Attributes:
+        tools: The tools of the routing agent; None: those that `ReMeSummaryAgentV1Op` has.
+        system_prompt: Instructions in place of the routing agent's own.
+        agents: Sub-agents, one for each memory type; they take the place of ours of the same type.
+        model: A model of its own; None: the memory's.
+        language: Of the prompts; None follows the conversation.
+        limits: Of the routing agent.
+        enable_tool_memory: Make memories about tools.
+        enable_identity_memory: Keep what the assistant is.
+        enable_multiple: Offer tools that take lists.
+        enable_thinking_params: Require a text `thinking` in each call.
+        enable_think_tool: Offer a tool to think with.
+        use_reviser: Have a further call check what came out, and do it again once if something is wrong.
+    """
+
+    tools: Sequence[Tool] | None = None
+    system_prompt: str | None = None
+    agents: Sequence[MemoryAgent] = ()
+    model: ChatModel | None = None
+    language: Language | None = None
+    limits: Limits | None = None
+    enable_tool_memory: bool = True
+    enable_identity_memory: bool = True
+    enable_multiple: bool = True
+    enable_thinking_params: bool = False
+    enable_think_tool: bool = False
+    use_reviser: bool = False
+
+    def bind_distiller(self, ports: RuntimePorts) -> Distiller:
+        """Return the distiller over these ports (ConfigurationError: no chat model)."""
+        own = {agent.memory_type for agent in self.agents}
+        agents = (*self.agents, *(agent for agent in self._sub_agents() if agent.memory_type not in own))
+        return AgenticDistiller(
+            memories=ports.memories,
+            transcript=ports.transcript,
+            embedder=ports.embedder,
+            model=ports.model_for(self.model, "distilling memories"),
+            clock=ports.clock,
+            agents=agents,
+            make_router=self._router,
+            language=self.language,
+            use_reviser=self.use_reviser,
+        )
+
+    def _sub_agents(self) -> list[MemoryAgent]:
+        kinds: list[type[BaseMemoryAgentOp]] = [PersonalSummaryAgentV1Op, ProceduralSummaryAgentV1Op]
+        if self.enable_tool_memory:
+            kinds.append(ToolSummaryAgentV1Op)
+        if self.enable_identity_memory:
+            kinds.append(IdentitySummaryAgentV1Op)
+        return [
+            kind(
+                language=self.language,
+                enable_multiple=self.enable_multiple,
+                enable_thinking_params=self.enable_thinking_params,
+                enable_think_tool=self.enable_think_tool,
+            )
+            for kind in kinds
+        ]
+
+    def _router(self, agents: Sequence[MemoryAgent]) -> MemoryAgent:
+        return ReMeSummaryAgentV1Op(
+            agents=agents,
+            tools=self.tools,
+            system_prompt=self.system_prompt,
+            language=self.language,
+            limits=self.limits,
+            enable_tool_memory=self.enable_tool_memory,
+            enable_identity_memory=self.enable_identity_memory,
+            enable_multiple=self.enable_multiple,
+            enable_thinking_params=self.enable_thinking_params,
+            enable_think_tool=self.enable_think_tool,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgenticRetriever:
+    """The agentic way down: an agent reads the routing table, searches, reads on where needed, and answers.
+
+    Attributes:
+        tools: The tools of the agent; None: those that `ReMeRetrieveAgentV1Op` has.
+        system_prompt: Instructions in place of the agent's own.
+        agent: An agent in place of `ReMeRetrieveAgentV1Op`; what else is set here is then not used.
+        model: A model of its own; None: the memory's.
+        language: Of the prompts; None follows the question.
+        limits: Of the agent.
+        enable_tool_memory: Look at memories about tools as well.
+    """
+
+    tools: Sequence[Tool] | None = None
+    system_prompt: str | None = None
+    agent: MemoryAgent | None = None
+    model: ChatModel | None = None
+    language: Language | None = None
+    limits: Limits | None = None
+    enable_tool_memory: bool = True
+
+    def bind_retriever(self, ports: RuntimePorts) -> Retriever:
+        """Return the retriever over these ports (ConfigurationError: no chat model)."""
+        agent = self.agent or ReMeRetrieveAgentV1Op(
+            tools=self.tools,
+            system_prompt=self.system_prompt,
+            language=self.language,
+            limits=self.limits,
+            enable_tool_memory=self.enable_tool_memory,
+        )
+        return AgenticRetrieval(
+            agent=agent,
+            model=ports.model_for(self.model, "agentic retrieval"),
+            memories=ports.memories,
+            transcript=ports.transcript,
+            embedder=ports.embedder,
+            clock=ports.clock,
+            counter=ports.counter,
+            simple=SimpleRetriever(
+                memories=ports.memories,
+                transcript=ports.transcript,
+                embedder=ports.embedder,
+                counter=ports.counter,
+            ),
+        )

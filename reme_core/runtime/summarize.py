@@ -1,0 +1,113 @@
+"""The way up with a model: what was said is on disk first, memories are made of it by jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reme_core.errors import PartialFailureError, ReMeError
+from reme_core.ports import Clock, SummaryRequest
+from reme_core.runtime.record import VerbatimSummarizer, recorded, since
+from reme_core.runtime.runner import SUMMARY, JobRunner, Outcome, SummaryPayload
+from reme_core.schema import Block, Job, Memory, Message, Scope, SummaryResult, Usage
+
+# One job takes one call to extract, whose prompt has to stay small beside the window of a small model.
+_JOB_MESSAGES = 60
+_JOB_CHARS = 16_000
+_MESSAGE_CHARS = 8000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillingSummarizer:
+    """A `Summarizer` that keeps messages as `VerbatimSummarizer` does, and has a job for each run of new blocks.
+
+    Attributes:
+        record: Puts messages, blocks and jobs on disk.
+        runner: Does the jobs.
+        clock: Tells the time.
+        start: Has the jobs of a scope done in the background.
+    """
+
+    record: VerbatimSummarizer
+    runner: JobRunner
+    clock: Clock
+    start: Callable[[Scope], None]
+
+    async def summarize(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
+        """Keep the messages and make memories of them; see `Summarizer.summarize`."""
+        begun = time.perf_counter()
+        appended = await self.record.append(
+            scope, request, lambda messages, blocks: self._jobs(request, messages, blocks)
+        )
+        result = recorded(request, appended)
+        if request.background:
+            self.start(scope)
+            return result.model_copy(update={"usage": Usage(milliseconds=since(begun))})
+        usage, failures = Usage(), list[ReMeError]()
+        try:
+            usage += await self.record.embed(scope, appended)
+        except ReMeError as exc:  # the model's, or a dimension that the store refuses
+            failures.append(exc)
+        outcomes = await self.runner.finish(scope, appended.jobs)
+        failures += [outcome.failure for outcome in outcomes if outcome.failure is not None]
+        result = _with_outcomes(result, outcomes, usage, since(begun))
+        if failures:
+            msg = (
+                f"the messages are kept and found; what follows from them is not done: {failures[0]} "
+                "It is tried again by flush(), or when the memory is opened next; `reme jobs` shows what waits."
+            )
+            raise PartialFailureError(msg, done=result, failures=failures) from failures[0]
+        return result
+
+    def _jobs(self, request: SummaryRequest, messages: Sequence[Message], blocks: Sequence[Block]) -> list[Job]:
+        sizes = {message.message_id: min(len(message.full_text), _MESSAGE_CHARS) for message in messages}
+        now = self.clock.now()
+        return [
+            Job(
+                kind=SUMMARY,
+                payload=SummaryPayload(
+                    session_id=request.session_id,
+                    block_ids=tuple(block.block_id for block in group),
+                    memory_type=request.memory_type,
+                ).write(),
+                created_at=now,
+                due_at=now,
+            )
+            for group in _groups(blocks, sizes)
+        ]
+
+
+def _groups(blocks: Sequence[Block], sizes: dict[str, int]) -> list[list[Block]]:
+    """Join blocks, in order, while one job can take them."""
+    groups: list[list[Block]] = []
+    messages = chars = 0
+    for block in blocks:
+        own = block.message_ids[block.repeats :]
+        size = sum(sizes.get(message_id, 0) for message_id in own)
+        if not groups or messages + len(own) > _JOB_MESSAGES or chars + size > _JOB_CHARS:
+            groups.append([])
+            messages = chars = 0
+        groups[-1].append(block)
+        messages += len(own)
+        chars += size
+    return groups
+
+
+def _with_outcomes(
+    result: SummaryResult, outcomes: Sequence[Outcome], usage: Usage, milliseconds: float
+) -> SummaryResult:
+    written: dict[str, Memory] = {}
+    for outcome in outcomes:
+        written |= {memory.memory_id: memory for memory in outcome.memories}
+        usage += outcome.usage
+    runs = tuple(outcome.job.run_id for outcome in outcomes if outcome.memories)
+    return result.model_copy(
+        update={
+            "memories": tuple(written.values()),
+            "run_id": runs[0] if runs else None,
+            "run_ids": runs,
+            "job_ids": tuple(outcome.job.job_id for outcome in outcomes if outcome.failure is not None),
+            "usage": usage.model_copy(update={"milliseconds": milliseconds}),
+        }
+    )

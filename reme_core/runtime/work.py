@@ -1,0 +1,156 @@
+"""What a memory still has to do: vectors for messages, and jobs; in the background, at the end, or when asked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from reme_core.errors import ConfigurationError, ModelUnavailableError, PartialFailureError, ReMeError
+from reme_core.ports import Clock, Embedder, IndexedTranscript, JobQueue, SettleJob
+from reme_core.runtime.background import Background
+from reme_core.runtime.embedding import embed_waiting
+from reme_core.runtime.runner import JobRunner, Outcome
+from reme_core.schema import Job, Scope, Usage
+
+_LOG = logging.getLogger("reme")
+
+
+class Work:
+    """The open work of one memory space."""
+
+    def __init__(
+        self,
+        *,
+        memory_space: str,
+        transcript: IndexedTranscript,
+        jobs: JobQueue | None,
+        embedder: Embedder | None,
+        clock: Clock,
+    ) -> None:
+        """Keep the ports; `jobs` is None for a transcript that keeps no jobs."""
+        self._memory_space = memory_space
+        self._transcript = transcript
+        self._jobs = jobs
+        self._embedder = embedder
+        self._clock = clock
+        self._background = Background(self._work)
+        self._touched = False
+        # What failed in the background and still waits: told at the end, unless it was done meanwhile.
+        self._failed: dict[str, ReMeError] = {}
+        self._recovered = False
+        self.runner: JobRunner | None = None
+
+    @property
+    def queue(self) -> JobQueue:
+        """The queue (ConfigurationError: the transcript keeps no jobs)."""
+        if self._jobs is None:
+            msg = "this transcript keeps no jobs: give one that is a JobQueue as well, such as LocalStore"
+            raise ConfigurationError(msg)
+        return self._jobs
+
+    def start(self, scope: Scope) -> None:
+        """Have the work of a scope done in the background."""
+        self._touched = True
+        self._background.start(scope)
+
+    async def recover(self) -> None:
+        """Begin, once, what earlier processes have left; in the background."""
+        if self._recovered or self.runner is None:
+            return
+        self._recovered = self._touched = True
+        for scope in await self.queue.job_scopes(self._memory_space):
+            self._background.start(scope)
+
+    async def flush(self) -> Usage:
+        """Do all there is to do in the memory space.
+
+        Raises:
+            PartialFailureError: Some of it failed and still waits; `failures` says why, `done` what was spent.
+        """
+        await self._background.join()
+        usage, failures = Usage(), list[ReMeError]()
+        if self._embedder is not None:
+            for scope in await self._transcript.waiting_scopes(self._memory_space):
+                try:
+                    usage += await embed_waiting(self._transcript, self._embedder, scope)
+                except ReMeError as exc:  # a vector of another dimension than the file's, too
+                    _LOG.error("messages of one scope still wait for vectors: %s", exc)
+                    failures.append(exc)
+        outcomes = await self._drain_all(everything=True)
+        for outcome in outcomes:
+            usage += outcome.usage
+        failures += _failures(outcomes)
+        if failures:
+            msg = f"{len(failures)} piece(s) of work still wait, the first because: {failures[0]}"
+            raise PartialFailureError(msg, done=usage, failures=failures) from failures[0]
+        return usage
+
+    async def end(self) -> list[ReMeError]:
+        """Wait for the background and do what is due; return what failed. Nothing is opened for it."""
+        await self._background.join()
+        if self._touched:
+            await self._drain_all(everything=False)
+        return list(self._failed.values())
+
+    async def list_jobs(self, scope: Scope) -> list[Job]:
+        """Return what waits, runs or was given up."""
+        return await self.queue.list_jobs(scope)
+
+    async def users_with_jobs(self) -> list[str]:
+        """Return the users of the memory space that have jobs."""
+        return [scope.user_id for scope in await self.queue.job_scopes(self._memory_space)]
+
+    async def retry_job(self, scope: Scope, job_id: str) -> None:
+        """Have a job tried again as if it were new (JobNotFoundError; ConflictError: it is being done)."""
+        now = self._clock.now()
+        await self.queue.settle_job(scope, SettleJob(job_id=job_id, owner=None, outcome="revive", due_at=now))
+        if self.runner is not None:
+            self.start(scope)
+
+    async def drop_job(self, scope: Scope, job_id: str) -> None:
+        """Give a job up for good; the messages stay (JobNotFoundError; ConflictError: it is being done)."""
+        await self.queue.settle_job(scope, SettleJob(job_id=job_id, owner=None, outcome="drop"))
+
+    async def _drain_all(self, *, everything: bool) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        if self.runner is None:
+            return outcomes
+        for scope in await self.queue.job_scopes(self._memory_space):
+            outcomes += self._noted(await self.runner.drain(scope, everything=everything))
+            if outcomes and isinstance(outcomes[-1].failure, ModelUnavailableError):
+                break  # it would be out for the others as well
+        return outcomes
+
+    async def _work(self, scope: Scope) -> None:
+        if self._embedder is not None:
+            try:
+                await embed_waiting(self._transcript, self._embedder, scope)
+            except ReMeError as exc:  # they wait on, and are found by their words
+                _LOG.error("messages of one scope still wait for vectors: %s", exc)
+        if self.runner is not None:
+            self._noted(await self.runner.drain(scope))
+
+    def _noted(self, outcomes: list[Outcome]) -> list[Outcome]:
+        for outcome in outcomes:
+            self._failed.pop(outcome.job.job_id, None)
+            if outcome.failure is not None:
+                self._failed[outcome.job.job_id] = outcome.failure
+        return outcomes
+
+
+def _failures(outcomes: Sequence[Outcome]) -> list[ReMeError]:
+    return [outcome.failure for outcome in outcomes if outcome.failure is not None]
+
+
+def check_ended(failures: Sequence[ReMeError]) -> None:
+    """Raise what failed at the end of a memory, after everything is closed.
+
+    Raises:
+        PartialFailureError: It is pending on disk, or given up and listed.
+    """
+    if failures:
+        msg = (
+            f"the memory is closed and holds all messages; {len(failures)} job(s) failed and are tried again at the "
+            f"next start, the first because: {failures[0]}"
+        )
+        raise PartialFailureError(msg, done=None, failures=failures) from failures[0]

@@ -1,0 +1,343 @@
+"""Changes that are collected first and written as one batch: a store over another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+
+from reme_core.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, MemoryNotFoundError
+from reme_core.ports import (
+    DeleteMemory,
+    EventQuery,
+    ListMemories,
+    MemoryFilter,
+    MemorySearch,
+    MemoryStore,
+    PutMemory,
+    ScoredMemory,
+    Target,
+    Vector,
+    WriteBatch,
+)
+from reme_core.rules import (
+    Change,
+    Claim,
+    Plan,
+    check_batch,
+    check_filter,
+    claim_of,
+    claims_of,
+    ids_of,
+    matches,
+    plan_batch,
+)
+from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, parse_time
+from reme_core.schema.checks import check_id
+from reme_core.text import query_terms, terms
+from reme_core.tools.targets import all_memories, count_targets
+
+# How a search weighs vector and words; see `MemorySearch`.
+_VECTOR_WEIGHT, _TEXT_WEIGHT = 0.7, 0.4
+# Events of a draft come after all those of the store below it.
+_FIRST_SEQUENCE = 1 << 62
+
+
+class Draft:
+    """A `MemoryStore` and `ListsTargets` that keeps the changes of one scope to itself; somebody else writes its batch.
+
+    Reads show the store below with the changes over it. A write is checked as a store would check it, so a tool learns
+    at once of a repetition or an unknown id; `batch` is the net effect. Tasks of one event loop may share a draft.
+    """
+
+    def __init__(self, base: MemoryStore) -> None:
+        """Begin without changes; `base` stays open and is never written to."""
+        self._base = base
+        self._lock = asyncio.Lock()
+        self._scope: Scope | None = None
+        self._changes: list[Change] = []
+        self._outcome: dict[str, Change] = {}
+        self._events: list[Event] = []
+        self._strict: set[str] = set()
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What happens to each memory touched, from its state in the store below to that in the draft."""
+        return tuple(change for change in self._outcome.values() if not _is_nothing(change))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether writing the draft would change nothing."""
+        return not self.changes
+
+    def batch(self, *, reason: str, run_id: str | None, actor: str, at: datetime) -> WriteBatch:
+        """Return the net effect: one put or delete for each memory touched, against the revisions that were read.
+
+        What was added and deleted again is not in it. Memories that end come before those that are changed, and these
+        before the new ones; a text is freed before another memory takes it (where texts change places in a ring, one
+        memory is closed and opened again for that). An add that somebody else has made meanwhile is answered with
+        theirs, unless another memory of the batch was replaced by it: that is a `ConflictError`.
+        """
+        changes = self.changes
+        linked = {change.after.superseded_by for change in changes if change.after is not None}
+        puts = [
+            PutMemory(
+                memory=after,
+                vector=change.vector,
+                expected_revision=0 if change.before is None else change.before.revision,
+                on_duplicate="raise" if after.memory_id in linked | self._strict else "existing",
+            )
+            for change in _ordered(changes, at)
+            if (after := change.after) is not None
+        ]
+        deletes = [
+            DeleteMemory(memory_id=change.memory_id, expected_revision=change.before.revision)
+            for change in changes
+            if change.after is None and change.before is not None
+        ]
+        return WriteBatch(puts=puts, deletes=deletes, reason=reason, run_id=run_id, actor=actor, at=at)
+
+    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
+        """Keep a batch in the draft; see `MemoryStore.put`.
+
+        Raises:
+            InvalidInputError: Also for another scope than that of the changes so far.
+        """
+        checked = check_batch(scope, batch)
+        async with self._lock:  # what is read below must still be so when the changes are kept
+            if self._scope not in {None, scope}:
+                msg = f"this draft is for {self._scope!r} and not for {scope!r}: make one for each scope"
+                raise InvalidInputError(msg)
+            plan = plan_batch(checked, await self._touched(scope, checked))
+            self._scope = scope
+            self._keep(plan, checked)
+        return [memory.model_copy(deep=True) for memory in plan.answers]
+
+    async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
+        """Return memories by id; see `MemoryStore.get`."""
+        touched = self._touched_in(scope)
+        below = await self._find(scope, [name for name in memory_ids if name not in touched])
+        found = {**below, **_states(self._touched_in(scope))}
+        missing = [name for name in dict.fromkeys(memory_ids) if name not in found]
+        if missing:
+            raise MemoryNotFoundError(missing)
+        return [found[name].model_copy(deep=True) for name in memory_ids]
+
+    async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
+        """Return the best memories; see `MemoryStore.search`.
+
+        What the draft has changed is scored by its vector and by the share of the query's words that it holds.
+        """
+        _check_limit(search.limit)
+        wanted = check_filter(search.filter)
+        more = len(self._touched_in(scope))
+        below = await self._base.search(scope, replace(search, limit=search.limit + more))
+        touched = self._touched_in(scope)
+        found = [item for item in below if item.memory.memory_id not in touched]
+        scores = {item.memory.memory_id: item.score for item in below}
+        for change in touched.values():
+            if change.after is None or not matches(change.after, wanted):
+                continue
+            score = _score(change, search, scores.get(change.memory_id))
+            if score is not None and (search.min_score is None or score >= search.min_score):
+                found.append(ScoredMemory(memory=change.after.model_copy(deep=True), score=score))
+        return sorted(found, key=lambda item: (-item.score, _place(item.memory)))[: search.limit]
+
+    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
+        """Return one page; see `MemoryStore.list_memories`. Each page reads all that the filter means."""
+        _check_limit(query.limit)
+        wanted, after = check_filter(query.filter), _read_cursor(query.cursor)
+        below = await all_memories(self._base, scope, query.filter)
+        touched = self._touched_in(scope)
+        found = [memory for memory in below if memory.memory_id not in touched]
+        found += [memory for memory in _states(touched).values() if matches(memory, wanted)]
+        rest = sorted((memory for memory in found if after is None or _place(memory) > after), key=_place)
+        page = tuple(memory.model_copy(deep=True) for memory in rest[: query.limit])
+        return MemoryPage(memories=page, next_cursor=_cursor(page[-1]) if len(rest) > query.limit else None)
+
+    async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
+        """Return what happened below, then what the draft has changed, oldest first."""
+        below = await self._base.events(scope, query)
+        own = [
+            event.model_copy(deep=True)
+            for event in (self._events if scope == self._scope else [])
+            if event.sequence > query.after
+            and (query.memory_id is None or event.memory_id == query.memory_id)
+            and (query.run_id is None or event.run_id == query.run_id)
+        ]
+        return [*below, *own][: query.limit]
+
+    async def count_targets(self, scope: Scope) -> dict[Target, int]:
+        """Return the number of current memories of each target; see `ListsTargets`."""
+        counts = await count_targets(self._base, scope)
+        for change in self._touched_in(scope).values():
+            for memory, step in ((change.before, -1), (change.after, 1)):
+                if memory is not None and memory.is_current and memory.memory_type is not MemoryType.META:
+                    target = Target(memory.memory_type, memory.memory_target)
+                    counts[target] = counts.get(target, 0) + step
+        return {target: count for target, count in counts.items() if count > 0}
+
+    async def erase(self, scope: Scope) -> Erased:
+        """Refuse: a draft is of memories, and erasing leaves none to come back to (ConfigurationError)."""
+        msg = f"a draft can't erase {scope!r}: erase it in the store itself"
+        raise ConfigurationError(msg)
+
+    async def close(self) -> None:
+        """Do nothing: whoever opened the store below closes it."""
+
+    def _keep(self, plan: Plan, batch: WriteBatch) -> None:
+        self._changes += plan.changes
+        self._outcome = Plan(answers=(), changes=tuple(self._changes)).outcome
+        self._strict |= {put.memory.memory_id for put in batch.puts if put.on_duplicate == "raise"}
+        for change in plan.changes:
+            event = Event(
+                sequence=_FIRST_SEQUENCE + len(self._events),
+                operation=change.operation,
+                memory_id=change.memory_id,
+                before=change.before,
+                after=change.after,
+                reason=batch.reason,
+                run_id=batch.run_id,
+                actor=batch.actor,
+                at=batch.at,
+            )
+            self._events.append(event.model_copy(deep=True))
+
+    def _touched_in(self, scope: Scope) -> Mapping[str, Change]:
+        return self._outcome if scope == self._scope else {}
+
+    async def _touched(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
+        """Return the memories, as the draft has them, that a batch names or may repeat."""
+        touched = self._touched_in(scope)
+        below = await self._find(scope, [name for name in ids_of(batch) if name not in touched])
+        below |= await self._twins(scope, claims_of(batch))
+        own = [memory for name, memory in below.items() if name not in touched]
+        return own + list(_states(touched).values())
+
+    async def _find(self, scope: Scope, memory_ids: Sequence[str]) -> dict[str, Memory]:
+        """Return those of the memories that the store below holds."""
+        wanted = list(dict.fromkeys(memory_ids))
+        if not wanted:
+            return {}
+        try:
+            found = await self._base.get(scope, wanted)
+        except MemoryNotFoundError as exc:
+            return await self._find(scope, [name for name in wanted if name not in exc.missing])
+        return {memory.memory_id: memory for memory in found}
+
+    async def _twins(self, scope: Scope, claims: Iterable[Claim]) -> dict[str, Memory]:
+        """Return the memories below that say what the claims say.
+
+        The store has no search by normal form, so all of a target are read: some hundreds, in a draft's few writes.
+        """
+        by_target: dict[Target, set[Claim]] = {}
+        for claim in claims:
+            by_target.setdefault(Target(claim.memory_type, claim.memory_target), set()).add(claim)
+        twins: dict[str, Memory] = {}
+        for (memory_type, target), wanted in by_target.items():
+            held = await all_memories(self._base, scope, MemoryFilter(types=(memory_type,), targets=(target,)))
+            twins |= {memory.memory_id: memory for memory in held if claim_of(memory) in wanted}
+        return twins
+
+
+def _states(touched: Mapping[str, Change]) -> dict[str, Memory]:
+    return {name: change.after for name, change in touched.items() if change.after is not None}
+
+
+def _is_nothing(change: Change) -> bool:
+    """Whether a memory is back where it was, apart from the marks that every write leaves."""
+    before, after = change.before, change.after
+    if before is None or after is None:
+        return before is after
+    return after.model_copy(update={"revision": before.revision, "updated_at": before.updated_at}) == before
+
+
+def _ordered(changes: Iterable[Change], at: datetime) -> list[Change]:
+    """Put changes into an order in which no memory takes a text that another one still has."""
+    waiting = sorted((change for change in changes if change.after is not None), key=_rank)
+    ordered: list[Change] = []
+    while waiting:
+        held = {claim: change.memory_id for change in waiting if change.before and (claim := claim_of(change.before))}
+        blocked: list[Change] = []
+        for change in waiting:
+            claim = claim_of(change.after) if change.after is not None else None
+            if claim is not None and held.get(claim, change.memory_id) != change.memory_id:
+                blocked.append(change)
+                continue
+            ordered.append(change)
+            freed = None if change.before is None else claim_of(change.before)
+            if freed is not None:
+                del held[freed]
+        if len(blocked) == len(waiting):  # texts change places in a ring: one memory steps aside
+            aside = _closed(blocked[0], at)
+            ordered.append(aside)
+            blocked[0] = replace(blocked[0], before=aside.after)
+        waiting = blocked
+    return ordered
+
+
+def _rank(change: Change) -> int:
+    if change.before is None:
+        return 2
+    return 0 if change.after is not None and not change.after.is_current else 1
+
+
+def _closed(change: Change, at: datetime) -> Change:
+    before = change.before
+    assert before is not None  # noqa: S101  # only what has a text already can be part of a ring
+    ended = {"valid_to": max(at, before.valid_from), "revision": before.revision + 1}
+    return Change(before=before, after=before.model_copy(update=ended), keeps_vector=True)
+
+
+def _score(change: Change, search: MemorySearch, below: float | None) -> float | None:
+    """Return the score of a memory of the draft, as a store would score it; None where the query doesn't touch it."""
+    before, after = change.before, change.after
+    assert after is not None  # noqa: S101  # asked of memories that are there
+    if below is not None and change.keeps_vector and before is not None and before.index_text == after.index_text:
+        return below
+    cosine = _cosine(change.vector, search.vector)
+    if not search.text.strip():
+        return cosine
+    asked = set(query_terms(search.text))
+    share = len(asked & set(terms(after.index_text))) / len(asked) if asked else 0.0
+    if search.vector is None:
+        return share or None
+    if cosine is None and not share:
+        return None
+    return min((_VECTOR_WEIGHT * (cosine or 0.0) + _TEXT_WEIGHT * share) / (_VECTOR_WEIGHT + _TEXT_WEIGHT), 1.0)
+
+
+def _cosine(own: Vector | None, asked: Vector | None) -> float | None:
+    if own is None or asked is None:
+        return None
+    if len(own) != len(asked):
+        raise DimensionMismatchError(expected=len(own), found=len(asked), what="the query's vector")
+    return min(float(np.dot(own, asked)), 1.0)
+
+
+def _place(memory: Memory) -> tuple[float, str]:
+    return -memory.created_at.timestamp(), memory.memory_id
+
+
+def _cursor(memory: Memory) -> str:
+    return f"{memory.created_at.isoformat()} {memory.memory_id}"
+
+
+def _read_cursor(cursor: str | None) -> tuple[float, str] | None:
+    if cursor is None:
+        return None
+    moment, _, memory_id = cursor.partition(" ")
+    try:
+        return -parse_time(moment).timestamp(), check_id(memory_id)
+    except ValueError as exc:
+        msg = f"cursor: {cursor!r:.60} is not one of this list: pass next_cursor of the page before, or None"
+        raise InvalidInputError(msg) from exc
+
+
+def _check_limit(limit: int) -> None:
+    if limit < 1:
+        msg = f"limit: wanted at least 1, found {limit}"
+        raise InvalidInputError(msg)

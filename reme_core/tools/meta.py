@@ -1,0 +1,197 @@
+"""The routing table: the targets that a scope has, read and extended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from reme_core.errors import ConfigurationError, ToolFeedback
+from reme_core.ports import MemoryFilter, MemoryStore, MetaMemory, PutMemory, Target, ToolContext
+from reme_core.schema import Memory, MemoryType, Scope
+from reme_core.text import shortened
+from reme_core.tools.base import BaseMemoryToolOp, NoArguments, ToolItem
+from reme_core.tools.targets import (
+    IDENTITY,
+    ROUTED,
+    TargetName,
+    all_memories,
+    count_targets,
+    find_target,
+    label,
+    may_touch,
+    meta_target,
+    read_meta_target,
+)
+from reme_core.tools.write import NewText, new_memory, write_of
+
+MAX_DESCRIPTIONS_BYTES = 1 << 20
+"""A file of descriptions is read whole and shown to models; a mebibyte is more than any of them reads."""
+
+_DESCRIPTION_CHARS = 300
+
+
+async def read_meta(store: MemoryStore, scope: Scope) -> list[MetaMemory]:
+    """Return the routing table of a scope: targets with current memories, and those that were added by hand.
+
+    By type in the order of `ROUTED`, then by name. Two spellings of a name are two entries where memories have both;
+    an added one that differs from these only in case is the same.
+    """
+    counts = {target: n for target, n in (await count_targets(store, scope)).items() if target.memory_type in ROUTED}
+    entries = {target: MetaMemory(target=target, memories=count) for target, count in counts.items()}
+    for memory in reversed(await all_memories(store, scope, MemoryFilter(types=(MemoryType.META,)))):
+        named = read_meta_target(memory)
+        if named is not None:
+            target = find_target(entries, named) or named
+            entries[target] = MetaMemory(target=target, description=memory.content, memories=counts.get(target, 0))
+    return sorted(entries.values(), key=lambda item: (ROUTED.index(item.target.memory_type), item.target.memory_target))
+
+
+def describe_target(target: Target) -> str:
+    """Say what memories about a target are."""
+    if target == IDENTITY:
+        return "what the assistant itself is"
+    return f"{target.memory_type} memories about {target.memory_target}"
+
+
+class AddMetaItem(ToolItem):
+    """A new target."""
+
+    memory_type: Literal["personal", "procedural"] = Field(
+        description="personal: facts about a person. procedural: how a kind of task is done."
+    )
+    memory_target: TargetName = Field(description="The name of the person, or of the domain of the tasks.")
+
+
+class AddMetaMemoryOp(BaseMemoryToolOp[AddMetaItem]):
+    """Adds targets to the routing table; one that differs from a known one only in case is that one."""
+
+    name = "add_meta_memory"
+    description = "Make a new target to which memories can be handed. What is known already stays as it is."
+    item = AddMetaItem
+    items_name = "meta_memories"
+
+    async def execute(self, items: Sequence[AddMetaItem], context: ToolContext) -> str:
+        """Add what is missing, all or none; see `BaseMemoryToolOp.execute`."""
+        known = [entry.target for entry in await read_meta(context.memories, context.scope)]
+        new: list[Memory] = []
+        lines: list[str] = []
+        for item in items:
+            wanted = Target(MemoryType(item.memory_type), item.memory_target)
+            found = find_target(known, wanted)
+            wanted = find_target(context.targets or (), wanted) or wanted
+            if not may_touch(context, found or wanted):
+                msg = f"{label(wanted)} is none of the targets of this call; nothing was added"
+                raise ToolFeedback(msg)
+            if found is None:
+                known.append(wanted)
+                new.append(_entry(context, wanted))
+            lines.append(f"{'added' if found is None else 'known already'}: {label(found or wanted)}")
+        if new:
+            puts = [PutMemory(memory=memory) for memory in new]
+            await context.memories.put(context.scope, write_of(context, self.name, puts=puts))
+        return "\n".join(lines)
+
+
+class ReadMetaMemoryOp(BaseMemoryToolOp[NoArguments]):
+    """Shows the routing table, a line for each target: `- personal(Alice): personal memories about Alice`."""
+
+    name = "read_meta_memory"
+    description = "List the targets that there are memories about: their type, name and description."
+    item = NoArguments
+    is_concurrent = True
+
+    def __init__(
+        self,
+        *,
+        enable_tool_memory: bool = False,
+        enable_identity_memory: bool = False,
+        enable_multiple: bool = True,
+        enable_thinking_params: bool = False,
+        memory_metadata_dir: str | Path | None = None,
+    ) -> None:
+        """Keep the options.
+
+        Args:
+            enable_tool_memory: Show tools as well.
+            enable_identity_memory: Show the assistant itself as well.
+            enable_multiple: See `BaseMemoryToolOp`.
+            enable_thinking_params: See `BaseMemoryToolOp`.
+            memory_metadata_dir: Descriptions that go before those of the routing table; see `read_descriptions`.
+        """
+        super().__init__(
+            enable_multiple=enable_multiple,
+            enable_thinking_params=enable_thinking_params,
+            memory_metadata_dir=memory_metadata_dir,
+        )
+        self.enable_tool_memory = enable_tool_memory
+        self.enable_identity_memory = enable_identity_memory
+
+    async def execute(self, items: Sequence[NoArguments], context: ToolContext) -> str:
+        """List the targets that the call may touch; see `BaseMemoryToolOp.execute`."""
+        entries = {entry.target: entry.description for entry in await read_meta(context.memories, context.scope)}
+        if self.enable_identity_memory:
+            entries = {IDENTITY: "", **entries}
+        told: Mapping[Target, str] = {}
+        if self.memory_metadata_dir is not None:
+            told = await asyncio.to_thread(read_descriptions, self.memory_metadata_dir)
+        lines = []
+        for target, description in entries.items():
+            if self._is_shown(target) and may_touch(context, target):
+                said = told.get(target) or description or describe_target(target)
+                lines.append(f"- {label(target)}: {shortened(' '.join(said.split()), _DESCRIPTION_CHARS)}")
+        return "\n".join(lines) or "there are no targets yet"
+
+    def _is_shown(self, target: Target) -> bool:
+        match target.memory_type:
+            case MemoryType.TOOL:
+                return self.enable_tool_memory
+            case MemoryType.IDENTITY:
+                return self.enable_identity_memory
+            case _:
+                return True
+
+
+def read_descriptions(folder: Path) -> dict[Target, str]:
+    """Read what a folder says about targets: `personal.json` and so on, each an object from target to description.
+
+    Files that are missing say nothing; a folder that is missing says so.
+
+    Raises:
+        ConfigurationError: There is no such folder, or a file is too large, can't be read, or is no such object.
+    """
+    if not folder.is_dir():
+        msg = f"memory_metadata_dir: {str(folder)!r} is not a folder"
+        raise ConfigurationError(msg)
+    found: dict[Target, str] = {}
+    for kind in ROUTED:
+        file = folder / f"{kind}.json"
+        if file.exists():
+            found |= {Target(kind, name): text for name, text in _descriptions(file).items()}
+    return found
+
+
+def _descriptions(file: Path) -> dict[str, str]:
+    try:
+        with file.open("rb") as source:
+            raw = source.read(MAX_DESCRIPTIONS_BYTES + 1)
+        if len(raw) > MAX_DESCRIPTIONS_BYTES:
+            msg = f"{str(file)!r} has more than {MAX_DESCRIPTIONS_BYTES} bytes: shorten the descriptions"
+            raise ConfigurationError(msg)
+        value = json.loads(raw)
+    except (OSError, ValueError, RecursionError) as exc:
+        msg = f"{str(file)!r} can't be read as JSON ({exc}): wanted an object from target to description"
+        raise ConfigurationError(msg) from exc
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        msg = f"{str(file)!r}: wanted an object from target to description, each a string"
+        raise ConfigurationError(msg)
+    return value
+
+
+def _entry(context: ToolContext, target: Target) -> Memory:
+    entry = Target(MemoryType.META, meta_target(target))
+    return new_memory(context, entry, NewText(content=describe_target(target)))

@@ -1,0 +1,145 @@
+"""The reviser: a second look at what a run has made of its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from reme_core.errors import ConfigurationError, ModelOutputError
+from reme_core.ports import ChatModel, ChatRequest, ChatResult, ResponseSchema, ToolContext
+from reme_core.schema import Memory, Message, TextBlock, Usage, describe
+from reme_core.text import Language, conversation_lines, fence, load_prompt, prompt_language
+from reme_core.tools.base import BaseMemoryToolOp, NoArguments, parameters_of
+from reme_core.tools.draft import Draft
+from reme_core.tools.search import memory_line
+
+_PACKAGE = "reme_core.tools"
+_ATTEMPTS = 2
+_MOST_PROBLEMS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What the reviser found.
+
+    Attributes:
+        ok: Nothing has to be corrected.
+        problems: What is wrong, a sentence each; none where it is ok.
+        usage: What asking cost.
+    """
+
+    ok: bool
+    problems: tuple[str, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    ok: bool = Field(description="Whether there is no problem worth correcting.")
+    problems: list[str] = Field(
+        default_factory=list, max_length=_MOST_PROBLEMS, description="One short sentence for each problem."
+    )
+
+
+async def revise(
+    model: ChatModel,
+    messages: Sequence[Message],
+    before: Sequence[Memory],
+    after: Sequence[Memory],
+    language: Language,
+) -> Verdict:
+    """Ask whether memories hold what messages say, without repetition or conflict.
+
+    `before` are the memories concerned as they were, `after` as they are now.
+
+    Raises:
+        ModelOutputError: The model answered twice what can't be used.
+        ModelError: What the model raises.
+    """
+    asked = _questions(messages, before, after, language)
+    usage = Usage()
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            result = await model.chat(ChatRequest(messages=asked, response_schema=_SCHEMA))
+            usage += result.usage
+            answer = _read(result)
+        except ModelOutputError as exc:
+            if attempt == _ATTEMPTS:
+                raise
+            asked = [
+                *asked,
+                _message("user", f"Your answer could not be used: {exc} Answer with the JSON object alone."),
+            ]
+        else:
+            problems = tuple(text for text in answer.problems if text.strip())
+            return Verdict(ok=not problems, problems=problems, usage=usage)
+    raise AssertionError  # the last attempt returns or raises
+
+
+class ReviseMemoryOp(BaseMemoryToolOp[NoArguments]):
+    """Has the context's model check what the draft has changed against the messages of the call."""
+
+    name = "revise_memory"
+    description = (
+        "Check your changes so far: is everything said in the conversation kept, is anything said twice, "
+        "does anything contradict? Correct what the answer names."
+    )
+    item = NoArguments
+    is_concurrent = True
+
+    async def execute(self, items: Sequence[NoArguments], context: ToolContext) -> str:
+        """Ask the model; see `BaseMemoryToolOp.execute`.
+
+        Raises:
+            ConfigurationError: The context has no model, or its memories are no draft.
+        """
+        if context.model is None or not isinstance(context.memories, Draft):
+            msg = "revise_memory needs a model, and a Draft as the memories of its context"
+            raise ConfigurationError(msg)
+        changes = context.memories.changes
+        before = [change.before for change in changes if change.before is not None]
+        after = [change.after for change in changes if change.after is not None]
+        language = prompt_language(message.full_text for message in context.messages)
+        verdict = await revise(context.model, context.messages, before, after, language)
+        context.trace.usage += verdict.usage
+        if verdict.ok:
+            return "everything is in, nothing is repeated, nothing contradicts"
+        return "\n".join(["to be corrected:", *(f"- {' '.join(problem.split())}" for problem in verdict.problems)])
+
+
+_SCHEMA = ResponseSchema(name="verdict", schema=parameters_of(_Answer))
+
+
+def _questions(
+    messages: Sequence[Message], before: Sequence[Memory], after: Sequence[Memory], language: Language
+) -> list[Message]:
+    task = load_prompt(_PACKAGE, "revise_task", language).fill(
+        {
+            "conversation": fence("conversation", conversation_lines(messages)),
+            "before": fence("before", "\n".join(map(memory_line, before))),
+            "after": fence("after", "\n".join(map(memory_line, after))),
+        }
+    )
+    return [_message("system", load_prompt(_PACKAGE, "revise", language).text), _message("user", task)]
+
+
+def _message(role: str, text: str) -> Message:
+    return Message.model_validate({"role": role, "content": (TextBlock(text=text),)})
+
+
+def _read(result: ChatResult) -> _Answer:
+    raw = result.message.full_text
+    if result.finish_reason == "length":
+        msg = "the answer was cut off at its limit: name the problems more shortly"
+        raise ModelOutputError(msg, raw=raw)
+    try:
+        answer = _Answer.model_validate(result.parsed)
+    except ValidationError as exc:
+        raise ModelOutputError(describe(exc, "verdict"), raw=raw) from exc
+    if not answer.ok and not answer.problems:
+        msg = "verdict: ok is false and no problem is named: name it, or say true"
+        raise ModelOutputError(msg, raw=raw)
+    return answer

@@ -1,0 +1,164 @@
+"""The tool that searches memories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, JsonValue
+
+from reme_core.errors import ConfigurationError
+from reme_core.ports import MemoryFilter, MemorySearch, ScoredMemory, Target, ToolContext, Vector
+from reme_core.retrieval.embedding import embed_strictly
+from reme_core.retrieval.hits import memory_hit
+from reme_core.schema import Memory, MemoryType, Usage
+from reme_core.schema.checks import Text
+from reme_core.text import json_line, prompt_time, shortened
+from reme_core.tools.base import BaseMemoryToolOp, ToolItem
+from reme_core.tools.targets import ROUTED, TargetName, count_targets, find_target, reachable, target_of
+from reme_core.tools.trace import note_hits
+
+NOTHING_FOUND = "no memories found"
+_TEXT_CHARS = 4000
+
+
+def _asked(value: str) -> str:
+    if not value.strip():
+        msg = "is empty: write the question in words"
+        raise ValueError(msg)
+    return value
+
+
+class RetrieveItem(ToolItem):
+    """A question."""
+
+    query: Annotated[Text, Field(max_length=8000), AfterValidator(_asked)] = Field(
+        description="What you want to know, in words that the memory is likely to use."
+    )
+    memory_type: Literal["identity", "personal", "procedural", "tool"] | None = Field(
+        default=None, description="Only memories of this type."
+    )
+    memory_target: TargetName | None = Field(
+        default=None, description="Only memories about this person, domain or tool, as read_meta_memory names them."
+    )
+
+
+class VectorRetrieveMemoryOp(BaseMemoryToolOp[RetrieveItem]):
+    """Finds the memories that come closest to questions, among those that the call may read.
+
+    With an embedder by vector and words, else by words. Where the context names a type and a target, or targets,
+    nothing beyond these is read, whatever the model writes; summary memories apart, where they are enabled.
+    """
+
+    name = "vector_retrieve_memory"
+    description = "Find the memories that come closest to a question."
+    item = RetrieveItem
+    items_name = "query_items"
+    is_concurrent = True
+
+    def __init__(
+        self,
+        *,
+        enable_summary_memory: bool = False,
+        add_memory_type_target: bool = False,
+        top_k: int = 20,
+        enable_multiple: bool = True,
+        enable_thinking_params: bool = False,
+        memory_metadata_dir: str | Path | None = None,
+    ) -> None:
+        """Keep the options.
+
+        Args:
+            enable_summary_memory: Search the summaries of what was said as well; they are of all targets.
+            add_memory_type_target: Let the model choose a type and a target.
+            top_k: At most this many memories a question.
+            enable_multiple: See `BaseMemoryToolOp`.
+            enable_thinking_params: See `BaseMemoryToolOp`.
+            memory_metadata_dir: See `BaseMemoryToolOp`.
+
+        Raises:
+            ConfigurationError: `top_k` is below 1.
+        """
+        if top_k < 1:
+            msg = f"top_k: wanted at least 1, found {top_k}"
+            raise ConfigurationError(msg)
+        super().__init__(
+            enable_multiple=enable_multiple,
+            enable_thinking_params=enable_thinking_params,
+            memory_metadata_dir=memory_metadata_dir,
+            hidden_fields=frozenset() if add_memory_type_target else frozenset({"memory_type", "memory_target"}),
+        )
+        self.enable_summary_memory = enable_summary_memory
+        self.top_k = top_k
+
+    async def execute(self, items: Sequence[RetrieveItem], context: ToolContext) -> str:
+        """Search for each question; see `BaseMemoryToolOp.execute`. A memory is shown once, where it comes first."""
+        vectors = await _vectors([item.query for item in items], context)
+        shown: set[str] = set()
+        parts: list[str] = []
+        for item, vector in zip(items, vectors, strict=True):
+            found = await self._search(item, vector, context)
+            note_hits(context, [memory_hit(one, min(max(one.score, 0.0), 1.0)) for one in found])
+            lines = [memory_line(one.memory) for one in found if one.memory.memory_id not in shown]
+            shown |= {one.memory.memory_id for one in found}
+            nothing = "nothing but what is shown above" if found else NOTHING_FOUND
+            heading = [f"for {json_line({'query': item.query})}"] if len(items) > 1 else []
+            parts.append("\n".join([*heading, *(lines or [nothing])]))
+        return "\n\n".join(parts)
+
+    async def _search(self, item: RetrieveItem, vector: Vector | None, context: ToolContext) -> list[ScoredMemory]:
+        best: dict[str, ScoredMemory] = {}
+        for wanted in await self._filters(item, context):
+            search = MemorySearch(text=item.query, vector=vector, limit=self.top_k, filter=wanted)
+            for found in await context.memories.search(context.scope, search):
+                best.setdefault(found.memory.memory_id, found)
+        return sorted(best.values(), key=lambda found: -found.score)[: self.top_k]
+
+    async def _filters(self, item: RetrieveItem, context: ToolContext) -> list[MemoryFilter]:
+        types = ROUTED if item.memory_type is None else (MemoryType(item.memory_type),)
+        filters = reachable(context, types)
+        if item.memory_target is not None:
+            filters = await _about(item.memory_target, filters, context)
+        if not self.enable_summary_memory:
+            return filters
+        if len(filters) == 1 and filters[0].targets is None:  # one search ranks better than two
+            return [replace(filters[0], types=(*(filters[0].types or ()), MemoryType.SUMMARY))]
+        return [*filters, MemoryFilter(types=(MemoryType.SUMMARY,))]
+
+
+async def _about(name: str, filters: Sequence[MemoryFilter], context: ToolContext) -> list[MemoryFilter]:
+    """Narrow filters to the target that a model has named, in whatever case it wrote the name."""
+    known = await count_targets(context.memories, context.scope)
+    narrowed: list[MemoryFilter] = []
+    for wanted in filters:
+        for kind in wanted.types or ():
+            target = find_target(known, Target(kind, name))
+            if target is not None and (wanted.targets is None or target.memory_target in wanted.targets):
+                narrowed.append(replace(wanted, types=(kind,), targets=(target.memory_target,)))
+    return narrowed
+
+
+async def _vectors(queries: Sequence[str], context: ToolContext) -> list[Vector | None]:
+    if context.embedder is None:
+        return [None] * len(queries)
+    matrix = await embed_strictly(context.embedder, queries)
+    context.trace.usage += Usage(embedding_calls=1)
+    return list(matrix)
+
+
+def memory_line(memory: Memory) -> str:
+    """Write a memory on one line, as models see what was found: id, target, dates, text."""
+    fields: dict[str, JsonValue] = {
+        "memory_id": memory.memory_id,
+        "about": "/".join(target_of(memory)),
+        "said": prompt_time(memory.observed_at),
+    }
+    if memory.valid_from != memory.observed_at:
+        fields["valid_from"] = prompt_time(memory.valid_from)
+    if memory.valid_to is not None:
+        fields["valid_to"] = prompt_time(memory.valid_to)
+    if memory.when_to_use:
+        fields["when_to_use"] = shortened(memory.when_to_use, _TEXT_CHARS)
+    return json_line({**fields, "text": shortened(memory.content, _TEXT_CHARS)})

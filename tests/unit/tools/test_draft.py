@@ -1,0 +1,283 @@
+"""A draft shows changes before they are written, and its batch writes them as if they had been made one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reme_core.errors import ConfigurationError, ConflictError, InvalidInputError, MemoryNotFoundError, StoreError
+from reme_core.ports import (
+    DeleteMemory,
+    EventQuery,
+    ListMemories,
+    ListsTargets,
+    MemoryFilter,
+    MemorySearch,
+    PutMemory,
+    WriteBatch,
+)
+from reme_core.schema import Memory
+from reme_core.stores import InMemoryStore, LocalStore
+from reme_core.testing.store_values import ALICE, BOB, NOW, at, axis, leaning
+from reme_core.tools import Draft
+from reme_core.tools.targets import all_memories
+from tests.support.toolbox import EMMA, NOAH, held
+
+ALL = MemoryFilter(include_superseded=True)
+
+
+def write(*puts: Memory | PutMemory, deletes: tuple[str, ...] = ()) -> WriteBatch:
+    wrapped = [item if isinstance(item, PutMemory) else PutMemory(memory=item) for item in puts]
+    return WriteBatch(puts=wrapped, deletes=[DeleteMemory(memory_id=name) for name in deletes], run_id="r", at=NOW)
+
+
+def batch_of(draft: Draft) -> WriteBatch:
+    return draft.batch(reason="run", run_id="run-1", actor="agent", at=at(1))
+
+
+def same(memory: Memory, **changes: Any) -> Memory:
+    return Memory.model_validate({**memory.model_dump(), **changes})
+
+
+async def test_reads_show_the_changes_and_the_store_does_not(store: LocalStore) -> None:
+    draft = Draft(store)
+    [emma, noah] = await store.get(ALICE, ["emma-1", "noah-1"])
+    new = held("new-1", "Emma drinks tea.")
+    await draft.put(ALICE, write(same(emma, content="Emma lives in Lisbon."), new, deletes=("noah-1",)))
+    [changed, added] = await draft.get(ALICE, ["emma-1", "new-1"])
+    assert (changed.content, changed.revision, added.revision) == ("Emma lives in Lisbon.", 2, 1)
+    with pytest.raises(MemoryNotFoundError) as caught:
+        await draft.get(ALICE, ["emma-1", "noah-1", "nothing"])
+    assert caught.value.missing == ("noah-1", "nothing")
+    assert {item.content for item in await all_memories(draft, ALICE, ALL)} == {changed.content, added.content}
+    found = await draft.search(ALICE, MemorySearch(text="Lisbon tea cello"))
+    assert [item.memory.memory_id for item in found] == ["emma-1", "new-1"]
+    assert await draft.search(ALICE, MemorySearch(text="Berlin")) == []
+    assert isinstance(draft, ListsTargets)
+    assert await draft.count_targets(ALICE) == {EMMA: 2}
+    assert [event.operation for event in await draft.events(ALICE, EventQuery(run_id="r"))] == [
+        "delete",
+        "update",
+        "add",
+    ]
+    assert await store.get(ALICE, ["emma-1", "noah-1"]) == [emma, noah]
+    assert [item.memory.memory_id for item in await draft.search(BOB, MemorySearch(text="cello"))] == ["noah-1"]
+
+
+async def test_the_batch_writes_the_net_effect_with_the_revisions_read(store: LocalStore) -> None:
+    draft = Draft(store)
+    assert draft.is_empty
+    [emma] = await store.get(ALICE, ["emma-1"])
+    await draft.put(ALICE, write(held("brief", "Emma waits."), same(emma, content="a")))
+    await draft.put(ALICE, write(same(emma, content="b"), held("new-1", "Emma sings."), deletes=("brief",)))
+    batch = batch_of(draft)
+    assert [(put.memory.memory_id, put.expected_revision) for put in batch.puts] == [("emma-1", 1), ("new-1", 0)]
+    assert batch.deletes == []
+    assert (batch.reason, batch.run_id, batch.actor, batch.at) == ("run", "run-1", "agent", at(1))
+    await store.put(ALICE, batch)
+    [stored] = await store.get(ALICE, ["emma-1"])
+    assert (stored.content, stored.revision) == ("b", 2)
+
+
+async def test_what_was_added_and_deleted_leaves_an_empty_draft(store: LocalStore) -> None:
+    draft = Draft(store)
+    [emma] = await store.get(ALICE, ["emma-1"])
+    await draft.put(ALICE, write(held("brief", "Emma waits.")))
+    await draft.put(ALICE, write(same(emma, content="a"), deletes=("brief",)))
+    await draft.put(ALICE, write(same(emma, updated_at=at(5))))
+    assert draft.is_empty
+    assert batch_of(draft).puts == []
+
+
+async def test_a_closing_comes_before_the_memory_that_takes_its_text(store: LocalStore) -> None:
+    draft = Draft(store)
+    [emma] = await store.get(ALICE, ["emma-1"])
+    await draft.put(ALICE, write(held("later", "Emma waits.")))
+    await draft.put(ALICE, write(same(emma, valid_to=at(2), superseded_by="again"), held("again", emma.content)))
+    puts = batch_of(draft).puts
+    assert [put.memory.memory_id for put in puts] == ["emma-1", "later", "again"]
+    assert [put.on_duplicate for put in puts] == ["existing", "existing", "raise"]
+    await store.put(ALICE, batch_of(draft))
+
+
+async def test_texts_that_change_places_are_written(store: LocalStore) -> None:
+    [emma] = await store.get(ALICE, ["emma-1"])
+    other = held("emma-2", "Emma sings.")
+    await store.put(ALICE, write(other))
+    draft = Draft(store)
+    await draft.put(ALICE, write(same(emma, content="between")))
+    await draft.put(ALICE, write(same(other, content=emma.content)))
+    await draft.put(ALICE, write(same(emma, content=other.content)))
+    await store.put(ALICE, batch_of(draft))
+    [first, second] = await store.get(ALICE, ["emma-1", "emma-2"])
+    assert (first.content, second.content) == ("Emma sings.", "Emma lives in Berlin.")
+    assert first.is_current
+
+
+async def test_a_repetition_is_answered_with_the_memory_that_is_there(store: LocalStore) -> None:
+    draft = Draft(store)
+    [there] = await draft.put(ALICE, write(held("new-1", "emma lives in BERLIN")))
+    assert there.memory_id == "emma-1"
+    [first] = await draft.put(ALICE, write(held("new-2", "Emma sings.")))
+    [again] = await draft.put(ALICE, write(held("new-3", "emma sings")))
+    assert first.memory_id == again.memory_id == "new-2"
+    with pytest.raises(ConflictError, match="new-2"):
+        await draft.put(ALICE, write(PutMemory(memory=held("new-4", "emma sings"), on_duplicate="raise")))
+    with pytest.raises(ConflictError):
+        await draft.put(ALICE, write(PutMemory(memory=held("new-5", "Emma runs."), expected_revision=3)))
+    with pytest.raises(MemoryNotFoundError):
+        await draft.put(ALICE, write(held("new-6", "Emma swims."), deletes=("nothing",)))
+    assert len(draft.changes) == 1
+
+
+async def test_a_change_by_somebody_else_meanwhile_is_a_conflict(store: LocalStore) -> None:
+    draft = Draft(store)
+    [emma] = await store.get(ALICE, ["emma-1"])
+    await draft.put(ALICE, write(same(emma, content="a")))
+    await store.put(ALICE, write(same(emma, content="b")))
+    with pytest.raises(ConflictError):
+        await store.put(ALICE, batch_of(draft))
+
+
+async def test_a_draft_is_for_one_scope(store: LocalStore) -> None:
+    draft = Draft(store)
+    await draft.put(ALICE, write(held("new-1", "Emma sings.")))
+    with pytest.raises(InvalidInputError, match="one for each scope"):
+        await draft.put(BOB, write(held("new-2", "Emma sings.", scope=BOB)))
+    with pytest.raises(InvalidInputError):
+        await draft.put(ALICE, write(held("new-2", "Emma sings.", scope=BOB)))
+    with pytest.raises(ConfigurationError, match="can't erase"):
+        await draft.erase(ALICE)
+    await draft.close()
+    assert await store.get(ALICE, ["emma-1"])
+
+
+async def test_a_draft_over_a_draft_ends_up_in_it(store: LocalStore) -> None:
+    outer = Draft(store)
+    inner = Draft(outer)
+    [emma] = await store.get(ALICE, ["emma-1"])
+    await outer.put(ALICE, write(same(emma, content="a")))
+    await inner.put(ALICE, write(same(emma, content="b"), held("new-1", "Emma sings.")))
+    assert {item.content for item in await all_memories(outer, ALICE, ALL)} == {"a", "Noah plays the cello."}
+    await outer.put(ALICE, batch_of(inner))
+    await store.put(ALICE, batch_of(outer))
+    assert {item.content for item in await all_memories(store, ALICE, ALL)} == {
+        "b",
+        "Emma sings.",
+        "Noah plays the cello.",
+    }
+
+
+async def test_tasks_that_add_the_same_at_once_make_one_memory(store: LocalStore) -> None:
+    draft = Draft(store)
+    async with asyncio.TaskGroup() as group:
+        for place in range(20):
+            group.create_task(draft.put(ALICE, write(held(f"new-{place}", "Emma sings."))))
+    assert len(draft.changes) == 1
+
+
+async def test_vectors_rank_what_the_draft_has_added() -> None:
+    store = InMemoryStore()
+    near, far = held("near", "one"), held("far", "two")
+    await store.put(ALICE, write(PutMemory(memory=far, vector=leaning(0.2))))
+    draft = Draft(store)
+    await draft.put(ALICE, write(PutMemory(memory=near, vector=leaning(0.9)), held("bare", "three")))
+    found = await draft.search(ALICE, MemorySearch(vector=axis(0), limit=5))
+    assert [item.memory.memory_id for item in found] == ["near", "far"]
+    assert found[0].score == pytest.approx(0.9, abs=1e-5)
+    assert len(await draft.search(ALICE, MemorySearch(vector=axis(0), limit=1))) == 1
+    assert len(await draft.search(ALICE, MemorySearch(vector=axis(0), min_score=0.5))) == 1
+    [words] = await draft.search(ALICE, MemorySearch(text="three four"))
+    assert (words.memory.memory_id, words.score) == ("bare", 0.5)
+    await draft.put(ALICE, write(same(far, metadata={"a": 1})))  # the vector stays below, and so does the score
+    [kept] = await draft.search(ALICE, MemorySearch(vector=axis(0), filter=MemoryFilter(metadata={"a": 1}))) or [None]
+    assert kept is None or kept.score == pytest.approx(0.2, abs=1e-5)
+    with pytest.raises(StoreError):
+        await draft.search(ALICE, MemorySearch(vector=axis(0, dimension=9)))
+
+
+async def test_pages_of_a_draft_partition_it(store: LocalStore) -> None:
+    draft = Draft(store)
+    for place in range(7):
+        await draft.put(ALICE, write(held(f"new-{place}", f"Emma has {place} cats.", created_at=at(place % 3))))
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await draft.list_memories(ALICE, ListMemories(limit=2, cursor=cursor))
+        seen += [item.memory_id for item in page.memories]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert len(seen) == len(set(seen)) == 9
+    assert seen == [item.memory_id for item in await all_memories(draft, ALICE, MemoryFilter())]
+    for wrong in ("x", "2026-01-01 ", ""):
+        with pytest.raises(InvalidInputError):
+            await draft.list_memories(ALICE, ListMemories(cursor=wrong))
+    for call in (
+        draft.list_memories(ALICE, ListMemories(limit=0)),
+        draft.search(ALICE, MemorySearch(text="x", limit=0)),
+    ):
+        with pytest.raises(InvalidInputError):
+            await call
+
+
+IDS, TEXTS = st.sampled_from(["a", "b", "c", "d"]), st.sampled_from(["one", "One!", "two", "three", "four"])
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), IDS, TEXTS, st.sampled_from([EMMA, NOAH]), st.booleans(), st.booleans()),
+        st.tuples(st.just("delete"), IDS),
+    ),
+    max_size=14,
+)
+
+
+def as_batch(step: tuple[Any, ...]) -> WriteBatch:
+    if step[0] == "delete":
+        return write(deletes=(step[1],))
+    _, memory_id, text, target, ended, vector = step
+    ends = {"valid_to": NOW + timedelta(days=1)} if ended else {}
+    memory = held(memory_id, text, target, **ends)
+    return write(PutMemory(memory=memory, vector=axis(len(text)) if vector else None))
+
+
+async def contents(store: InMemoryStore | Draft) -> list[tuple[object, ...]]:
+    return sorted(
+        (item.memory_id, item.content, item.memory_target, item.is_current)
+        for item in await all_memories(store, ALICE, ALL)
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(first=steps, then=steps)
+def test_the_batch_of_a_draft_does_what_its_changes_would_have_done(first: list[Any], then: list[Any]) -> None:
+    async def work() -> None:
+        direct, base = InMemoryStore(), InMemoryStore()
+        for step in first:
+            for store in (direct, base):
+                try:
+                    await store.put(ALICE, as_batch(step))
+                except StoreError:
+                    continue
+        draft = Draft(base)
+        for step in then:
+            outcomes = []
+            for target in (direct, draft):
+                try:
+                    stored = await target.put(ALICE, as_batch(step))
+                    outcomes.append([item.memory_id for item in stored])
+                except StoreError as exc:
+                    outcomes.append([type(exc).__name__])
+            assert outcomes[0] == outcomes[1]
+        assert await contents(draft) == await contents(direct)
+        assert await draft.count_targets(ALICE) == await direct.count_targets(ALICE)
+        batch = batch_of(draft)
+        assert draft.is_empty == (not batch.puts and not batch.deletes)
+        await base.put(ALICE, batch)
+        assert await contents(base) == await contents(direct)
+
+    asyncio.run(work())

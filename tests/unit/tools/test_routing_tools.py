@@ -1,0 +1,325 @@
+"""The routing table, the identity, and handing targets to sub-agents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from reme_core.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidInputError,
+    ModelUnavailableError,
+    ToolFeedback,
+)
+from reme_core.ports import EventQuery, MemoryFilter
+from reme_core.schema import MemoryType
+from reme_core.stores import LocalStore
+from reme_core.testing.store_values import ALICE, NOW
+from reme_core.tools import (
+    AddMetaMemoryOp,
+    Draft,
+    HandsOffOp,
+    ReadIdentityMemoryOp,
+    ReadMetaMemoryOp,
+    UpdateIdentityMemoryOp,
+    read_descriptions,
+    read_meta,
+)
+from reme_core.tools.targets import all_memories
+from tests.support.snapshots import snapshot
+from tests.support.toolbox import (
+    EMMA,
+    IDENTITY,
+    MESSAGES,
+    META,
+    NOAH,
+    PERSONAL,
+    PROCEDURAL,
+    SUMMARY,
+    TOOL,
+    NotingAgent,
+    Target,
+    context_over,
+    current,
+    held,
+    put,
+)
+
+ANY = {"memory_type": None, "memory_target": None}
+SELF = Target(IDENTITY, "self")
+
+
+async def test_the_table_holds_counted_and_added_targets(store: LocalStore) -> None:
+    await put(
+        store,
+        held("sum-1", "They talked.", Target(SUMMARY, "self")),
+        held("tool-1", "Ask twice.", Target(TOOL, "search")),
+        held("meta-1", "how to bake", Target(META, "procedural/baking/bread")),
+        held("meta-2", "my best friend", Target(META, "personal/emma ")),
+        held("meta-3", "forged", Target(META, "nothing")),
+        held("meta-4", "forged", Target(META, "summary/self")),
+    )
+    for memories in (store, Draft(store)):
+        found = await read_meta(memories, ALICE)
+        assert [(*entry.target, entry.description, entry.memories) for entry in found] == [
+            ("personal", "Emma", "my best friend", 1),
+            ("personal", "Noah", "", 1),
+            ("procedural", "baking/bread", "how to bake", 0),
+            ("tool", "search", "", 1),
+        ]
+
+
+async def test_the_table_is_shown_a_line_for_each_target(store: LocalStore, tmp_path: Path) -> None:
+    await put(store, held("tool-1", "Ask twice.", Target(TOOL, "search")))
+    context = context_over(store, **ANY)
+    plain = "- personal(Emma): personal memories about Emma\n- personal(Noah): personal memories about Noah"
+    assert await ReadMetaMemoryOp()({}, context) == plain
+    (tmp_path / "personal.json").write_text(json.dumps({"Noah": "a\nfriend", "Liam": "nobody"}))
+    full = ReadMetaMemoryOp(
+        enable_tool_memory=True, enable_identity_memory=True, enable_thinking_params=True, memory_metadata_dir=tmp_path
+    )
+    assert (await full({"thinking": "so"}, context)).splitlines() == [
+        "- identity(self): what the assistant itself is",
+        "- personal(Emma): personal memories about Emma",
+        "- personal(Noah): a friend",
+        "- tool(search): tool memories about search",
+    ]
+    only = context_over(store, **ANY, targets=frozenset({EMMA}))
+    assert await full({"thinking": "so"}, only) == "- personal(Emma): personal memories about Emma"
+    assert await ReadMetaMemoryOp()({}, context_over(store, targets=frozenset())) == "there are no targets yet"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', "{", "[" * 100_000, "x" * ((1 << 20) + 1), b"\xff\xfe\x00"])
+def test_descriptions_that_are_none_are_a_wrong_setting(tmp_path: Path, text: str | bytes) -> None:
+    file = tmp_path / "tool.json"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(ConfigurationError, match=r"tool\.json"):
+        read_descriptions(tmp_path)
+    with pytest.raises(ConfigurationError, match="not a folder"):
+        read_descriptions(tmp_path / "missing")
+
+
+async def test_a_target_is_added_once_whatever_its_case(store: LocalStore) -> None:
+    context = context_over(store, **ANY)
+    items = [
+        {"memory_type": "personal", "memory_target": " EMMA"},
+        {"memory_type": "procedural", "memory_target": "Emma"},
+        {"memory_type": "procedural", "memory_target": "emma "},
+    ]
+    answer = await AddMetaMemoryOp()({"meta_memories": items}, context)
+    assert answer.splitlines() == [
+        "known already: personal(Emma)",
+        "added: procedural(Emma)",
+        "known already: procedural(Emma)",
+    ]
+    single = AddMetaMemoryOp(enable_multiple=False)
+    assert await single({"memory_type": "procedural", "memory_target": "Emma"}, context) == (
+        "known already: procedural(Emma)"
+    )
+    [entry] = await all_memories(store, ALICE, MemoryFilter(types=(META,)))
+    assert (entry.memory_target, entry.content) == ("procedural/Emma", "procedural memories about Emma")
+
+
+@pytest.mark.parametrize(
+    ("item", "fields"),
+    [
+        ({"memory_type": "tool", "memory_target": "x"}, {}),
+        ({"memory_type": "meta", "memory_target": "x"}, {}),
+        ({"memory_type": "personal", "memory_target": " "}, {}),
+        ({"memory_type": "personal", "memory_target": "a\nb"}, {}),
+        ({"memory_type": "personal", "memory_target": "x" * 300}, {}),
+        ({"memory_type": "personal", "memory_target": "Liam"}, {"targets": frozenset({EMMA})}),
+        ({"memory_type": "personal", "memory_target": "Noah"}, {"targets": frozenset({EMMA})}),
+        ({"memory_type": "personal", "memory_target": "Liam"}, {"memory_type": PROCEDURAL}),
+    ],
+)
+async def test_no_other_targets_can_be_added(
+    store: LocalStore, item: dict[str, str], fields: dict[str, object]
+) -> None:
+    before = await snapshot(store, ALICE)
+    with pytest.raises(InvalidInputError):
+        arguments = {"meta_memories": [{"memory_type": "personal", "memory_target": "Emma"}, item]}
+        await AddMetaMemoryOp()(arguments, context_over(store, **{**ANY, **fields}))
+    assert await snapshot(store, ALICE) == before
+
+
+async def test_a_target_of_the_call_gets_its_entry(store: LocalStore) -> None:
+    context = context_over(store, **ANY, targets=frozenset({Target(PERSONAL, "Liam")}))
+    item = {"memory_type": "personal", "memory_target": "liam"}
+    assert await AddMetaMemoryOp()({"meta_memories": [item]}, context) == "added: personal(Liam)"
+
+
+async def test_a_new_identity_closes_the_old_one(store: LocalStore) -> None:
+    await put(store, held("id-1", "I am Remy.", SELF), held("id-2", "I am kind.", SELF))
+    context = context_over(store, **ANY)
+    assert await ReadIdentityMemoryOp()({}, context) == "I am kind.\nI am Remy."
+    answer = await UpdateIdentityMemoryOp()({"identity_memory": "I am Remy, and curious."}, context)
+    assert answer.startswith("replaced")
+    assert await ReadIdentityMemoryOp()({}, context) == "I am Remy, and curious."
+    [first, second] = await store.get(ALICE, ["id-1", "id-2"])
+    assert first.superseded_by == second.superseded_by is not None
+    assert first.valid_to is not None
+    assert first.valid_to >= first.valid_from
+    events = await store.events(ALICE, EventQuery(run_id="run-1"))
+    assert sorted(event.operation for event in events) == ["add", "supersede", "supersede"]
+    for again in ("I am Remy, and curious.", " i am remy, and CURIOUS"):
+        assert "nothing was changed" in await UpdateIdentityMemoryOp()({"identity_memory": again}, context)
+    assert await store.events(ALICE, EventQuery(run_id="run-1")) == events
+
+
+async def test_an_identity_that_is_part_of_the_old_one_is_kept(store: LocalStore) -> None:
+    await put(store, held("id-1", "I am Remy.", SELF), held("id-2", "I am kind.", SELF))
+    context = context_over(store, **ANY)
+    await UpdateIdentityMemoryOp()({"identity_memory": "I am kind."}, context)
+    [kept] = await all_memories(store, ALICE, MemoryFilter(types=(IDENTITY,)))
+    assert kept.memory_id == "id-2"
+
+
+async def test_an_identity_beyond_the_targets_of_the_call_is_left_alone(store: LocalStore) -> None:
+    await put(store, held("id-1", "I am Remy.", SELF))
+    context = context_over(store, **ANY, targets=frozenset({EMMA}))
+    assert await ReadIdentityMemoryOp()({}, context) == "there is no identity memory yet"
+    with pytest.raises(ConfigurationError, match="identity"):
+        await UpdateIdentityMemoryOp()({"identity_memory": "I am Max."}, context)
+
+
+def hands(*agents: NotingAgent, multiple: bool = True) -> HandsOffOp:
+    return HandsOffOp(agents=agents or [NotingAgent()], enable_multiple=multiple)
+
+
+def task(name: str, kind: str = "personal") -> dict[str, str]:
+    return {"memory_type": kind, "memory_target": name}
+
+
+async def test_sub_agents_run_side_by_side_and_each_writes_once(store: LocalStore) -> None:
+    draft = Draft(store)
+    agent = NotingAgent(barrier=asyncio.Barrier(2))
+    context = context_over(store, **ANY, memories=draft)
+    answer = await hands(agent)({"memory_tasks": [task("emma"), task("Noah"), task("Emma ")]}, context)
+    assert answer.splitlines() == ["- personal(Emma): done. kept Emma", "- personal(Noah): done. kept Noah"]
+    assert sorted(context.trace.done) == [EMMA, NOAH]
+    assert context.trace.usage.model_calls == 2
+    assert await current(context, EMMA, NOAH) == sorted(
+        ["Emma lives in Berlin.", "Noah plays the cello.", "noted Emma", "noted Noah"]
+    )
+    [first, _] = agent.tasks
+    assert (first.workspace_id, first.memory_target, first.ref_memory_id) == ("space", "Emma", "block-1")
+    assert first.messages == MESSAGES
+    added = [change.after for change in draft.changes]
+    assert {item.author for item in added if item is not None} == {"noting-personal"}
+    assert await current(context_over(store), EMMA) == ["Emma lives in Berlin."]
+
+
+async def test_a_failing_sub_agent_loses_nothing_of_the_others(store: LocalStore) -> None:
+    error = ModelUnavailableError("the model is away")
+    context = context_over(store, **ANY)
+    answer = await hands(NotingAgent(error=error))({"memory_tasks": [task("Noah"), task("Emma")]}, context)
+    assert answer.splitlines() == [
+        "- personal(Noah): failed, nothing was changed: the model is away",
+        "- personal(Emma): done. kept Emma",
+    ]
+    assert context.trace.failures == [(NOAH, error)]
+    assert context.trace.done == [EMMA]
+    assert await current(context, NOAH) == ["Noah plays the cello."]
+    assert await current(context, EMMA) == ["Emma lives in Berlin.", "noted Emma"]
+
+
+async def test_a_write_that_comes_too_late_is_the_failure_of_its_agent(store: LocalStore) -> None:
+    class Late(NotingAgent):
+        async def run(self, task: object, context: object) -> object:  # type: ignore[override]  # looks at neither
+            [emma] = await context.memories.get(ALICE, ["emma-1"])  # type: ignore[attr-defined]  # the context of a call
+            changed = emma.model_copy(update={"content": "mine"})
+            for memories in (context.memories, store):  # type: ignore[attr-defined]  # the same
+                await memories.put(ALICE, batch_of(changed))
+            return await super().run(task, context)  # type: ignore[arg-type]  # the same
+
+    context = context_over(store, **ANY)
+    assert "failed" in await hands(Late())({"memory_tasks": [task("Emma")]}, context)
+    [(target, error)] = context.trace.failures
+    assert target == EMMA
+    assert isinstance(error, ConflictError)
+
+
+def batch_of(memory: object) -> object:
+    from reme_core.ports import PutMemory, WriteBatch
+
+    return WriteBatch(puts=[PutMemory(memory=memory)], at=NOW)  # type: ignore[arg-type]  # a memory
+
+
+async def test_an_error_that_is_not_ours_comes_out_as_it_is(store: LocalStore) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await hands(NotingAgent(error=ZeroDivisionError()))(
+            {"memory_tasks": [task("Noah")]}, context_over(store, **ANY)
+        )
+
+
+async def test_a_cancelled_call_ends_its_sub_agents_and_writes_nothing(store: LocalStore) -> None:
+    context = context_over(store, **ANY)
+    call = asyncio.create_task(
+        hands(NotingAgent(barrier=asyncio.Barrier(3)))({"memory_tasks": [task("Emma")]}, context)
+    )
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await current(context, EMMA) == ["Emma lives in Berlin."]
+    assert context.trace.done == context.trace.failures == []
+
+
+async def test_tools_the_identity_and_targets_of_the_call_need_no_entry(store: LocalStore) -> None:
+    agents = [NotingAgent(kind) for kind in (PERSONAL, TOOL, IDENTITY)]
+    liam = Target(PERSONAL, "Liam")
+    tasks = [task("search", "tool"), task("SELF", "identity"), task("Emma")]
+    context = context_over(store, **ANY)
+    await hands(*agents)({"memory_tasks": tasks}, context)
+    assert set(context.trace.done) == {Target(TOOL, "search"), SELF, EMMA}
+    only = context_over(store, **ANY, targets=frozenset({liam}))
+    await hands(*agents, multiple=False)(task("liam"), only)
+    assert only.trace.done == [liam]
+
+
+@pytest.mark.parametrize(
+    ("item", "fields", "said"),
+    [
+        (task("Liam"), {}, "add_meta_memory"),
+        (task("Emma", "procedural"), {}, "nobody keeps procedural"),
+        (task("Emma", "identity"), {}, "nobody keeps identity"),
+        (task("Noah"), {"targets": frozenset({EMMA})}, "none of the targets"),
+        (task("Noah"), {"memory_type": TOOL}, "none of the targets"),
+        (task("Emma", "summary"), {}, "memory_type"),
+        (task(""), {}, "memory_target"),
+    ],
+)
+async def test_targets_that_cannot_be_handed_on_are_named(
+    store: LocalStore, item: dict[str, str], fields: dict[str, object], said: str
+) -> None:
+    agent = NotingAgent()
+    with pytest.raises(InvalidInputError, match=said):
+        await hands(agent)({"memory_tasks": [task("Emma"), item]}, context_over(store, **{**ANY, **fields}))
+    assert agent.tasks == ()
+
+
+async def test_the_identity_has_one_target(store: LocalStore) -> None:
+    tool = hands(NotingAgent(MemoryType.IDENTITY))
+    arguments = tool.arguments.model_validate({"memory_tasks": [task("Emma", "identity")]})
+    with pytest.raises(ToolFeedback, match="one target, self"):
+        await tool.run(arguments, context_over(store, **ANY))
+
+
+@pytest.mark.parametrize("agents", [[], [NotingAgent(), NotingAgent()]])
+def test_there_is_one_agent_for_each_type(agents: list[NotingAgent]) -> None:
+    with pytest.raises(ConfigurationError, match="agents"):
+        HandsOffOp(agents=agents)
+
+
+async def test_an_identity_said_later_may_be_distilled_first(store: LocalStore) -> None:
+    later = NOW + timedelta(days=3)
+    await put(store, held("id-1", "I am Remy.", SELF, observed_at=later, valid_from=later))
+    await UpdateIdentityMemoryOp()({"identity_memory": "I am Max."}, context_over(store, **ANY))
+    [old] = await store.get(ALICE, ["id-1"])
+    assert old.valid_to == old.valid_from

@@ -1,0 +1,205 @@
+"""Names and arguments of the tools are those of the design, in every form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from reme_core.errors import ConfigurationError, InvalidInputError, ToolFeedback
+from reme_core.ports import Tool
+from reme_core.tools import (
+    AddHistoryMemoryOp,
+    AddMemoryOp,
+    AddMetaMemoryOp,
+    AddSummaryMemoryOp,
+    BaseMemoryToolOp,
+    DatetimeToolOp,
+    DeleteMemoryOp,
+    HandsOffOp,
+    ReadHistoryMemoryOp,
+    ReadIdentityMemoryOp,
+    ReadMetaMemoryOp,
+    RetrieveBlockOp,
+    RetrieveMessageOp,
+    ReviseMemoryOp,
+    ThinkToolOp,
+    TimeAwareRetrieveOp,
+    ToolItem,
+    UpdateIdentityMemoryOp,
+    UpdateMemoryOp,
+    VectorRetrieveMemoryOp,
+    parameters_of,
+    read_arguments,
+)
+from tests.support.toolbox import NotingAgent, every_tool
+
+TARGET = ["memory_type", "memory_target"]
+AGENTS = {"agents": [NotingAgent()]}
+# Tool, options, name, arguments of an item (an asterisk: required), name of the list in multiple mode.
+TABLE: list[tuple[Any, dict[str, Any], str, list[str], str | None]] = [
+    (AddMemoryOp, {}, "add_memory", ["memory_content*", "metadata"], "memories"),
+    (AddMemoryOp, {"add_when_to_use": True}, "add_memory", ["when_to_use", "memory_content*", "metadata"], "memories"),
+    (AddMemoryOp, {"add_metadata": False}, "add_memory", ["memory_content*"], "memories"),
+    (UpdateMemoryOp, {}, "update_memory", ["memory_id*", "memory_content*", "metadata"], "memories"),
+    (DeleteMemoryOp, {}, "delete_memory", ["memory_id*"], "memory_ids"),
+    (VectorRetrieveMemoryOp, {}, "vector_retrieve_memory", ["query*"], "query_items"),
+    (
+        VectorRetrieveMemoryOp,
+        {"add_memory_type_target": True},
+        "vector_retrieve_memory",
+        ["query*", *TARGET],
+        "query_items",
+    ),
+    (AddMetaMemoryOp, {}, "add_meta_memory", ["memory_type*", "memory_target*"], "meta_memories"),
+    (ReadMetaMemoryOp, {}, "read_meta_memory", [], None),
+    (AddHistoryMemoryOp, {}, "add_history_memory", ["messages*"], None),
+    (ReadHistoryMemoryOp, {}, "read_history_memory", ["memory_id*"], "memory_ids"),
+    (AddSummaryMemoryOp, {}, "add_summary_memory", ["summary_memory*", "metadata"], None),
+    (ReadIdentityMemoryOp, {}, "read_identity_memory", [], None),
+    (UpdateIdentityMemoryOp, {}, "update_identity_memory", ["identity_memory*"], None),
+    (ThinkToolOp, {}, "think_tool", ["reflection*"], None),
+    (HandsOffOp, AGENTS, "hands_off", ["memory_type*", "memory_target*"], "memory_tasks"),
+    (RetrieveBlockOp, {}, "retrieve_block", ["block_id*"], None),
+    (RetrieveMessageOp, {}, "retrieve_message", ["key_word", "start_time", "end_time", "limit"], None),
+    (TimeAwareRetrieveOp, {}, "time_aware_retrieve", ["start_time*", "end_time*"], None),
+    (DatetimeToolOp, {}, "datetime_tool", [], None),
+    (ReviseMemoryOp, {}, "revise_memory", [], None),
+]
+PLAIN = {"memory_ids"}
+
+
+def told(schema: dict[str, Any]) -> list[str]:
+    required = schema.get("required", [])
+    return [f"{name}*" if name in required else name for name in schema["properties"]]
+
+
+def function(tool: BaseMemoryToolOp[Any]) -> dict[str, Any]:
+    schema: Any = tool.schema()
+    assert schema["type"] == "function"
+    found: dict[str, Any] = schema["function"]
+    return found
+
+
+@pytest.mark.parametrize(("make", "options", "name", "fields", "listed"), TABLE)
+def test_single_arguments_are_those_of_the_design(
+    make: Any, options: dict[str, Any], name: str, fields: list[str], listed: str | None
+) -> None:
+    tool = make(enable_multiple=False, **options)
+    assert isinstance(tool, Tool)
+    assert function(tool)["name"] == tool.name == tool.spec().name == name
+    assert function(tool)["description"] == tool.description
+    assert told(function(tool)["parameters"]) == fields
+
+
+@pytest.mark.parametrize(("make", "options", "name", "fields", "listed"), TABLE)
+def test_multiple_arguments_are_those_of_the_design(
+    make: Any, options: dict[str, Any], name: str, fields: list[str], listed: str | None
+) -> None:
+    parameters = function(make(**options))["parameters"]
+    if listed is None:
+        assert told(parameters) == fields
+        return
+    assert told(parameters) == [f"{listed}*"]
+    items = parameters["properties"][listed]["items"]
+    assert items == {"type": "string"} if listed in PLAIN else told(items) == fields
+
+
+@pytest.mark.parametrize(("make", "options", "name", "fields", "listed"), TABLE)
+@pytest.mark.parametrize("multiple", [True, False])
+def test_thinking_comes_first_and_is_required(
+    make: Any, options: dict[str, Any], name: str, fields: list[str], listed: str | None, *, multiple: bool
+) -> None:
+    tool = make(enable_thinking_params=True, enable_multiple=multiple, **options)
+    expected = [f"{listed}*"] if multiple and listed else fields
+    assert told(function(tool)["parameters"]) == ["thinking*", *expected]
+
+
+def properties(schema: Any) -> list[dict[str, Any]]:
+    found = []
+    if isinstance(schema, dict):
+        if isinstance(schema.get("properties"), dict):
+            found += list(schema["properties"].values())
+        for value in schema.values():
+            found += properties(value)
+    return found
+
+
+@pytest.mark.parametrize("make", every_tool([NotingAgent()]))
+def test_schemas_need_no_references_and_tell_of_every_property(make: Any) -> None:
+    for multiple in (True, False):
+        schema = make(enable_multiple=multiple, enable_thinking_params=True).schema()
+        text = json.dumps(schema)
+        assert "$ref" not in text
+        assert "$defs" not in text
+        assert "anyOf" not in text
+        assert all(item.get("description") for item in properties(schema))
+
+
+class Inner(BaseModel):
+    title: str = "x"
+    default: int = 0
+
+
+class Outer(BaseModel):
+    first: Inner
+    second: Inner | None = None
+    either: int | str = 0
+
+
+class Tree(BaseModel):
+    children: list[Tree] = []
+
+
+def test_definitions_are_inlined_and_names_of_properties_survive() -> None:
+    found: Any = parameters_of(Outer)
+    inner = {
+        "properties": {"title": {"default": "x", "type": "string"}, "default": {"type": "integer"}},
+        "type": "object",
+    }
+    assert found["properties"]["first"] == inner
+    assert found["properties"]["second"] == inner
+    assert found["properties"]["either"] == {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+
+
+def test_a_model_that_contains_itself_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="Tree contains itself"):
+        parameters_of(Tree)
+
+
+class CountItem(ToolItem):
+    word: str
+    limit: int | None = None
+
+
+class CountOp(BaseMemoryToolOp[CountItem]):
+    name = "count"
+    description = "Count."
+    item = CountItem
+    items_name = "words"
+
+    async def execute(self, items: Any, context: Any) -> str:
+        return ",".join(item.word for item in items)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "nonsense", "[1]", '{"words": []}', {"words": [{"word": "a", "user_id": "b"}]}]
+)
+def test_wrong_arguments_are_answered_with_the_form_that_is_wanted(arguments: Any) -> None:
+    with pytest.raises(ToolFeedback, match="write an object of this form"):
+        read_arguments(CountOp(), arguments)
+
+
+async def test_outside_a_loop_wrong_arguments_are_the_callers_error() -> None:
+    with pytest.raises(InvalidInputError, match="count: "):
+        await CountOp()({"words": [{"nothing": 1}]}, None)  # type: ignore[arg-type]  # never looked at
+
+
+async def test_null_means_left_out_where_something_may_be_left_out() -> None:
+    single = CountOp(enable_multiple=False)
+    assert await single({"word": "a", "limit": None}, None) == "a"  # type: ignore[arg-type]  # never looked at
+    assert await CountOp()('{"words": [{"word": "a", "limit": null}]}', None) == "a"  # type: ignore[arg-type]  # the same
+    with pytest.raises(ToolFeedback, match="word"):
+        read_arguments(single, {"word": None})

@@ -1,0 +1,203 @@
+"""Adding, updating and deleting memories within the type and target of a call."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from reme_core.errors import ConfigurationError, InvalidInputError, MemoryNotFoundError, ModelUnavailableError
+from reme_core.ports import EventQuery, MemorySearch
+from reme_core.schema import Source
+from reme_core.stores import LocalStore
+from reme_core.testing import HashedEmbedder
+from reme_core.testing.store_values import ALICE, BOB, NOW
+from reme_core.tools import AddMemoryOp, AddSummaryMemoryOp, DeleteMemoryOp, Draft, UpdateMemoryOp
+from tests.support.snapshots import snapshot
+from tests.support.toolbox import (
+    EMMA,
+    MESSAGES,
+    META,
+    NOAH,
+    SOURCE,
+    SUMMARY,
+    Target,
+    context_over,
+    current,
+    held,
+    put,
+)
+
+
+async def test_an_added_memory_carries_what_the_context_says(store: LocalStore) -> None:
+    context = context_over(store)
+    item = {"memory_content": "Emma drinks tea.", "metadata": {"strength": 1}}
+    answer = await AddMemoryOp()({"memories": [item]}, context)
+    [event] = await store.events(ALICE, EventQuery(run_id="run-1"))
+    assert event.after is not None
+    assert event.memory_id in answer
+    assert (event.reason, event.actor, event.after.author) == ("add_memory", "tester", "tester")
+    assert event.after.observed_at == event.after.valid_from == MESSAGES[-1].created_at
+    assert event.after.created_at == NOW
+    assert event.after.sources == (SOURCE,)
+    assert event.after.metadata == {"strength": 1}
+    assert (event.after.memory_type, event.after.memory_target) == EMMA
+
+
+async def test_without_messages_a_memory_was_observed_now(store: LocalStore) -> None:
+    tool = AddMemoryOp(enable_multiple=False, enable_thinking_params=True, add_when_to_use=True)
+    arguments = {"thinking": "so", "memory_content": "Emma sings.", "when_to_use": "music"}
+    await tool(arguments, context_over(store, messages=()))
+    [event] = await store.events(ALICE, EventQuery(run_id="run-1"))
+    assert event.after is not None
+    assert event.after.observed_at == NOW
+    assert event.after.when_to_use == "music"
+
+
+async def test_what_is_known_already_is_answered_with_its_id(store: LocalStore) -> None:
+    items = [
+        {"memory_content": "emma lives in BERLIN"},
+        {"memory_content": "Emma sings."},
+        {"memory_content": "emma sings"},
+    ]
+    answer = await AddMemoryOp()({"memories": items}, context_over(store))
+    lines = answer.splitlines()
+    assert lines[0].startswith("known already")
+    assert "emma-1" in lines[0]
+    assert lines[1].startswith("added")
+    assert lines[2].startswith("known already")
+    assert await current(context_over(store), EMMA) == ["Emma lives in Berlin.", "Emma sings."]
+
+
+async def test_memories_are_written_with_vectors_and_the_cost_is_noted(store: LocalStore) -> None:
+    embedder = HashedEmbedder(16)
+    context = context_over(store, embedder=embedder)
+    await AddMemoryOp()({"memories": [{"memory_content": "Emma sings."}, {"memory_content": "Emma runs."}]}, context)
+    assert embedder.calls == [("Emma sings.", "Emma runs.")]
+    assert context.trace.usage.embedding_calls == 1
+    [vector] = await embedder.embed(["Emma sings."])
+    [best] = await store.search(ALICE, MemorySearch(vector=vector, limit=1))
+    assert best.score == pytest.approx(1.0, abs=1e-5)
+
+
+async def test_an_embedder_that_fails_leaves_nothing_written(store: LocalStore) -> None:
+    embedder = HashedEmbedder(16, failures=[ModelUnavailableError("away")])
+    before = await snapshot(store, ALICE)
+    with pytest.raises(ModelUnavailableError):
+        await AddMemoryOp()({"memories": [{"memory_content": "Emma sings."}]}, context_over(store, embedder=embedder))
+    assert await snapshot(store, ALICE) == before
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"memory_type": None}, {"memory_target": None}, {"targets": frozenset({NOAH})}],
+)
+async def test_adding_needs_a_context_that_says_about_whom(store: LocalStore, fields: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        await AddMemoryOp()({"memories": [{"memory_content": "x"}]}, context_over(store, **fields))
+
+
+@pytest.mark.parametrize("content", ["", "  \n", "a\0b", None, 5, "x" * (1 << 19)])
+async def test_what_is_no_statement_is_refused(store: LocalStore, content: object) -> None:
+    before = await snapshot(store, ALICE)
+    items = [{"memory_content": "fine"}, {"memory_content": content}]
+    with pytest.raises(InvalidInputError, match="memory_content"):
+        await AddMemoryOp()({"memories": items}, context_over(store))
+    assert await snapshot(store, ALICE) == before
+
+
+async def test_metadata_that_no_file_keeps_is_refused(store: LocalStore) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(40):
+        deep = {"a": deep}
+    for metadata in (deep, {"a": float("nan")}, {"a": "\ud800"}, [1], "text"):
+        arguments = {"memories": [{"memory_content": "x", "metadata": metadata}]}
+        with pytest.raises(InvalidInputError, match="metadata"):
+            await AddMemoryOp()(arguments, context_over(store))
+
+
+async def test_an_update_keeps_the_id_and_adds_the_sources_of_the_run(store: LocalStore) -> None:
+    later = Source(block_id="block-2", message_ids=("message-9",))
+    context = context_over(store, sources=(SOURCE, later))
+    item = {"memory_id": "emma-1", "memory_content": "Emma lives in Lisbon."}
+    answer = await UpdateMemoryOp()({"memories": [item]}, context)
+    assert answer.startswith("updated")
+    [memory] = await store.get(ALICE, ["emma-1"])
+    assert (memory.content, memory.sources, memory.author) == ("Emma lives in Lisbon.", (SOURCE, later), "tester")
+    assert (memory.revision, memory.updated_at) == (2, NOW)
+
+
+async def test_metadata_stays_unless_it_is_written_anew(store: LocalStore) -> None:
+    await put(store, held("emma-2", "Emma sings.", metadata={"a": 1}))
+    single, context = UpdateMemoryOp(enable_multiple=False), context_over(store)
+    await single({"memory_id": "emma-2", "memory_content": "Emma hums."}, context)
+    assert (await store.get(ALICE, ["emma-2"]))[0].metadata == {"a": 1}
+    await single({"memory_id": "emma-2", "memory_content": "Emma hums.", "metadata": {"b": 2}}, context)
+    assert (await store.get(ALICE, ["emma-2"]))[0].metadata == {"b": 2}
+
+
+async def test_an_update_that_would_repeat_a_memory_names_that_one(store: LocalStore) -> None:
+    await put(store, held("emma-2", "Emma sings."))
+    before = await snapshot(store, ALICE)
+    tool = UpdateMemoryOp()
+    arguments = tool.arguments.model_validate(
+        {"memories": [{"memory_id": "emma-2", "memory_content": "Emma lives in berlin"}]}
+    )
+    for context in (context_over(store), context_over(store, memories=Draft(store))):
+        with pytest.raises(Exception, match="emma-1") as caught:
+            await tool.run(arguments, context)
+        assert type(caught.value).__name__ == "ToolFeedback"
+    assert await snapshot(store, ALICE) == before
+
+
+async def test_one_memory_is_not_updated_twice_in_a_call(store: LocalStore) -> None:
+    items = [{"memory_id": "emma-1", "memory_content": text} for text in ("a", "b")]
+    with pytest.raises(InvalidInputError, match="stands twice"):
+        await UpdateMemoryOp()({"memories": items}, context_over(store))
+
+
+async def test_deleted_memories_are_gone_and_named(store: LocalStore) -> None:
+    answer = await DeleteMemoryOp()({"memory_ids": ["emma-1", "emma-1"]}, context_over(store))
+    assert answer.count("deleted") == 1
+    assert await current(context_over(store), EMMA, NOAH) == ["Noah plays the cello."]
+    [theirs] = await store.get(BOB, ["emma-1"])
+    assert theirs.content == "Emma lives in Berlin. zqxsecret"
+
+
+@pytest.mark.parametrize("memory_id", ["noah-1", "meta-1", "ended-1", "nothing", "block-1"])
+async def test_only_current_memories_of_the_target_can_be_touched(store: LocalStore, memory_id: str) -> None:
+    await put(
+        store,
+        held("meta-1", "personal memories about Emma", Target(META, "personal/Emma")),
+        held("ended-1", "Emma lived in Rome.", valid_to=NOW),
+    )
+    before = await snapshot(store, ALICE)
+    for wide in ({}, {"memory_type": None, "memory_target": None, "targets": frozenset({EMMA})}):
+        context = context_over(store, **wide)
+        items = [{"memory_id": name, "memory_content": "taken over"} for name in ("emma-1", memory_id)]
+        with pytest.raises(MemoryNotFoundError):
+            await UpdateMemoryOp()({"memories": items}, context)
+        with pytest.raises(MemoryNotFoundError):
+            await DeleteMemoryOp()({"memory_ids": ["emma-1", memory_id]}, context)
+        with pytest.raises(MemoryNotFoundError):
+            await DeleteMemoryOp(enable_multiple=False)({"memory_id": memory_id}, context)
+    assert await snapshot(store, ALICE) == before
+
+
+async def test_a_summary_is_about_self_unless_the_context_names_somebody(store: LocalStore) -> None:
+    general = context_over(store, memory_type=None, memory_target=None, sources=())
+    answer = await AddSummaryMemoryOp()({"summary_memory": "Emma said what she drinks.", "metadata": {"a": 1}}, general)
+    assert answer.startswith("added")
+    assert await current(general, Target(SUMMARY, "self")) == ["Emma said what she drinks."]
+    await AddSummaryMemoryOp(add_metadata=False)({"summary_memory": "Tea."}, context_over(store))
+    assert await current(general, Target(SUMMARY, "Emma")) == ["Tea."]
+    assert AddSummaryMemoryOp.__mro__[1] is AddMemoryOp
+
+
+async def test_what_was_said_earlier_does_not_set_the_time_of_a_memory_back(store: LocalStore) -> None:
+    early = MESSAGES[0].model_copy(update={"created_at": NOW - timedelta(days=900)})
+    item = {"memory_id": "emma-1", "memory_content": "Emma lives in Mainz."}
+    await UpdateMemoryOp()({"memories": [item]}, context_over(store, messages=(early,)))
+    [memory] = await store.get(ALICE, ["emma-1"])
+    assert memory.observed_at == NOW
