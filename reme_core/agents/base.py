@@ -118,7 +118,13 @@ class BaseMemoryAgentOp(ABC):
             enable_multiple: Its tools take lists of items.
             enable_thinking_params: Its tools require a text `thinking`.
             enable_think_tool: Adds a tool to think with.
+
+        Raises:
+            InvalidInputError: `system_prompt` is blank.
         """
+        if system_prompt is not None and not system_prompt.strip():
+            msg = "system_prompt: is blank; leave it out for the agent's own"
+            raise InvalidInputError(msg)
         self.model = model
         self.system_prompt = system_prompt
         self.language = language

@@ -129,18 +129,19 @@ async def run_loop(
     """
     run = _Run(model, _by_name(tools), list(messages), context, limits, last_step, on_text)
     deadline = asyncio.timeout(limits.max_seconds)
+    result: LoopResult | None = None
     try:
         async with deadline:
-            return await run.to_the_end()
+            result = await run.to_the_end()
     except TimeoutError as exc:
-        context.trace.usage += run.usage
         if not deadline.expired():
             raise  # a tool's own
         msg = f"the run used up its {limits.max_seconds:g} seconds: allow more by Limits(max_seconds=…)"
         raise BudgetExceededError(msg) from exc
-    except BaseException:
-        context.trace.usage += run.usage
-        raise
+    finally:
+        if result is None:
+            context.trace.usage += run.usage
+    return result
 
 
 def _by_name(tools: Sequence[Tool]) -> dict[str, Tool]:

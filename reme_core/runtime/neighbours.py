@@ -18,8 +18,8 @@ MOST = 5
 """Of a target with more, at most so many are shown to each fact."""
 
 # What is as near as this is worth a look: low on purpose, for a candidate too many costs a line of the prompt, and one
-# too few leaves a contradiction. The overlap is the share of the shorter text's words, the target's name apart, that the
-# longer one holds.
+# too few leaves a contradiction. The overlap is the share of the shorter text's words, the target's name apart, that
+# the longer one holds.
 _LEAST_COSINE = 0.35
 _LEAST_OVERLAP = 0.3
 _SEARCHED = 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
@@ -32,6 +32,8 @@ DEFAULT_LIMIT = 10
 # What a budget of tokens is filled from.
 _BUDGET_CANDIDATES = 200
 _MOST_CANDIDATES = 1000
+# Memories that hold no more are looked for among this many.
+_OUTDATED = 30
 # A found memory adds at most this to the score of the messages it came from: as a fourth of a perfect match does
 # (retrieval.md: facts as extra keys of their messages add 1.6 to recall@10).
 _LIFT = 0.25
@@ -100,11 +102,27 @@ class SimpleRetriever:
         names = {scope.user_id, *(item.memory.memory_target for item in memories)}
         names |= {item.stored.message.speaker for item in messages}
         asked = frozenset(query_terms(request.query)) - {word for name in names for word in query_terms(name)}
+        distilled = [memory_hit(item, _share_of_memory(item, asked, vector)) for item in memories]
+        outdated = await self._outdated(scope, request, vector, memories) if messages else frozenset()
+        said = [
+            message_hit(scope, item, max(item.score, 0.0) / (4 if item.stored.message.message_id in outdated else 2))
+            for item in messages
+        ]
         return [
-            *(memory_hit(item, _share_of_memory(item, asked, vector)) for item in memories),
-            *(message_hit(scope, item, max(item.score, 0.0) / 2) for item in messages),
+            *(_in_place_of(hit, said) for hit in distilled),
+            *said,
             *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
         ]
+
+    async def _outdated(
+        self, scope: Scope, request: RetrieveRequest, vector: Vector | None, found: Sequence[ScoredMemory]
+    ) -> frozenset[str]:
+        """Return messages that only memories which hold no more were made of: they come after what holds."""
+        if not found or request.as_of is not None or request.include_superseded:
+            return frozenset()
+        search = _memory_search(replace(request, include_superseded=True), vector, _OUTDATED)
+        closed = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
+        return _said_in(closed) - _said_in(found)
 
     def _cut(self, hits: Sequence[Hit], request: RetrieveRequest) -> tuple[Hit, ...]:
         return cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget)
@@ -123,6 +141,16 @@ def cut_hits(
     most = limit if budgeted else limit or DEFAULT_LIMIT
     taken = fill_budget(candidates, budget_tokens=token_budget, limit=most)
     return tuple(hits[candidate.item] for candidate in taken)
+
+
+def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
+    return frozenset(name for item in items for source in item.memory.sources for name in source.message_ids)
+
+
+def _in_place_of(hit: Hit, said: Sequence[Hit]) -> Hit:
+    """Put a memory where the best message stands that says nothing else: it tells the same, and since when."""
+    scores = [other.score for other in said if _is_told(other, [hit])]
+    return hit.model_copy(update={"score": max(scores)}) if scores and max(scores) > hit.score else hit
 
 
 def _is_told(hit: Hit, above: Sequence[Hit]) -> bool:

@@ -45,6 +45,8 @@ SUMMARY = "summary"
 # Waiting for another holder: it may be in another process, so there is nothing to be told by.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.005, 0.25
 _EVENTS = 1000
+# How often a result is worked out anew because somebody has changed a memory that it changes.
+_TIMES_OVERTAKEN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,7 @@ class JobRunner:
                     return outcomes
                 continue
             left = await self._jobs.list_jobs(scope, (JobState.PENDING, JobState.RUNNING)) if everything else []
-            if all(job.job_id in tried for job in left):
+            if all(job.job_id in tried or job.kind != SUMMARY for job in left):
                 return outcomes
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LAST_LOOK_S)
@@ -213,25 +215,35 @@ class JobRunner:
     async def _hold(self, scope: Scope, job: Job, owner: str) -> None:
         while True:
             await asyncio.sleep(self._trying.hold_s / 3)
-            until = self._clock.now() + timedelta(seconds=self._trying.hold_s)
-            await self._jobs.settle_job(
-                scope, SettleJob(job_id=job.job_id, owner=owner, outcome="renew", held_until=until)
-            )
+            await self._renew(scope, job, owner)
+
+    async def _renew(self, scope: Scope, job: Job, owner: str) -> None:
+        until = self._clock.now() + timedelta(seconds=self._trying.hold_s)
+        await self._jobs.settle_job(scope, SettleJob(job_id=job.job_id, owner=owner, outcome="renew", held_until=until))
 
     async def _do(self, scope: Scope, job: Job, owner: str) -> Outcome:
         if self._both is None and job.attempts > 1 and (written := await self._written(scope, job)):
             await self._jobs.settle_job(scope, SettleJob(job_id=job.job_id, owner=owner, outcome="done"))
             return Outcome(job=job, memories=written)
-        distilled = await self._distiller.distil(scope, await self._task(scope, job))
-        settle = self._end(job, owner, distilled)
+        task, usage = await self._task(scope, job), Usage()
+        for left in reversed(range(_TIMES_OVERTAKEN)):
+            distilled = await self._distiller.distil(scope, task)
+            usage += distilled.usage
+            try:
+                written = await self._write(scope, job, distilled.batch, self._end(job, owner, distilled))
+            except ConflictError:
+                # Somebody has changed a memory meanwhile: look again. If it is the job that was taken, this raises.
+                await self._renew(scope, job, owner)
+                if not left:
+                    raise
+            else:
+                return _outcome(job, distilled, written, usage)
+        raise AssertionError  # the last round returns or raises
+
+    async def _write(self, scope: Scope, job: Job, batch: WriteBatch, settle: SettleJob) -> tuple[Memory, ...]:
         if self._both is not None:
-            written = tuple(await self._both.put_and_settle(scope, distilled.batch, settle))
-        else:
-            written = await self._put_then_settle(scope, job, distilled.batch, settle)
-        failure = distilled.failures[0][1] if distilled.failures else None
-        if failure is not None:
-            _LOG.error("job %s is done in part, the rest is tried again: %s", job.job_id, failure)
-        return Outcome(job=job, memories=_distinct(written), usage=distilled.usage, failure=failure)
+            return tuple(await self._both.put_and_settle(scope, batch, settle))
+        return await self._put_then_settle(scope, job, batch, settle)
 
     async def _put_then_settle(
         self, scope: Scope, job: Job, batch: WriteBatch, settle: SettleJob
@@ -363,3 +375,10 @@ def _target(value: object) -> Target:
 def _distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
     """Return the last state of each memory, in the order of writing."""
     return tuple({memory.memory_id: memory for memory in memories}.values())
+
+
+def _outcome(job: Job, distilled: Distilled, written: tuple[Memory, ...], usage: Usage) -> Outcome:
+    failure = distilled.failures[0][1] if distilled.failures else None
+    if failure is not None:
+        _LOG.error("job %s is done in part, the rest is tried again: %s", job.job_id, failure)
+    return Outcome(job=job, memories=_distinct(written), usage=usage, failure=failure)

@@ -10,7 +10,7 @@ from reme_core.errors import PartialFailureError, ReMeError
 from reme_core.ports import Clock, SummaryRequest
 from reme_core.runtime.record import VerbatimSummarizer, recorded, since
 from reme_core.runtime.runner import SUMMARY, JobRunner, Outcome, SummaryPayload
-from reme_core.schema import Block, Job, Memory, Message, Scope, SummaryResult, Usage
+from reme_core.schema import Block, Job, Memory, MemoryType, Message, Scope, SummaryResult, Usage
 
 # One job takes one call to extract, whose prompt has to stay small beside the window of a small model.
 _JOB_MESSAGES = 60
@@ -99,7 +99,7 @@ def _with_outcomes(
 ) -> SummaryResult:
     written: dict[str, Memory] = {}
     for outcome in outcomes:
-        written |= {memory.memory_id: memory for memory in outcome.memories}
+        written |= {m.memory_id: m for m in outcome.memories if m.memory_type is not MemoryType.META}
         usage += outcome.usage
     runs = tuple(outcome.job.run_id for outcome in outcomes if outcome.memories)
     return result.model_copy(

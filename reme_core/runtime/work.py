@@ -9,8 +9,9 @@ from reme_core.errors import ConfigurationError, ModelUnavailableError, PartialF
 from reme_core.ports import Clock, Embedder, IndexedTranscript, JobQueue, SettleJob
 from reme_core.runtime.background import Background
 from reme_core.runtime.embedding import embed_waiting
+from reme_core.runtime.owner import is_gone
 from reme_core.runtime.runner import JobRunner, Outcome
-from reme_core.schema import Job, Scope, Usage
+from reme_core.schema import Job, JobState, Scope, Usage
 
 _LOG = logging.getLogger("reme")
 
@@ -79,7 +80,7 @@ class Work:
         outcomes = await self._drain_all(everything=True)
         for outcome in outcomes:
             usage += outcome.usage
-        failures += _failures(outcomes)
+        failures += self._told()
         if failures:
             msg = f"{len(failures)} piece(s) of work still wait, the first because: {failures[0]}"
             raise PartialFailureError(msg, done=usage, failures=failures) from failures[0]
@@ -90,7 +91,7 @@ class Work:
         await self._background.join()
         if self._touched:
             await self._drain_all(everything=False)
-        return list(self._failed.values())
+        return self._told()
 
     async def list_jobs(self, scope: Scope) -> list[Job]:
         """Return what waits, runs or was given up."""
@@ -102,14 +103,23 @@ class Work:
 
     async def retry_job(self, scope: Scope, job_id: str) -> None:
         """Have a job tried again as if it were new (JobNotFoundError; ConflictError: it is being done)."""
-        now = self._clock.now()
-        await self.queue.settle_job(scope, SettleJob(job_id=job_id, owner=None, outcome="revive", due_at=now))
+        owner, now = await self._abandoned_by(scope, job_id), self._clock.now()
+        await self.queue.settle_job(scope, SettleJob(job_id=job_id, owner=owner, outcome="revive", due_at=now))
         if self.runner is not None:
             self.start(scope)
 
     async def drop_job(self, scope: Scope, job_id: str) -> None:
         """Give a job up for good; the messages stay (JobNotFoundError; ConflictError: it is being done)."""
-        await self.queue.settle_job(scope, SettleJob(job_id=job_id, owner=None, outcome="drop"))
+        owner = await self._abandoned_by(scope, job_id)
+        await self.queue.settle_job(scope, SettleJob(job_id=job_id, owner=owner, outcome="drop"))
+
+    async def _abandoned_by(self, scope: Scope, job_id: str) -> str | None:
+        """Return who holds a job, if nobody can be holding it any more."""
+        for job in await self.queue.list_jobs(scope, (JobState.RUNNING,)):
+            over = job.held_until is None or job.held_until <= self._clock.now()
+            if job.job_id == job_id and job.owner is not None and (over or is_gone(job.owner)):
+                return job.owner
+        return None
 
     async def _drain_all(self, *, everything: bool) -> list[Outcome]:
         outcomes: list[Outcome] = []
@@ -130,16 +140,17 @@ class Work:
         if self.runner is not None:
             self._noted(await self.runner.drain(scope))
 
+    def _told(self) -> list[ReMeError]:
+        """Return what has failed since this was asked last, in the background or not, and was not done since."""
+        failed, self._failed = self._failed, {}
+        return list(failed.values())
+
     def _noted(self, outcomes: list[Outcome]) -> list[Outcome]:
         for outcome in outcomes:
             self._failed.pop(outcome.job.job_id, None)
             if outcome.failure is not None:
                 self._failed[outcome.job.job_id] = outcome.failure
         return outcomes
-
-
-def _failures(outcomes: Sequence[Outcome]) -> list[ReMeError]:
-    return [outcome.failure for outcome in outcomes if outcome.failure is not None]
 
 
 def check_ended(failures: Sequence[ReMeError]) -> None:

@@ -110,6 +110,13 @@ class JobClaims:
         assert await store.claim_job(ALICE, asks(kinds=("third",))) is None
         assert (await claimed(store, asks(kinds=("third", "second")))).job_id == "b"
 
+    async def test_jobs_to_be_skipped_are_not_given_out(self, store: JobStore) -> None:
+        await store.add_jobs(ALICE, [job("a"), job("b")])
+        assert (await claimed(store, replace(asks(), skip=frozenset({"a", "none"})))).job_id == "b"
+        await settle(store, "b", "done")
+        await claimed(store, asks("dead worker", minute=60))
+        assert await store.claim_job(ALICE, replace(asks("heir", minute=70), skip=frozenset({"a"}))) is None
+
     async def test_a_job_whose_time_of_holding_has_passed_is_begun_anew(self, store: JobStore) -> None:
         await store.add_jobs(ALICE, [job("a"), job("b")])
         await claimed(store, asks("dead worker", minute=60))

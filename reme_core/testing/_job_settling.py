@@ -90,6 +90,12 @@ class JobSettling:
             assert (released.state, released.attempts, released.owner) == (JobState.PENDING, 0, None)
         await settle(store, "a", "release", owner=None)
         assert (await only(store)).attempts == 0
+        for _ in range(3):
+            await claimed(store)
+            await settle(store, "a", "retry")
+        await claimed(store)
+        await settle(store, "a", "release")
+        assert (await only(store)).attempts == 3
 
     async def test_a_renewed_job_is_held_for_longer(self, store: JobStore) -> None:
         await store.add_jobs(ALICE, [job("a")])

@@ -112,11 +112,14 @@ def claim_job(connection: sqlite3.Connection, scope: Scope, claim: ClaimJob) -> 
     if any(_is_held(job, claim) for _, _, job in running):
         return None
     # Nobody holds these any more; they were due when they were begun.
-    found = [(created, row, job) for created, row, job in running if job.kind in claim.kinds]
+    found = [
+        (created, row, job) for created, row, job in running if job.kind in claim.kinds and job.job_id not in claim.skip
+    ]
     pending = connection.execute(
         "SELECT created, job, body FROM jobs WHERE scope = ? AND state = 'pending' AND (? OR due <= ?)"
-        " AND kind IN (SELECT value FROM json_each(?)) ORDER BY created, job LIMIT 1",
-        (number, claim.waiting, microseconds(claim.now), json.dumps(claim.kinds)),
+        " AND kind IN (SELECT value FROM json_each(?)) AND job_id NOT IN (SELECT value FROM json_each(?))"
+        " ORDER BY created, job LIMIT 1",
+        (number, claim.waiting, microseconds(claim.now), json.dumps(claim.kinds), json.dumps(sorted(claim.skip))),
     ).fetchone()
     if pending is not None:
         found.append((pending[0], pending[1], Job.model_validate_json(pending[2])))

@@ -349,3 +349,8 @@ async def test_checked_arguments_are_taken_as_they_are(store: LocalStore) -> Non
     async with ScriptedChatModel(["done"]) as model:
         await IdentitySummaryAgentV1Op(model=model)(given, context_over(store))
     assert "Lisbon" in told(model.requests[0])
+
+
+def test_a_blank_system_prompt_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="system_prompt"):
+        PersonalSummaryAgentV1Op(system_prompt=" \n")

@@ -142,8 +142,8 @@ async def test_no_other_targets_can_be_added(
     store: LocalStore, item: dict[str, str], fields: dict[str, object]
 ) -> None:
     before = await snapshot(store, ALICE)
+    arguments = {"meta_memories": [{"memory_type": "personal", "memory_target": "Emma"}, item]}
     with pytest.raises(InvalidInputError):
-        arguments = {"meta_memories": [{"memory_type": "personal", "memory_target": "Emma"}, item]}
         await AddMetaMemoryOp()(arguments, context_over(store, **{**ANY, **fields}))
     assert await snapshot(store, ALICE) == before
 

@@ -1,0 +1,109 @@
+"""A process that summarises, and is killed at a named point between two steps of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reme_core import ReMe
+from reme_core.ports import ChatRequest, ChatResult
+from reme_core.stores import LocalStore
+from reme_core.testing import HashedEmbedder
+from tests.support.rule_model import RuleModel
+
+T = TypeVar("T")
+
+SPACE, USER = "space", "alice"
+
+
+class Steps:
+    """Counts the points passed, by name, and ends the process at one of them."""
+
+    def __init__(self, kill_at: int | None) -> None:
+        self.kill_at = kill_at
+        self.passed: list[str] = []
+
+    def point(self, name: str) -> None:
+        self.passed.append(name)
+        if len(self.passed) == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async def around(self, name: str, work: Awaitable[T]) -> T:
+        self.point(f"before {name}")
+        result = await work
+        self.point(f"after {name}")
+        return result
+
+
+_STEPPED = {
+    "append": "append",
+    "put_vectors": "put vectors",
+    "claim_job": "claim",
+    "get_blocks": "read blocks",
+    "get_messages": "read messages",
+    "count_targets": "read targets",
+    "list_memories": "read memories",
+    "search": "search",
+    "put": "write",
+    "put_and_settle": "write and end",
+    "settle_job": "end",
+}
+"""What is done by a store, and what that is called here."""
+
+
+class SteppedStore(LocalStore):
+    """A local store whose calls are points."""
+
+    steps: Steps
+
+    def __getattribute__(self, name: str) -> Any:
+        value = object.__getattribute__(self, name)
+        if name not in _STEPPED:
+            return value
+        call: Callable[..., Awaitable[Any]] = value
+        return lambda *given: self.steps.around(_STEPPED[name], call(*given))
+
+
+class SteppedModel(RuleModel):
+    """A model whose calls are points."""
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__()
+        self.steps = steps
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        return await self.steps.around("asking", super().chat(request))
+
+
+def stores_of(folder: Path, kind: type[LocalStore], *, apart: bool) -> tuple[LocalStore, LocalStore]:
+    """Return where memories and messages lie: in one file or in two."""
+    messages = kind(folder / "memory.db")
+    return (kind(folder / "top.db") if apart else messages), messages
+
+
+def run(folder: Path, said: list[Any], kill_at: int | None, agentic: bool, apart: bool, lines: Connection) -> None:
+    """Summarise, and say which points were passed if nothing killed the process."""
+    asyncio.run(_run(folder, said, Steps(kill_at), agentic=agentic, apart=apart, lines=lines))
+
+
+async def _run(folder: Path, said: list[Any], steps: Steps, *, agentic: bool, apart: bool, lines: Connection) -> None:
+    SteppedStore.steps = steps
+    memories, messages = stores_of(folder, SteppedStore, apart=apart)
+    async with ReMe(
+        SPACE,
+        folder,
+        llm=SteppedModel(steps),
+        embedding=HashedEmbedder(16),
+        vector_store=memories,
+        transcript=messages,
+        use_agentic_mode=agentic,
+    ) as memory:
+        await memory.summary(said, user_id=USER)
+        lines.send(steps.passed)
+    for store in {id(memories): memories, id(messages): messages}.values():
+        await store.close()

@@ -1,0 +1,620 @@
+"""The facade with a chat model: what a summary makes, what is left to do, and what becomes of failures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reme_core import AgenticRetriever, AgenticSummarizer, JobState, ReMe, SimpleSummarizer, Trying
+from reme_core.errors import (
+    ConfigurationError,
+    ConflictError,
+    JobNotFoundError,
+    ModelOutputError,
+    ModelUnavailableError,
+    PartialFailureError,
+    RunError,
+    StoreUnavailableError,
+)
+from reme_core.ports import ChatRequest, SettleJob, SummaryRequest, WriteBatch
+from reme_core.schema import Scope, SummaryResult
+from reme_core.stores import InMemoryStore, LocalStore
+from reme_core.testing import FixedClock, HashedEmbedder, ScriptedChatModel
+from tests.support.rule_model import RuleModel, words
+
+U: dict[str, Any] = {"user_id": "u"}
+BERLIN = {"role": "user", "content": "Alice lives in Berlin", "created_at": "2023-05-08T10:00:00Z", "message_id": "b"}
+LISBON = {"role": "user", "content": "Alice moved to Lisbon", "created_at": "2023-06-08T10:00:00Z", "message_id": "l"}
+BOTH = pytest.mark.parametrize("agentic", [False, True], ids=["simple", "agentic"])
+
+
+def open_memory(folder: Path, model: Any, **options: Any) -> ReMe:
+    return ReMe("space", folder, **{"llm": model, "embedding": HashedEmbedder(32), **options})
+
+
+async def contents(memory: ReMe, **wanted: Any) -> list[str]:
+    page = await memory.list_memories(**U, limit=1000, **wanted)
+    return sorted(item.content for item in page.memories)
+
+
+class Outage:
+    """A model that is out as long as `down` is set."""
+
+    def __init__(self) -> None:
+        self.down = True
+        self.rules = RuleModel()
+        self.calls = 0
+
+    async def chat(self, request: ChatRequest) -> Any:
+        self.calls += 1
+        if self.down:
+            raise ModelUnavailableError("the model is out")
+        return await self.rules.chat(request)
+
+
+# What a summary makes
+
+
+@BOTH
+async def test_a_summary_writes_memories_that_link_to_what_was_said(tmp_path: Path, agentic: bool) -> None:
+    async with open_memory(tmp_path, RuleModel(), use_agentic_mode=agentic) as memory:
+        result = await memory.summary([BERLIN], **U)
+        [stored] = result.memories
+        assert (stored.content, stored.memory_target) == ("Alice lives in Berlin", "Alice")
+        assert stored.observed_at == datetime(2023, 5, 8, 10, tzinfo=UTC)
+        assert [(source.block_id, source.message_ids) for source in stored.sources] == [(result.block_ids[0], ("b",))]
+        assert result.job_ids == ()
+        assert await memory.list_jobs(**U) == []
+        await memory.undo(str(result.run_id), **U)
+        assert await contents(memory) == []
+
+
+@BOTH
+async def test_a_change_closes_the_old_and_undo_opens_it_again(tmp_path: Path, agentic: bool) -> None:
+    async with open_memory(tmp_path, RuleModel(), use_agentic_mode=agentic) as memory:
+        await memory.summary([BERLIN], **U)
+        moved = await memory.summary([LISBON], **U)
+        assert await contents(memory) == ["Alice moved to Lisbon"]
+        assert await contents(memory, as_of="2023-05-20") == ["Alice lives in Berlin"]
+        present = await memory.retrieve("Where does Alice live?", **U)
+        assert present.results[0].memory == "Alice moved to Lisbon"
+        past = await memory.retrieve("Where does Alice live?", **U, as_of="2023-05-20")
+        assert [hit.memory for hit in past.results] == ["Alice lives in Berlin"]
+        page = await memory.list_memories(**U, include_superseded=True)
+        [old] = [item for item in page.memories if not item.is_current]
+        assert old.valid_to == datetime(2023, 6, 8, 10, tzinfo=UTC)
+        assert old.superseded_by in {item.memory_id for item in page.memories}
+        await memory.undo(str(moved.run_id), **U)
+        assert await contents(memory) == ["Alice lives in Berlin"]
+
+
+@BOTH
+async def test_a_summary_costs_a_few_calls(tmp_path: Path, agentic: bool) -> None:
+    model = RuleModel()
+    async with open_memory(tmp_path, model, use_agentic_mode=agentic) as memory:
+        await memory.summary([BERLIN], **U)
+        result = await memory.summary([LISBON], **U)
+        assert result.usage.model_calls <= (5 if agentic else 2)
+        used = len(model.requests)
+        found = await memory.retrieve("Where does Alice live?", **U)
+        assert len(model.requests) - used == found.usage.model_calls <= (3 if agentic else 0)
+        assert (found.answer is not None) is agentic
+
+
+async def test_with_one_possible_target_no_router_is_asked(tmp_path: Path) -> None:
+    model = RuleModel()
+    async with open_memory(tmp_path, model, use_agentic_mode=True) as memory:
+        named = {**BERLIN, "name": "Alice"}
+        result = await memory.summary([named], **U, memory_type="personal")
+    assert not [request for request in model.requests if "hands_off" in {tool.name for tool in request.tools}]
+    assert [item.content for item in result.memories] == ["Alice lives in Berlin"]
+
+
+async def test_the_routing_table_grows_on_demand_and_shows_only_when_asked_for(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, RuleModel(), use_agentic_mode=True) as memory:
+        await memory.summary([BERLIN], **U)
+        assert await contents(memory) == ["Alice lives in Berlin"]
+        assert len(await contents(memory, memory_type="meta")) == 1
+        found = await memory.retrieve("personal memories about Alice", **U, limit=20)
+        assert all(hit.memory_type != "meta" for hit in found.results)
+
+
+@BOTH
+async def test_eight_summaries_at_once_make_what_they_make_one_after_the_other(tmp_path: Path, agentic: bool) -> None:
+    talks = [[("user", f"Alice owns thing {number % 4}"), ("user", f"Bob met person {number}")] for number in range(8)]
+    async with open_memory(tmp_path / "one", RuleModel(), use_agentic_mode=agentic) as memory:
+        for talk in talks:
+            await memory.summary(talk, **U)
+        sequence = await contents(memory)
+    async with open_memory(tmp_path / "two", RuleModel(), use_agentic_mode=agentic) as memory:
+        results = await asyncio.gather(*(memory.summary(talk, **U) for talk in talks))
+        assert await contents(memory) == sequence
+        assert await memory.list_jobs(**U) == []
+    assert len(sequence) == 12
+    assert sum(len(result.memories) for result in results) == 12
+
+
+async def test_a_top_20_answer_holds_no_repetition(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, RuleModel()) as memory:
+        for session in range(12):
+            texts = [f"Alice owns boat number {number}" for number in range(4)]
+            said = [" ".join(reversed(text.split()[1:])) if session % 2 else text.upper() for text in texts]
+            await memory.summary([("user", f"Alice {text}" if session % 2 else text) for text in said], **U)
+        found = await memory.retrieve("Which boats does Alice own?", **U, limit=20)
+        assert len({words(hit.memory) for hit in found.results}) == len(found.results) == 4
+
+
+async def test_many_blocks_become_several_jobs_and_runs(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, RuleModel()) as memory:
+        said = [("user", f"Alice owns thing number {number} " + "x" * 900) for number in range(40)]
+        result = await memory.summary(said, **U)
+        assert len(result.run_ids) >= 2
+        assert result.run_id == result.run_ids[0]
+        assert len(result.memories) == 40
+
+
+@BOTH
+async def test_a_reviser_has_the_work_done_again_once(tmp_path: Path, agentic: bool) -> None:
+    class Strict(RuleModel):
+        async def chat(self, request: ChatRequest) -> Any:
+            if request.response_schema is not None and request.response_schema.name == "verdict":
+                self.requests.append(request)
+                said = '{"ok": false, "problems": ["the dog is missing"]}'
+                return await ScriptedChatModel([said]).chat(request)
+            return await super().chat(request)
+
+    model = Strict()
+    async with open_memory(tmp_path, model, use_agentic_mode=agentic, use_reviser=True) as memory:
+        await memory.summary([BERLIN], **U)
+        assert await contents(memory) == ["Alice lives in Berlin"]
+    verdicts = [
+        request for request in model.requests if request.response_schema and request.response_schema.name == "verdict"
+    ]
+    assert len(verdicts) == 1
+    told = [request for request in model.requests if any("the dog is missing" in m.full_text for m in request.messages)]
+    assert told
+
+
+# What is left to do
+
+
+async def test_in_the_background_the_messages_are_on_disk_before_a_model_has_answered(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+    async with open_memory(tmp_path, RuleModel(before=lambda _: gate.wait())) as memory:
+        result = await memory.summary([BERLIN], **U, background=True)
+        assert len(result.job_ids) == 1
+        assert [job.job_id for job in await memory.list_jobs(**U)] == list(result.job_ids)
+        other = LocalStore(tmp_path / "memory.db")
+        assert len(await other.get_messages(Scope(memory_space="space", user_id="u"), ["b"])) == 1
+        await other.close()
+        assert await contents(memory) == []
+        gate.set()
+        await memory.flush()
+        assert await contents(memory) == ["Alice lives in Berlin"]
+        assert await memory.list_jobs(**U) == []
+
+
+async def test_close_finishes_what_goes_on_in_the_background(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, RuleModel()) as memory:
+        await memory.summary([BERLIN], **U, background=True)
+    async with open_memory(tmp_path, None) as memory:
+        assert await contents(memory) == ["Alice lives in Berlin"]
+
+
+async def test_the_next_start_finishes_what_a_lost_model_left(tmp_path: Path) -> None:
+    outage, now = Outage(), FixedClock(datetime(2024, 1, 1, tzinfo=UTC))
+    memory = open_memory(tmp_path, outage, clock=now)
+    with pytest.raises(PartialFailureError) as caught:
+        await memory.summary([BERLIN], **U)
+    assert isinstance(caught.value.failures[0], ModelUnavailableError)
+    assert isinstance(caught.value.done, SummaryResult)
+    assert caught.value.done.message_ids == ("b",)
+    await memory.close()  # what failed waits for its time
+    async with open_memory(tmp_path, RuleModel(), clock=FixedClock(now.now() + timedelta(hours=1))):
+        pass
+    async with open_memory(tmp_path, None) as memory:
+        assert await contents(memory) == ["Alice lives in Berlin"]
+        assert await memory.list_jobs(**U) == []
+
+
+async def test_flush_tries_what_failed_again_at_once(tmp_path: Path) -> None:
+    outage = Outage()
+    async with open_memory(tmp_path, outage) as memory:
+        with pytest.raises(PartialFailureError):
+            await memory.summary([BERLIN], **U)
+        with pytest.raises(PartialFailureError, match="the model is out"):
+            await memory.flush()
+        outage.down = False
+        usage = await memory.flush()
+        assert usage.model_calls == 1
+        assert await contents(memory) == ["Alice lives in Berlin"]
+
+
+async def test_a_failure_in_the_background_is_told_when_the_memory_is_closed(tmp_path: Path) -> None:
+    memory = open_memory(tmp_path, Outage())
+    await memory.summary([BERLIN], **U, background=True)
+    with pytest.raises(PartialFailureError, match="the model is out"):
+        await memory.close()
+    await memory.close()
+
+
+async def test_an_error_of_the_block_is_not_replaced_by_one_of_closing(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with open_memory(tmp_path, Outage()) as memory:
+            await memory.summary([BERLIN], **U, background=True)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await work()
+
+
+async def test_after_its_attempts_a_job_is_given_up_with_its_reason_and_can_be_revived(tmp_path: Path) -> None:
+    outage = Outage()
+    async with open_memory(tmp_path, outage, trying=Trying(max_attempts=2)) as memory:
+        with pytest.raises(PartialFailureError):
+            await memory.summary([BERLIN], **U)
+        with pytest.raises(PartialFailureError):
+            await memory.flush()
+        [job] = await memory.list_jobs(**U)
+        assert (job.state, job.attempts) == (JobState.DEAD, 2)
+        assert "ModelUnavailableError: the model is out" in job.error
+        await memory.flush()  # nothing waits
+        assert outage.calls == 2
+        assert await memory.users_with_jobs() == ["u"]
+        outage.down = False
+        await memory.retry_job(job.job_id, **U)
+        await memory.flush()
+        assert await contents(memory) == ["Alice lives in Berlin"]
+
+
+async def test_a_job_can_be_dropped_and_its_messages_stay(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, Outage()) as memory:
+        with pytest.raises(PartialFailureError):
+            await memory.summary([BERLIN], **U)
+        [job] = await memory.list_jobs(**U)
+        with pytest.raises(JobNotFoundError):
+            await memory.drop_job(job.job_id, user_id="other")
+        await memory.drop_job(job.job_id, **U)
+        assert await memory.list_jobs(**U) == []
+        assert [item.message.text for item in await memory.get_messages(["b"], **U)] == ["Alice lives in Berlin"]
+        with pytest.raises(JobNotFoundError):
+            await memory.retry_job(job.job_id, **U)
+
+
+async def test_an_answer_that_cannot_be_used_twice_stays_with_its_job(tmp_path: Path) -> None:
+    with ScriptedChatModel(["no JSON", '{"facts": "none"}']) as model:
+        memory = open_memory(tmp_path, model)
+        with pytest.raises(PartialFailureError) as caught:
+            await memory.summary([BERLIN], **U)
+        assert isinstance(caught.value.failures[0], ModelOutputError)
+        [job] = await memory.list_jobs(**U)
+        assert job.raw == '{"facts": "none"}'
+        assert job.state is JobState.PENDING
+        await memory.close()
+
+
+async def test_a_job_that_is_being_done_can_be_neither_dropped_nor_revived(tmp_path: Path) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    def before(_: ChatRequest) -> Any:
+        begun.set()
+        return gate.wait()
+
+    async with open_memory(tmp_path, RuleModel(before=before)) as memory:
+        result = await memory.summary([BERLIN], **U, background=True)
+        await begun.wait()
+        for call in (memory.drop_job, memory.retry_job):
+            with pytest.raises(ConflictError):
+                await call(result.job_ids[0], **U)
+        gate.set()
+
+
+async def test_what_is_erased_while_a_model_thinks_stays_erased(tmp_path: Path) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    def before(_: ChatRequest) -> Any:
+        begun.set()
+        return gate.wait()
+
+    async with open_memory(tmp_path, RuleModel(before=before)) as memory:
+        running = asyncio.create_task(memory.summary([BERLIN], **U))
+        await begun.wait()
+        erased = await memory.delete_all_memories(**U)
+        assert (erased.messages, erased.jobs) == (1, 1)
+        gate.set()
+        with pytest.raises(PartialFailureError) as caught:
+            await running
+        assert isinstance(caught.value.failures[0], JobNotFoundError)
+        stats = await memory.stats(**U)
+        assert (stats.memories, stats.events, stats.jobs, stats.messages) == (0, 0, 0, 0)
+
+
+async def test_a_cancelled_summary_gives_its_job_back(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    def before(_: ChatRequest) -> Any:
+        begun.set()
+        return asyncio.Event().wait()
+
+    model = RuleModel(before=before)
+    async with open_memory(tmp_path, model) as memory:
+        running = asyncio.create_task(memory.summary([BERLIN], **U))
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        [job] = await memory.list_jobs(**U)
+        assert (job.state, job.attempts, job.owner) == (JobState.PENDING, 0, None)
+        model.before = None
+        await memory.flush()
+        assert await contents(memory) == ["Alice lives in Berlin"]
+
+
+async def test_a_memory_that_was_changed_by_hand_meanwhile_is_looked_at_again(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, RuleModel()) as memory:
+        [berlin] = (await memory.summary([BERLIN], **U)).memories
+
+    changed: list[str] = []
+    editor = open_memory(tmp_path, None)
+
+    async def change() -> None:
+        changed.append("once")
+        await editor.update_memory(berlin.memory_id, **U, importance=0.9)
+
+    def before(request: ChatRequest) -> Any:
+        is_second_call = request.response_schema is not None and request.response_schema.name == "decisions"
+        return change() if is_second_call and not changed else None
+
+    async with open_memory(tmp_path, RuleModel(before=before)) as memory:
+        await memory.summary([LISBON], **U)
+        assert await contents(memory) == ["Alice moved to Lisbon"]
+        old = await memory.get_memory(berlin.memory_id, **U)
+        assert old.importance == 0.9
+        assert old.valid_to is not None
+    await editor.close()
+
+
+# Stores that keep no jobs
+
+
+class Forgetful(LocalStore):
+    """Fails once at the end of a job, after the memories were written elsewhere."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.fails = True
+
+    async def settle_job(self, scope: Scope, settle: SettleJob) -> None:
+        if settle.outcome == "done" and self.fails:
+            self.fails = False
+            raise StoreUnavailableError("just now")
+        await super().settle_job(scope, settle)
+
+
+async def test_a_run_that_was_written_but_not_ended_is_not_written_again(tmp_path: Path) -> None:
+    memories, transcript = InMemoryStore(), Forgetful(tmp_path / "memory.db")
+    model = RuleModel()
+    async with open_memory(tmp_path, model, vector_store=memories, transcript=transcript) as memory:
+        with pytest.raises(PartialFailureError):
+            await memory.summary([BERLIN], **U)
+        assert await contents(memory) == ["Alice lives in Berlin"]
+        asked = len(model.requests)
+        await memory.flush()
+        assert len(model.requests) == asked
+        assert await memory.list_jobs(**U) == []
+        assert await contents(memory) == ["Alice lives in Berlin"]
+    await transcript.close()
+
+
+class Erasing(InMemoryStore):
+    """Lets the scope be erased right after a run was written."""
+
+    transcript: LocalStore
+
+    async def put(self, scope: Scope, batch: WriteBatch) -> Any:
+        stored = await super().put(scope, batch)
+        if batch.puts:
+            await self.transcript.erase(scope)
+        return stored
+
+
+async def test_what_was_written_into_a_scope_that_was_erased_meanwhile_is_taken_back(tmp_path: Path) -> None:
+    memories = Erasing()
+    memories.transcript = LocalStore(tmp_path / "memory.db")
+    async with open_memory(tmp_path, RuleModel(), vector_store=memories, transcript=memories.transcript) as memory:
+        with pytest.raises(PartialFailureError) as caught:
+            await memory.summary([BERLIN], **U)
+        assert isinstance(caught.value.failures[0], JobNotFoundError)
+        assert await contents(memory, include_superseded=True) == []
+    await memories.transcript.close()
+
+
+# Exchanging the strategies
+
+
+class Silent:
+    """A summarizer of one's own."""
+
+    async def summarize(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
+        return SummaryResult(session_id=f"{scope.user_id}:{len(request.messages)}")
+
+
+async def test_a_summarizer_of_ones_own_takes_over(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, RuleModel()) as memory:
+        memory.set_summarizer(Silent())
+        assert (await memory.summary([BERLIN], **U)).session_id == "u:1"
+
+
+async def test_strategies_can_be_exchanged_on_an_open_memory(tmp_path: Path) -> None:
+    model = RuleModel()
+    async with open_memory(tmp_path, None) as memory:
+        memory.set_summarizer(SimpleSummarizer(model=model))
+        await memory.summary([BERLIN], **U)
+        memory.set_summarizer(AgenticSummarizer(model=model))
+        await memory.summary([LISBON], **U)
+        memory.set_retriever(AgenticRetriever(model=model))
+        found = await memory.retrieve("Where does Alice live?", **U)
+        assert found.answer
+        assert found.results[0].memory == "Alice moved to Lisbon"
+        assert await contents(memory) == ["Alice moved to Lisbon"]
+
+
+@pytest.mark.parametrize("strategy", [SimpleSummarizer(), AgenticSummarizer()])
+def test_a_strategy_without_any_model_says_which_variables_to_set(tmp_path: Path, strategy: Any) -> None:
+    with pytest.raises(ConfigurationError, match="REME_LLM_MODEL"):
+        open_memory(tmp_path, None).set_summarizer(strategy)
+
+
+def test_agentic_mode_without_a_model_says_which_variables_to_set(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="REME_LLM_MODEL"):
+        open_memory(tmp_path, None, use_agentic_mode=True)
+
+
+def test_an_unknown_language_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="language"):
+        open_memory(tmp_path, None, language="fr")
+
+
+async def test_filters_that_an_agent_cannot_be_held_to_are_honoured_without_one(tmp_path: Path) -> None:
+    model = RuleModel()
+    async with open_memory(tmp_path, model, use_agentic_mode=True) as memory:
+        await memory.summary([BERLIN], **U)
+        asked = len(model.requests)
+        for filters in ({"as_of": "2023-05-20"}, {"layers": ["message"]}, {"end_time": "2024-01-01"}):
+            found = await memory.retrieve("Where does Alice live?", **U, **filters)
+            assert found.answer is None
+            assert found.results
+        assert len(model.requests) == asked
+
+
+async def test_an_agent_is_held_to_type_and_target(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, RuleModel(), use_agentic_mode=True) as memory:
+        await memory.summary([BERLIN, {"role": "user", "content": "Bob lives in Rome"}], **U)
+        found = await memory.retrieve("Who lives where?", **U, memory_target="Bob")
+        assert {hit.memory for hit in found.results} == {"Bob lives in Rome"}
+        nothing = await memory.retrieve("Who lives where?", **U, memory_type="tool")
+        assert nothing.results == ()
+
+
+# One sub-agent failing
+
+
+class Picky(RuleModel):
+    """Fails the sub-agent of one target."""
+
+    fails = True
+
+    async def chat(self, request: ChatRequest) -> Any:
+        if self.fails and "add_memory" in {tool.name for tool in request.tools} and '"Bob"' in request.messages[1].text:
+            raise ModelUnavailableError("no answer for Bob")
+        return await super().chat(request)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one file", "memories elsewhere"])
+async def test_what_the_other_sub_agents_have_done_is_kept_and_the_rest_is_tried_again(
+    tmp_path: Path, apart: bool
+) -> None:
+    model, transcript = Picky(), LocalStore(tmp_path / "memory.db")
+    memories: Any = InMemoryStore() if apart else transcript
+    async with open_memory(
+        tmp_path, model, use_agentic_mode=True, vector_store=memories, transcript=transcript
+    ) as memory:
+        with pytest.raises(PartialFailureError) as caught:
+            await memory.summary([BERLIN, {"role": "user", "content": "Bob likes tea"}], **U)
+        done = caught.value.done
+        assert isinstance(done, SummaryResult)
+        assert [item.content for item in done.memories] == ["Alice lives in Berlin"]
+        assert isinstance(caught.value.failures[0], ModelUnavailableError)
+        assert await contents(memory) == ["Alice lives in Berlin"]
+        model.fails = False
+        model.requests.clear()
+        await memory.flush()
+        assert await contents(memory) == ["Alice lives in Berlin", "Bob likes tea"]
+        assert not [request for request in model.requests if '{"memory_target":"Alice"}' in request.messages[1].text]
+        assert await memory.list_jobs(**U) == []
+    await transcript.close()
+
+
+async def test_a_bug_in_a_strategy_is_not_taken_for_a_failure_and_the_job_is_given_back(tmp_path: Path) -> None:
+    def before(_: ChatRequest) -> Any:
+        raise ZeroDivisionError
+
+    async with open_memory(tmp_path, RuleModel(before=before)) as memory:
+        with pytest.raises(ZeroDivisionError):
+            await memory.summary([BERLIN], **U)
+        [job] = await memory.list_jobs(**U)
+        assert job.state is JobState.PENDING
+        assert "ZeroDivisionError" in job.error
+        await memory.drop_job(job.job_id, **U)
+
+
+async def test_a_job_that_was_begun_too_often_is_given_up_before_it_does_more_harm(tmp_path: Path) -> None:
+    model = RuleModel()
+    store = LocalStore(tmp_path / "memory.db")
+    async with open_memory(tmp_path, Outage(), vector_store=store, trying=Trying(max_attempts=1)) as memory:
+        with pytest.raises(PartialFailureError):
+            await memory.summary([BERLIN], **U)
+        [job] = await memory.list_jobs(**U)
+    scope = Scope(memory_space="space", user_id="u")
+    revived = SettleJob(job_id=job.job_id, owner=None, outcome="retry", due_at=job.created_at)
+    await store.settle_job(scope, revived)
+    async with open_memory(tmp_path, model, vector_store=store, trying=Trying(max_attempts=1)) as memory:
+        with pytest.raises(PartialFailureError) as caught:
+            await memory.flush()
+        assert isinstance(caught.value.failures[0], RunError)
+        assert model.requests == []
+        assert (await memory.list_jobs(**U))[0].state is JobState.DEAD
+    await store.close()
+
+
+# Talking
+
+
+async def test_chat_answers_from_memory_keeps_the_turn_and_goes_on_with_the_session(tmp_path: Path) -> None:
+    model = RuleModel()
+    async with open_memory(tmp_path, model) as memory:
+        await memory.summary([BERLIN], **U)
+        first = await memory.chat("Hello, where does Alice live?", **U)
+        assert [hit.memory for hit in first.results] == ["Alice lives in Berlin"]
+        await memory.flush()
+        pieces: list[str] = []
+        second = await memory.chat("And what else?", **U, session_id=first.session_id, on_text=pieces.append)
+        assert "".join(pieces).strip() == second.text
+        assert second.session_id == first.session_id
+        sent = [message.text for message in model.requests[-2].messages]
+        assert "Hello, where does Alice live?" in sent
+        kept = await memory.find_messages(**U, session_id=first.session_id)
+        assert [item.message.role for item in kept.messages] == ["user", "assistant"] * 2
+
+
+async def test_a_chat_that_fails_keeps_nothing_and_says_so(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, Outage()) as memory:
+        with pytest.raises(ModelUnavailableError):
+            await memory.chat("Hello", **U, session_id="s")
+        assert (await memory.find_messages(**U, session_id="s")).messages == ()
+
+
+async def test_chat_without_a_model_says_which_variables_to_set(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, None) as memory:
+        with pytest.raises(ConfigurationError, match="REME_LLM_API_KEY"):
+            await memory.chat("Hello", **U)
+
+
+@pytest.fixture
+async def filled(tmp_path: Path) -> AsyncIterator[ReMe]:
+    async with open_memory(tmp_path, RuleModel()) as memory:
+        await memory.summary([BERLIN], **U)
+        yield memory
+
+
+async def test_the_context_for_tools_is_bound_to_the_user(filled: ReMe) -> None:
+    from reme_core.tools import VectorRetrieveMemoryOp
+
+    tool = VectorRetrieveMemoryOp(enable_multiple=False, add_memory_type_target=True)
+    assert "Alice lives in Berlin" in await tool({"query": "Alice"}, filled.tool_context(**U))
+    assert "Berlin" not in await tool({"query": "Alice"}, filled.tool_context(user_id="other"))
