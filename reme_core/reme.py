@@ -316,7 +316,10 @@ class ReMe:
             ends_session=ends,
             background=inputs.read_flag(background, "background"),
         )
-        return await self._summarizer.summarize(scope, request)
+        result = await self._summarizer.summarize(scope, request)
+        if request.background:
+            self._work.start(scope)
+        return result
 
     async def retrieve(
         self,

@@ -53,7 +53,7 @@ class PersonalSummaryAgentV1Op(BaseMemoryAgentOp):
         multiple, thinking = self.enable_multiple, self.enable_thinking_params
         return [
             AddMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
-            UpdateMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
+            UpdateMemoryOp(keep_past=True, enable_multiple=multiple, enable_thinking_params=thinking),
             DeleteMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
             VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
         ]
@@ -79,7 +79,7 @@ class ProceduralSummaryAgentV1Op(BaseMemoryAgentOp):
         multiple, thinking = self.enable_multiple, self.enable_thinking_params
         return [
             AddMemoryOp(add_when_to_use=True, enable_multiple=multiple, enable_thinking_params=thinking),
-            UpdateMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
+            UpdateMemoryOp(keep_past=True, enable_multiple=multiple, enable_thinking_params=thinking),
             DeleteMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
             VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
         ]
@@ -105,7 +105,7 @@ class ToolSummaryAgentV1Op(BaseMemoryAgentOp):
         multiple, thinking = self.enable_multiple, self.enable_thinking_params
         return [
             AddMemoryOp(add_when_to_use=True, enable_multiple=multiple, enable_thinking_params=thinking),
-            UpdateMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
+            UpdateMemoryOp(keep_past=True, enable_multiple=multiple, enable_thinking_params=thinking),
             VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
         ]
 

@@ -49,7 +49,8 @@ class RunTrace:
         hits: What was found and shown to a model, in order.
         done: Targets whose agents have finished.
         failures: Targets whose agents have failed, and why.
-        usage: What sub-agents and embeddings have cost; the run's own model calls are in its result.
+        usage: What sub-agents, embeddings and failed runs have cost; what a finished run's own model calls have cost
+            is in its result.
     """
 
     hits: list[Hit] = field(default_factory=list)

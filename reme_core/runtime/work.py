@@ -50,7 +50,9 @@ class Work:
         return self._jobs
 
     def start(self, scope: Scope) -> None:
-        """Have the work of a scope done in the background."""
+        """Have the work of a scope done in the background, if there is anything that could do it."""
+        if self.runner is None and self._embedder is None:
+            return
         self._touched = True
         self._background.start(scope)
 

@@ -132,10 +132,11 @@ class BaseMemoryToolOp(ABC, Generic[ItemT]):
         try:
             return await self.run(read_arguments(self, arguments), context)
         except ToolFeedback as exc:
-            if isinstance(exc.__cause__, ReMeError):
-                raise exc.__cause__ from None
-            msg = f"{self.name}: {exc}"
-            raise InvalidInputError(msg) from exc
+            feedback, cause = exc, exc.__cause__
+        if isinstance(cause, ReMeError):
+            raise cause  # outside of the handler: the feedback names it as its cause, which would make a ring
+        msg = f"{self.name}: {feedback}"
+        raise InvalidInputError(msg) from feedback
 
     async def run(self, arguments: BaseModel, context: ToolContext) -> str:
         """Run the tool with checked arguments; see `Tool.run`."""

@@ -12,7 +12,7 @@ from reme_core.schema import Memory
 from reme_core.text import normalise_content
 from reme_core.tools.base import BaseMemoryToolOp, NoArguments, ToolItem
 from reme_core.tools.targets import IDENTITY, all_memories
-from reme_core.tools.write import NewText, Statement, new_memory, puts_of, shown_memory, write_of
+from reme_core.tools.write import NewText, Statement, closed_by, new_memory, puts_of, shown_memory, write_of
 
 
 async def read_identity(context: ToolContext) -> list[Memory]:
@@ -62,7 +62,9 @@ class UpdateIdentityMemoryOp(BaseMemoryToolOp[IdentityItem]):
         same = next((memory for memory in held if normalise_content(memory.content) == normalise_content(text)), None)
         kept = same or new_memory(context, IDENTITY, NewText(content=text))
         gone = [memory for memory in held if memory is not same]
-        puts = [PutMemory(memory=_closed(memory, kept, context), expected_revision=memory.revision) for memory in gone]
+        puts = [
+            PutMemory(memory=closed_by(memory, kept, context), expected_revision=memory.revision) for memory in gone
+        ]
         if same is None:
             puts += await puts_of(context, [kept], expected=[0])
         try:
@@ -75,12 +77,3 @@ class UpdateIdentityMemoryOp(BaseMemoryToolOp[IdentityItem]):
 
 def _joined(memories: Sequence[Memory]) -> str:
     return "\n".join(memory.content for memory in memories)
-
-
-def _closed(memory: Memory, by: Memory, context: ToolContext) -> Memory:
-    ended = {
-        "valid_to": max(memory.valid_from, by.valid_from),  # what was said later may be distilled first
-        "superseded_by": by.memory_id,
-        "updated_at": context.clock.now(),
-    }
-    return memory.model_copy(update=ended)

@@ -194,4 +194,4 @@ def _descriptions(file: Path) -> dict[str, str]:
 
 def _entry(context: ToolContext, target: Target) -> Memory:
     entry = Target(MemoryType.META, meta_target(target))
-    return new_memory(context, entry, NewText(content=describe_target(target)))
+    return new_memory(context, entry, NewText(content=describe_target(target)), of_all=True)

@@ -34,6 +34,7 @@ class AddSummaryMemoryOp(AddMemoryOp):
     description = "Keep a short summary of the conversation, by which its details are found later."
     item = SummaryItem
     items_name = None
+    is_of_all = True
 
     def target(self, context: ToolContext) -> Target:
         """Return what the summary is about."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -18,7 +18,7 @@ from reme_core.retrieval.embedding import embed_strictly
 from reme_core.schema import Memory, Source, Usage
 from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
-from reme_core.text import json_line, shortened
+from reme_core.text import json_line, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 from reme_core.tools.targets import assigned_target, may_touch, target_of
 
@@ -88,12 +88,17 @@ class DeleteItem(ToolItem):
 
 
 class AddMemoryOp(BaseMemoryToolOp[NewItem]):
-    """Adds memories of the context's type and target; one that says what a current one says is that one."""
+    """Adds memories of the context's type and target; one that says what a current one says is that one.
+
+    Attributes:
+        is_of_all: What is added comes from all messages of the call, not from those that it is closest to.
+    """
 
     name = "add_memory"
     description = "Add new memories. What is known already is not added again."
     item: ClassVar[type[ToolItem]] = AddItem
     items_name: ClassVar[str | None] = "memories"
+    is_of_all: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -127,7 +132,8 @@ class AddMemoryOp(BaseMemoryToolOp[NewItem]):
 
     async def execute(self, items: Sequence[NewItem], context: ToolContext) -> str:
         """Write the memories, all or none; see `BaseMemoryToolOp.execute`."""
-        new = [new_memory(context, self.target(context), item.text()) for item in items]
+        target, of_all = self.target(context), self.is_of_all
+        new = [new_memory(context, target, item.text(), of_all=of_all) for item in items]
         puts = await puts_of(context, new, expected=[0] * len(new))
         stored = await context.memories.put(context.scope, write_of(context, self.name, puts=puts))
         lines = []
@@ -138,25 +144,61 @@ class AddMemoryOp(BaseMemoryToolOp[NewItem]):
 
 
 class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
-    """Gives memories a new text; ids stay, and the sources of the run are added to those they had."""
+    """Gives memories a new text; ids stay, and the sources of the run are added to those they had.
+
+    With `keep_past`, a text that says something else than the old one, and was said later, takes its place instead: the
+    old memory is closed at that time, and what held before stays known.
+    """
 
     name = "update_memory"
     description = "Replace the text of existing memories, where they have to be corrected or completed."
     item = UpdateItem
     items_name = "memories"
 
+    def __init__(
+        self,
+        *,
+        keep_past: bool = False,
+        enable_multiple: bool = True,
+        enable_thinking_params: bool = False,
+        memory_metadata_dir: str | Path | None = None,
+    ) -> None:
+        """Keep the options.
+
+        Args:
+            keep_past: Close what is replaced by something else said later, and write the new text as a new memory.
+            enable_multiple: See `BaseMemoryToolOp`.
+            enable_thinking_params: See `BaseMemoryToolOp`.
+            memory_metadata_dir: See `BaseMemoryToolOp`.
+        """
+        super().__init__(
+            enable_multiple=enable_multiple,
+            enable_thinking_params=enable_thinking_params,
+            memory_metadata_dir=memory_metadata_dir,
+        )
+        self.keep_past = keep_past
+
     async def execute(self, items: Sequence[UpdateItem], context: ToolContext) -> str:
         """Write the changes, all or none; see `BaseMemoryToolOp.execute`."""
         _check_once([item.memory_id for item in items])
         before = await own_memories(context, [item.memory_id for item in items])
-        after = [_updated(context, memory, item) for memory, item in zip(before, items, strict=True)]
-        puts = await puts_of(context, after, expected=[memory.revision for memory in before])
+        after, closed = list[Memory](), list[PutMemory]()
+        for memory, item in zip(before, items, strict=True):
+            successor = _successor(context, memory, item) if self.keep_past else None
+            after.append(successor or _updated(context, memory, item))
+            if successor is not None:
+                ended = closed_by(memory, successor, context)
+                closed.append(PutMemory(memory=ended, expected_revision=memory.revision))
+        kept = {memory.memory_id: memory.revision for memory in before}
+        expected = [kept.get(memory.memory_id, 0) for memory in after]
+        puts = [*closed, *await puts_of(context, after, expected=expected)]
+        puts = [put if put.expected_revision else replace(put, on_duplicate="raise") for put in puts]
         try:
             stored = await context.memories.put(context.scope, write_of(context, self.name, puts=puts))
         except ConflictError as exc:
             msg = f"nothing was updated: {exc}"
             raise ToolFeedback(msg) from exc
-        return "\n".join(f"updated: {shown_memory(memory)}" for memory in stored)
+        return "\n".join(f"updated: {shown_memory(memory)}" for memory in stored[len(closed) :])
 
 
 class DeleteMemoryOp(BaseMemoryToolOp[DeleteItem]):
@@ -180,9 +222,13 @@ class DeleteMemoryOp(BaseMemoryToolOp[DeleteItem]):
         return "\n".join(f"deleted: {shown_memory(memory)}" for memory in memories)
 
 
-def new_memory(context: ToolContext, target: Target, text: NewText) -> Memory:
-    """Make a memory of a run, not written yet: who wrote it and where it comes from are the context's."""
-    now, said = context.clock.now(), observed_at(context)
+def new_memory(context: ToolContext, target: Target, text: NewText, *, of_all: bool = False) -> Memory:
+    """Make a memory of a run, not written yet: who wrote it and where it comes from are the context's.
+
+    One `of_all` comes from all of the run's messages, another one from those that it is closest to; see `said_in`.
+    """
+    now = context.clock.now()
+    sources, said = (context.sources, observed_at(context)) if of_all else said_in(context, text.content)
     return Memory(
         memory_space=context.scope.memory_space,
         user_id=context.scope.user_id,
@@ -195,7 +241,7 @@ def new_memory(context: ToolContext, target: Target, text: NewText) -> Memory:
         created_at=now,
         updated_at=now,
         author=context.author,
-        sources=context.sources,
+        sources=sources,
         metadata=dict(text.metadata),
     )
 
@@ -203,6 +249,23 @@ def new_memory(context: ToolContext, target: Target, text: NewText) -> Memory:
 def observed_at(context: ToolContext) -> datetime:
     """Return when it was said what a run writes: the time of its last message, or now."""
     return context.messages[-1].created_at if context.messages else context.clock.now()
+
+
+def said_in(context: ToolContext, content: str) -> tuple[tuple[Source, ...], datetime]:
+    """Return which of the run's messages a statement comes from, and when it was said.
+
+    Messages that share half as many of its words as the closest one does, or more; all of them, where none shares any.
+    """
+    words = frozenset(query_terms(content))
+    shares = {item.message_id: len(words & frozenset(query_terms(item.full_text))) for item in context.messages}
+    best = max(shares.values(), default=0)
+    if not best:
+        return context.sources, observed_at(context)
+    near = {name for name, share in shares.items() if 2 * share >= best}
+    narrowed = [(source, tuple(name for name in source.message_ids if name in near)) for source in context.sources]
+    sources = tuple(source.model_copy(update={"message_ids": names}) for source, names in narrowed if names)
+    said = max(item.created_at for item in context.messages if shares[item.message_id] == best)
+    return sources or context.sources, said
 
 
 async def own_memories(context: ToolContext, memory_ids: Sequence[str]) -> list[Memory]:
@@ -258,15 +321,41 @@ def shown_memory(memory: Memory) -> str:
     return json_line({"memory_id": memory.memory_id, "text": shortened(memory.content, _SHOWN_CHARS)})
 
 
+def closed_by(memory: Memory, by: Memory, context: ToolContext) -> Memory:
+    """Return a memory as it is when another one has taken its place."""
+    ended = {
+        "valid_to": max(memory.valid_from, by.valid_from),  # what was said later may be distilled first
+        "superseded_by": by.memory_id,
+        "updated_at": context.clock.now(),
+    }
+    return memory.model_copy(update=ended)
+
+
+def _successor(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory | None:
+    """Return the memory that takes the place of one; None where its text is only completed, or was said no earlier."""
+    old, new = frozenset(query_terms(memory.content)), frozenset(query_terms(item.memory_content))
+    if old <= new:
+        return None
+    text = NewText(content=item.memory_content, metadata=_metadata(memory, item))
+    made = new_memory(context, target_of(memory), text)
+    if made.valid_from <= memory.valid_from:
+        return None
+    return made.model_copy(update={"when_to_use": memory.when_to_use, "importance": memory.importance})
+
+
+def _metadata(memory: Memory, item: UpdateItem) -> Mapping[str, JsonValue]:
+    return item.metadata if "metadata" in item.model_fields_set else memory.metadata
+
+
 def _updated(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory:
-    metadata = item.metadata if "metadata" in item.model_fields_set else memory.metadata
+    sources, said = said_in(context, item.memory_content)
     changes: dict[str, object] = {
         "content": item.memory_content,
-        "metadata": metadata,
-        "observed_at": max(memory.observed_at, observed_at(context)),
+        "metadata": dict(_metadata(memory, item)),
+        "observed_at": max(memory.observed_at, said),
         "updated_at": context.clock.now(),
         "author": context.author,
-        "sources": joined_sources(memory.sources, context.sources),
+        "sources": joined_sources(memory.sources, sources),
     }
     return memory.model_copy(update=changes)
 

@@ -4,8 +4,9 @@
         server.replies(Completion(text="Blue."), Status(429, retry_after="2"))
         chat = OpenAIChat("any", base_url=server.base_url, api_key="sk-test")
 
-Requests take the replies in order; without one left, `/chat/completions` repeats the last message, and `/embeddings`
-gives hashed vectors. Nothing here waits for time to pass: an answer is held back by a `Hold` until it is let go.
+Requests take the replies in order. Without one left, `/chat/completions` does what `otherwise` says, by default it
+repeats the last message, and `/embeddings` gives hashed vectors. Nothing here waits for time to pass: an answer is held
+back by a `Hold` until it is let go.
 """
 
 from __future__ import annotations
@@ -184,6 +185,16 @@ class Raw:
 
 
 @dataclass(frozen=True)
+class Answering:
+    """Works the reply out of the request: a rule that sees what a model would see."""
+
+    reply_to: Callable[[Request], Reply]
+
+    def send(self, http: Handler, request: Request) -> None:
+        self.reply_to(request).send(http, request)
+
+
+@dataclass(frozen=True)
 class HangUp:
     """No answer at all: the connection is dropped."""
 
@@ -214,6 +225,7 @@ class OpenAIServer:
         requests: Everything that came, in order.
         formats: The kinds of `response_format` that it takes; others are refused.
         refused_options: Top-level options that it refuses, with what it says.
+        otherwise: The reply to `/chat/completions` where none is left; None repeats the last message.
         dimension: Of vectors whose request names none.
         prompt_tokens: Of all answered requests.
         completion_tokens: Of all answers.
@@ -224,6 +236,7 @@ class OpenAIServer:
         self.requests: list[Request] = []
         self.formats = {"json_schema", "json_object"}
         self.refused_options: dict[str, str] = {}
+        self.otherwise: Reply | None = None
         self.dimension = 64
         self.prompt_tokens = 0
         self.completion_tokens = 0
@@ -322,7 +335,7 @@ class OpenAIServer:
         if request.path.endswith("/embeddings"):
             return Vectors()
         if request.path.endswith("/chat/completions"):
-            return Completion(text=f"You said: {(_texts(request.body) or [''])[-1]}")
+            return self.otherwise or Completion(text=f"You said: {(_texts(request.body) or [''])[-1]}")
         return Status(404, "no such path")
 
     def count(self, request: Request, completion: Completion | None) -> None:

@@ -129,9 +129,13 @@ async def test_one_target_takes_four_calls_from_messages_to_memories(
     assert context.trace.done == [target]
     assert (result.usage + context.trace.usage).model_calls == len(model.requests) == 4
     [block] = (await store.list_blocks(ALICE, ListBlocks())).blocks
-    source = Source(block_id=block.block_id, message_ids=tuple(item.message_id for item in messages))
-    written = [change.after for change in draft.changes if change.after is not None]
-    assert {item.sources for item in written} == {(source,)}
+    ids = {item.message_id for item in messages}
+    for change in draft.changes:
+        assert change.after is not None
+        [source] = change.after.sources
+        assert source.block_id == block.block_id
+        assert ids.issuperset(source.message_ids)
+        assert source.message_ids
     for request in model.requests:
         assert_well_formed(request)
 

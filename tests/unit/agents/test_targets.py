@@ -17,7 +17,7 @@ from reme_core.agents import (
 )
 from reme_core.errors import BlockNotFoundError, ConfigurationError, InvalidInputError, StepLimitError
 from reme_core.ports import AgentTask, Target, Tool, ToolContext
-from reme_core.schema import MemoryType, Message, Source
+from reme_core.schema import MemoryType, Message
 from reme_core.stores.local import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from reme_core.tools.draft import Draft
@@ -96,10 +96,15 @@ async def test_a_sure_model_writes_in_two_calls_and_all_in_the_draft(
         (kind.value, "John", "John sold his car in May 2023."),
     ]
     assert await current(store) == [(kind.value, "John", "John lives in Berlin.")]
-    [added] = [change.after for change in draft.changes if change.before is None]
-    assert added is not None
-    assert (added.author, added.observed_at) == (agent.name, messages[-1].created_at)
-    assert added.sources == (Source(block_id=block.block_id, message_ids=tuple(item.message_id for item in messages)),)
+    ids = {item.message_id for item in messages}
+    for change in draft.changes:
+        if change.before is None and change.after is not None:
+            [source] = change.after.sources
+            assert change.after.author == agent.name
+            assert change.after.observed_at in {item.created_at for item in messages}
+            assert (source.block_id, ids.issuperset(source.message_ids)) == (block.block_id, True)
+    [moved] = [change.after for change in draft.changes if change.before is not None and change.after is not None]
+    assert (moved.content, moved.is_current) == ("John lives in Berlin.", False)
     for request in model.requests:
         assert_well_formed(request)
 

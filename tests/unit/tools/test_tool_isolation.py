@@ -183,7 +183,7 @@ def narrow(draw: st.DrawFn) -> dict[str, Any]:
     return {"memory_type": None, "memory_target": None, **draw(st.sampled_from([listed, {**listed, **named}, named]))}
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_no_tool_reads_or_writes_beyond_scope_and_targets(guarded: Guarded, data: st.DataObject) -> None:
     store, scope = guarded.store, Scope(memory_space="space", user_id=f"alice-{next(USERS)}")

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from reme_core.errors import ConfigurationError, InvalidInputError, MemoryNotFoundError, ModelUnavailableError
+from reme_core.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidInputError,
+    MemoryNotFoundError,
+    ModelUnavailableError,
+)
 from reme_core.ports import EventQuery, MemorySearch
 from reme_core.schema import Source
 from reme_core.stores import LocalStore
@@ -27,7 +33,10 @@ from tests.support.toolbox import (
     current,
     held,
     put,
+    said,
 )
+
+EARLY = MESSAGES[0].created_at - timedelta(days=9)
 
 
 async def test_an_added_memory_carries_what_the_context_says(store: LocalStore) -> None:
@@ -38,7 +47,7 @@ async def test_an_added_memory_carries_what_the_context_says(store: LocalStore) 
     assert event.after is not None
     assert event.memory_id in answer
     assert (event.reason, event.actor, event.after.author) == ("add_memory", "tester", "tester")
-    assert event.after.observed_at == event.after.valid_from == MESSAGES[-1].created_at
+    assert event.after.observed_at == event.after.valid_from == MESSAGES[0].created_at  # where tea is spoken of
     assert event.after.created_at == NOW
     assert event.after.sources == (SOURCE,)
     assert event.after.metadata == {"strength": 1}
@@ -201,3 +210,60 @@ async def test_what_was_said_earlier_does_not_set_the_time_of_a_memory_back(stor
     await UpdateMemoryOp()({"memories": [item]}, context_over(store, messages=(early,)))
     [memory] = await store.get(ALICE, ["emma-1"])
     assert memory.observed_at == NOW
+
+
+async def test_a_statement_comes_from_the_messages_that_it_shares_most_words_with(store: LocalStore) -> None:
+    messages = (
+        said("Emma bought a red boat.", message_id="m1", minute=1),
+        said("It rains.", message_id="m2", minute=2),
+        said("The boat of Emma is red and fast.", message_id="m3", minute=3),
+    )
+    sources = (Source(block_id="a", message_ids=("m1", "m2")), Source(block_id="b", message_ids=("m3",)))
+    context = context_over(store, messages=messages, sources=sources)
+    await AddMemoryOp(enable_multiple=False)({"memory_content": "Emma bought a boat."}, context)
+    await AddMemoryOp(enable_multiple=False)({"memory_content": "Ein Satz ohne gemeinsame W\u00f6rter."}, context)
+    await AddSummaryMemoryOp()({"summary_memory": "Emma bought a boat."}, context)
+    closest, foreign, summary = [event.after for event in await store.events(ALICE, EventQuery(run_id="run-1"))]
+    assert closest is not None
+    assert foreign is not None
+    assert summary is not None
+    assert closest.sources == (Source(block_id="a", message_ids=("m1",)), Source(block_id="b", message_ids=("m3",)))
+    assert closest.observed_at == messages[0].created_at
+    assert foreign.sources == summary.sources == sources
+    assert foreign.observed_at == summary.observed_at == messages[2].created_at
+
+
+@pytest.mark.parametrize("keep_past", [False, True])
+async def test_what_is_replaced_by_something_else_said_later_is_closed_where_the_past_is_kept(
+    store: LocalStore, keep_past: bool
+) -> None:
+    await put(store, held("emma-9", "Emma works in Rome.", EMMA, observed_at=EARLY, valid_from=EARLY))
+    item = {"memory_id": "emma-9", "memory_content": "Emma works in Oslo."}
+    await UpdateMemoryOp(keep_past=keep_past)({"memories": [item]}, context_over(store))
+    [old] = await store.get(ALICE, ["emma-9"])
+    if not keep_past:
+        assert (old.content, old.is_current, old.revision) == ("Emma works in Oslo.", True, 2)
+        return
+    assert (old.content, old.is_current) == ("Emma works in Rome.", False)
+    [new] = await store.get(ALICE, [str(old.superseded_by)])
+    assert (new.content, new.valid_from, new.sources) == ("Emma works in Oslo.", old.valid_to, (SOURCE,))
+
+
+async def test_what_is_only_completed_keeps_its_id_where_the_past_is_kept(store: LocalStore) -> None:
+    await put(store, held("emma-9", "Emma works in Rome.", EMMA, observed_at=EARLY, valid_from=EARLY))
+    item = {"memory_id": "emma-9", "memory_content": "Emma works in Rome as a baker."}
+    await UpdateMemoryOp(keep_past=True)({"memories": [item]}, context_over(store))
+    [memory] = await store.get(ALICE, ["emma-9"])
+    assert (memory.content, memory.is_current) == ("Emma works in Rome as a baker.", True)
+
+
+async def test_the_same_text_under_another_memory_is_feedback_where_the_past_is_kept(store: LocalStore) -> None:
+    await put(
+        store,
+        held("emma-8", "Emma works in Oslo.", EMMA, observed_at=EARLY, valid_from=EARLY),
+        held("emma-9", "Emma works in Rome.", EMMA, observed_at=EARLY, valid_from=EARLY),
+    )
+    item = {"memory_id": "emma-9", "memory_content": "Emma works in Oslo."}
+    with pytest.raises(ConflictError):
+        await UpdateMemoryOp(keep_past=True)({"memories": [item]}, context_over(store))
+    assert all(memory.is_current for memory in await store.get(ALICE, ["emma-8", "emma-9"]))
