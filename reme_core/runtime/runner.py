@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
@@ -118,8 +118,11 @@ class JobRunner:
                 done = await self.run_next(scope)
                 if done is not None and done.job.job_id in wanted:
                     outcomes[done.job.job_id] = done
+                left = [job for job_id, job in wanted.items() if job_id not in outcomes]
+                if done is not None and isinstance(done.failure, ModelUnavailableError):
+                    # It is out for the others as well, and each try would wait for it anew: they stay pending.
+                    outcomes |= {job.job_id: Outcome(job=job, failure=done.failure) for job in left}
                 elif done is None:
-                    left = [job for job_id, job in wanted.items() if job_id not in outcomes]
                     outcomes |= {item.job.job_id: item for item in await self._done_elsewhere(scope, left)}
                     if len(outcomes) < len(wanted):
                         await asyncio.sleep(pause)
@@ -129,10 +132,15 @@ class JobRunner:
                 self._awaited.pop(job_id, None)
         return [outcomes[job_id] for job_id in wanted]
 
-    async def drain(self, scope: Scope, *, everything: bool = False) -> list[Outcome]:
-        """Do each job once that may be begun now; stop where the model can't be reached.
+    async def drain(
+        self, scope: Scope, *, everything: bool = False, is_patient: Callable[[], bool] = lambda: True
+    ) -> list[Outcome]:
+        """Do each job once that is due; stop where the model can't be reached.
 
-        With `everything`, also jobs that wait for their time after a failure, and wait for those that others hold.
+        Args:
+            scope: Whose jobs.
+            everything: Also those that wait for their time after a failure, and wait for those that others hold.
+            is_patient: Whether to wait while somebody else holds a job that due ones stand behind.
         """
         outcomes: list[Outcome] = []
         pause = _FIRST_LOOK_S
@@ -144,11 +152,21 @@ class JobRunner:
                 if isinstance(outcome.failure, ModelUnavailableError):
                     return outcomes
                 continue
-            left = await self._jobs.list_jobs(scope, (JobState.PENDING, JobState.RUNNING)) if everything else []
-            if all(job.job_id in tried or job.kind != SUMMARY for job in left):
+            if not (is_patient() and await self._is_left(scope, tried, everything=everything)):
                 return outcomes
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LAST_LOOK_S)
+
+    async def _is_left(self, scope: Scope, tried: frozenset[str], *, everything: bool) -> bool:
+        """Tell whether there is something to do that could not be begun."""
+        jobs = await self._jobs.list_jobs(scope, (JobState.PENDING, JobState.RUNNING))
+        now = self._clock.now()
+        return any(
+            job.kind == SUMMARY
+            and job.job_id not in tried
+            and (everything or (job.state is JobState.PENDING and job.due_at <= now))
+            for job in jobs
+        )
 
     async def run_next(
         self, scope: Scope, *, waiting: bool = False, skip: frozenset[str] = frozenset()

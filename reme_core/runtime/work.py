@@ -39,6 +39,7 @@ class Work:
         # What failed in the background and still waits: told at the end, unless it was done meanwhile.
         self._failed: dict[str, ReMeError] = {}
         self._recovered = False
+        self._ending = False
         self.runner: JobRunner | None = None
 
     @property
@@ -90,6 +91,7 @@ class Work:
 
     async def end(self) -> list[ReMeError]:
         """Wait for the background and do what is due; return what failed. Nothing is opened for it."""
+        self._ending = True  # what others hold is theirs: nobody waits for it now
         await self._background.join()
         if self._touched:
             await self._drain_all(everything=False)
@@ -128,7 +130,9 @@ class Work:
         if self.runner is None:
             return outcomes
         for scope in await self.queue.job_scopes(self._memory_space):
-            outcomes += self._noted(await self.runner.drain(scope, everything=everything))
+            outcomes += self._noted(
+                await self.runner.drain(scope, everything=everything, is_patient=lambda: not self._ending)
+            )
             if outcomes and isinstance(outcomes[-1].failure, ModelUnavailableError):
                 break  # it would be out for the others as well
         return outcomes
@@ -140,7 +144,7 @@ class Work:
             except ReMeError as exc:  # they wait on, and are found by their words
                 _LOG.error("messages of one scope still wait for vectors: %s", exc)
         if self.runner is not None:
-            self._noted(await self.runner.drain(scope))
+            self._noted(await self.runner.drain(scope, is_patient=lambda: not self._ending))
 
     def _told(self) -> list[ReMeError]:
         """Return what has failed since this was asked last, in the background or not, and was not done since."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.support.rule_model import RuleModel, words
 U: dict[str, Any] = {"user_id": "u"}
 BERLIN = {"role": "user", "content": "Alice lives in Berlin", "created_at": "2023-05-08T10:00:00Z", "message_id": "b"}
 LISBON = {"role": "user", "content": "Alice moved to Lisbon", "created_at": "2023-06-08T10:00:00Z", "message_id": "l"}
+THINGS = ("tea", "jazz", "chess", "maps", "dogs", "skates", "bread", "kites", "rain", "tulips")
 BOTH = pytest.mark.parametrize("agentic", [False, True], ids=["simple", "agentic"])
 
 
@@ -139,14 +141,25 @@ async def test_eight_summaries_at_once_make_what_they_make_one_after_the_other(t
     assert sum(len(result.memories) for result in results) == 12
 
 
-async def test_a_top_20_answer_holds_no_repetition(tmp_path: Path) -> None:
-    async with open_memory(tmp_path, RuleModel()) as memory:
-        for session in range(12):
-            texts = [f"Alice owns boat number {number}" for number in range(4)]
-            said = [" ".join(reversed(text.split()[1:])) if session % 2 else text.upper() for text in texts]
-            await memory.summary([("user", f"Alice {text}" if session % 2 else text) for text in said], **U)
-        found = await memory.retrieve("Which boats does Alice own?", **U, limit=20)
-        assert len({words(hit.memory) for hit in found.results}) == len(found.results) == 4
+async def test_restated_facts_are_kept_once_and_a_top_20_answer_holds_no_repetition(tmp_path: Path) -> None:
+    dice = random.Random(3)
+    facts = [f"Alice {verb} {thing}" for verb in ("enjoys", "avoids", "sells", "paints") for thing in THINGS]
+
+    def restated(fact: str) -> str:
+        name, *rest = fact.split()
+        said = " ".join([name, *dice.sample(rest, len(rest))])  # the target is what a fact begins with
+        return dice.choice([said, said.upper().replace("ALICE", "Alice"), said.lower().replace("alice", "Alice")])
+
+    store = {"backend": "local_file", "synchronous": "NORMAL"}
+    async with open_memory(tmp_path, RuleModel(), vector_store=store) as memory:
+        for session in range(100):
+            chosen = [facts[(session * 8 + place) % 40] for place in range(8)]
+            await memory.summary([("user", restated(fact) + dice.choice(["", ".", "!"])) for fact in chosen], **U)
+        held = await contents(memory, include_superseded=True)
+        assert len(held) <= 44
+        assert {words(text) for text in held} == {words(fact) for fact in facts}
+        found = await memory.retrieve("What does Alice enjoy, and what does she sell?", **U, limit=20)
+        assert len({words(hit.memory) for hit in found.results}) == len(found.results) == 20
 
 
 async def test_many_blocks_become_several_jobs_and_runs(tmp_path: Path) -> None:
@@ -197,6 +210,38 @@ async def test_in_the_background_the_messages_are_on_disk_before_a_model_has_ans
         await memory.flush()
         assert await contents(memory) == ["Alice lives in Berlin"]
         assert await memory.list_jobs(**U) == []
+
+
+async def test_work_in_the_background_waits_for_a_summary_that_is_under_way(tmp_path: Path) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    def before(_: ChatRequest) -> Any:
+        begun.set()
+        return gate.wait()
+
+    async with open_memory(tmp_path, RuleModel(before=before)) as memory:
+        running = asyncio.create_task(memory.summary([BERLIN], **U))
+        await begun.wait()
+        await memory.summary([("user", "Bob likes tea")], **U, background=True)
+        gate.set()
+        await running
+        while await memory.list_jobs(**U):  # noqa: ASYNC110  # nobody asks for it: it is done by itself
+            await asyncio.sleep(0)
+        assert await contents(memory) == ["Alice lives in Berlin", "Bob likes tea"]
+
+
+async def test_while_the_model_is_out_a_summary_tries_it_once(tmp_path: Path) -> None:
+    outage = Outage()
+    memory = open_memory(tmp_path, outage, trying=Trying(first_delay_s=0))
+    for number in range(4):
+        with pytest.raises(PartialFailureError):
+            await memory.summary([("user", f"Alice owns thing {number}")], **U)
+    assert outage.calls == 4
+    assert len(await memory.list_jobs(**U)) == 4
+    outage.down = False
+    await memory.flush()
+    assert len(await contents(memory)) == 4
+    await memory.close()
 
 
 async def test_close_finishes_what_goes_on_in_the_background(tmp_path: Path) -> None:
