@@ -8,6 +8,7 @@ from reme_core.agents.targets import (
     PersonalSummaryAgentV1Op,
     ProceduralSummaryAgentV1Op,
     ToolSummaryAgentV1Op,
+    target_variables,
 )
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "TargetArguments",
     "ToolSummaryAgentV1Op",
     "run_loop",
+    "target_variables",
 ]

@@ -20,8 +20,10 @@ from reme_core.ports import (
 )
 from reme_core.runtime.distil import Distilled, DistilTask
 from reme_core.schema import MemoryType, Scope, Source, Usage
+from reme_core.schema.checks import check_id
 from reme_core.text import Language, prompt_language
 from reme_core.tools import AddMetaMemoryOp, Draft, HandsOffOp, read_meta, revise
+from reme_core.tools.targets import MAX_TARGET_CHARS
 
 REASON = "agentic summary"
 
@@ -130,7 +132,10 @@ def _sources(task: DistilTask) -> tuple[Source, ...]:
 
 
 def _only_target(task: DistilTask, known: Sequence[Target]) -> tuple[Target, ...] | None:
-    """Return the target, if there can be only one: then no router has to be asked."""
+    """Return the target, if there can be only one: then no router has to be asked.
+
+    None as well where its name, which users choose, is none that tools take: a router finds another.
+    """
     kind = task.memory_type
     if kind is None:
         return None
@@ -142,4 +147,12 @@ def _only_target(task: DistilTask, known: Sequence[Target]) -> tuple[Target, ...
     if kind is MemoryType.TOOL:
         calls = (block for message in task.messages for block in message.content if block.type == "tool_call")
         names = {block.name for block in calls}
-    return (Target(kind, names.pop()),) if len(names) == 1 else None
+    return (Target(kind, names.pop()),) if len(names) == 1 and all(map(_is_target_name, names)) else None
+
+
+def _is_target_name(name: str) -> bool:
+    try:
+        check_id(name.strip())
+    except ValueError:
+        return False
+    return len(name) <= MAX_TARGET_CHARS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,6 +24,7 @@ MAX_CONTENT_CHARS = 4000
 
 _OPEN_TYPES = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL, MemoryType.IDENTITY)
 _MAX_TARGET_CHARS = 200
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Talk holds a fact or two in a message; a document of one message may hold twenty.
 _FACTS_ANYWAY, _FACTS_PER_MESSAGE, _MOST_FACTS = 20, 4, 500
 
@@ -75,6 +77,11 @@ def _said(text: str) -> str:
     return text
 
 
+def _name(text: str) -> str:
+    # A name is one line: it is shown in lists, to models and on terminals.
+    return _said(_CONTROL.sub(" ", text))
+
+
 def _type_name(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
@@ -85,7 +92,7 @@ class WrittenFact(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     type: Annotated[MemoryType, BeforeValidator(_type_name)]
-    target: Annotated[Text, AfterValidator(_said), Field(max_length=_MAX_TARGET_CHARS)]
+    target: Annotated[Text, AfterValidator(_name), Field(max_length=_MAX_TARGET_CHARS)]
     content: Annotated[Text, AfterValidator(_said), Field(max_length=MAX_CONTENT_CHARS)]
     when_to_use: Annotated[Text, AfterValidator(str.strip), Field(max_length=MAX_CONTENT_CHARS)] | None = None
     valid_from: SaidTime = None

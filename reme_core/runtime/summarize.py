@@ -54,8 +54,8 @@ class DistillingSummarizer:
         result = _with_outcomes(result, outcomes, usage, since(begun))
         if failures:
             msg = (
-                f"the messages are kept and found; what follows from them is not done: {failures[0]} "
-                "It is tried again by flush(), or when the memory is opened next; `reme jobs` shows what waits."
+                f"the messages are kept and found; what follows from them is not done ({failures[0]}): "
+                "flush() and the next start try again what list_jobs (`reme jobs`) shows as pending"
             )
             raise PartialFailureError(msg, done=result, failures=failures) from failures[0]
         return result

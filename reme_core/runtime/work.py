@@ -38,6 +38,7 @@ class Work:
         self._touched = False
         # What failed in the background and still waits: told at the end, unless it was done meanwhile.
         self._failed: dict[str, ReMeError] = {}
+        self._spent = Usage()
         self._recovered = False
         self._ending = False
         self.runner: JobRunner | None = None
@@ -66,13 +67,14 @@ class Work:
             self._background.start(scope)
 
     async def flush(self) -> Usage:
-        """Do all there is to do in the memory space.
+        """Do all there is to do in the memory space; return what it cost, the background since the last time included.
 
         Raises:
             PartialFailureError: Some of it failed and still waits; `failures` says why, `done` what was spent.
         """
         await self._background.join()
-        usage, failures = Usage(), list[ReMeError]()
+        failures = list[ReMeError]()
+        usage, self._spent = self._spent, Usage()
         if self._embedder is not None:
             for scope in await self._transcript.waiting_scopes(self._memory_space):
                 try:
@@ -85,7 +87,10 @@ class Work:
             usage += outcome.usage
         failures += self._told()
         if failures:
-            msg = f"{len(failures)} piece(s) of work still wait, the first because: {failures[0]}"
+            msg = (
+                f"{len(failures)} piece(s) of work failed, the first because of: {failures[0]}; "
+                "list_jobs (`reme jobs`) shows which are pending and which were given up"
+            )
             raise PartialFailureError(msg, done=usage, failures=failures) from failures[0]
         return usage
 
@@ -140,11 +145,12 @@ class Work:
     async def _work(self, scope: Scope) -> None:
         if self._embedder is not None:
             try:
-                await embed_waiting(self._transcript, self._embedder, scope)
+                self._spent += await embed_waiting(self._transcript, self._embedder, scope)
             except ReMeError as exc:  # they wait on, and are found by their words
                 _LOG.error("messages of one scope still wait for vectors: %s", exc)
         if self.runner is not None:
-            self._noted(await self.runner.drain(scope, is_patient=lambda: not self._ending))
+            outcomes = self._noted(await self.runner.drain(scope, is_patient=lambda: not self._ending))
+            self._spent += sum((outcome.usage for outcome in outcomes), Usage())
 
     def _told(self) -> list[ReMeError]:
         """Return what has failed since this was asked last, in the background or not, and was not done since."""
@@ -167,7 +173,7 @@ def check_ended(failures: Sequence[ReMeError]) -> None:
     """
     if failures:
         msg = (
-            f"the memory is closed and holds all messages; {len(failures)} job(s) failed and are tried again at the "
-            f"next start, the first because: {failures[0]}"
+            f"the memory is closed and holds all messages; {len(failures)} job(s) failed, the first because of: "
+            f"{failures[0]}; the next start tries again what list_jobs (`reme jobs`) shows as pending"
         )
         raise PartialFailureError(msg, done=None, failures=failures) from failures[0]

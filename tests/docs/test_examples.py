@@ -14,12 +14,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 PRINTED = {
+    "chat.py": "all checks passed",
     "demo.py": "every question was answered within its first 3 results; nobody else saw anything",
     "export_import.py": "the text is no longer in the old file",
+    "own_agent.py": "all checks passed",
     "own_models.py": "no word in common, yet found: Bo the hamster is afraid of thunder",
+    "own_tool.py": "all checks passed",
     "quickstart.py": "I moved to Lisbon in May.",
     "sync_script.py": "1 after taking the run back",
     "two_processes.py": "the other process wrote, this one finds: The cat is called Miso",
+    "with_a_model.py": "ok  in 2024 she lived in Berlin",
 }
 
 
