@@ -3,14 +3,19 @@ PYTHON ?= python3
 # The newest pip resolves extras faster; nothing else is needed on the machine but Python >= 3.11 and make.
 PIP = -m pip --disable-pip-version-check --quiet
 WORKERS ?= 2
+# Of make experiments; OPTIONS such as --sessions 2 --json FILE.
+CONVERSATION ?= examples/demo_conversation.json
+MODEL ?=
+OPTIONS ?=
 
-.PHONY: help demo test check lint types imports unit bench bench-locomo clean
+.PHONY: help demo test check lint types imports unit bench bench-locomo experiments clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
 	@echo "make test          everything: lint, types, import layers, the whole default suite"
 	@echo "make bench         every measured bar as one table, also written to bench.json"
 	@echo "make bench-locomo  evidence recall on LoCoMo, where the data set is at hand"
+	@echo "make experiments   the agentic variants as a table; CONVERSATION=file.json MODEL=name (none: a scripted stand-in)"
 	@echo "make clean         remove the virtual environments and what the commands left"
 
 .venv-demo/done: pyproject.toml
@@ -48,6 +53,9 @@ bench: .venv/done
 
 bench-locomo: .venv/done
 	.venv/bin/python tests/benchmarks/locomo.py --json bench-locomo.json
+
+experiments: .venv/done
+	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
 	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info bench.json bench-locomo.json

@@ -200,27 +200,33 @@ class ReMe:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Finish the jobs that are due, and close what was built here; an error on its way is not replaced."""
-        failures = await self._close()
+        """Close; an error on its way is not replaced, and one that stops the program stops the jobs as well."""
+        failures = await self._close(finish_jobs=error is None or isinstance(error, Exception))
         if error is None:
             check_ended(failures)
 
-    async def close(self) -> None:
+    async def close(self, *, finish_jobs: bool = True) -> None:
         """Finish the jobs that are due, then close what was built here; objects that were handed in stay open.
 
         Closing twice is harmless.
 
-        Raises:
-            PartialFailureError: Everything is closed; some jobs failed, and are tried again at the next start.
-        """
-        check_ended(await self._close())
+        Args:
+            finish_jobs: False stops those that run as well; the next start finishes them.
 
-    async def _close(self) -> list[ReMeError]:
+        Raises:
+            PartialFailureError: Everything is closed; some jobs failed. The next start tries again those pending.
+        """
+        check_ended(await self._close(finish_jobs=finish_jobs))
+
+    async def _close(self, *, finish_jobs: bool) -> list[ReMeError]:
         if self._closed:
             return []
         self._closed = True
         try:
-            return await self._work.end()
+            if finish_jobs:
+                return await self._work.end()
+            await self._work.stop()
+            return []
         finally:
             for part in self._ports.owned:
                 await part.close()

@@ -85,8 +85,8 @@ class SyncReMe:
         """Close the memory and end the thread."""
         self.close()
 
-    def close(self) -> None:
-        """Close the memory and end the thread. Closing twice is harmless."""
+    def close(self, *, finish_jobs: bool = True) -> None:
+        """Close the memory and end the thread; see `ReMe.close`. Closing twice is harmless."""
         with self._gate:
             if self._closed:
                 return
@@ -97,10 +97,10 @@ class SyncReMe:
         if loop is None or thread is None or self._pid != os.getpid():
             # The caller's thread may be running a loop of its own, as in a notebook.
             with ThreadPoolExecutor(1) as pool:
-                pool.submit(asyncio.run, self._memory.close()).result()
+                pool.submit(asyncio.run, self._memory.close(finish_jobs=finish_jobs)).result()
             return
         try:
-            asyncio.run_coroutine_threadsafe(self._memory.close(), loop).result()
+            asyncio.run_coroutine_threadsafe(self._memory.close(finish_jobs=finish_jobs), loop).result()
         finally:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()

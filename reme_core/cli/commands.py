@@ -5,15 +5,32 @@ from __future__ import annotations
 import asyncio
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias, assert_never
+from typing import Annotated, assert_never
 
 import typer
 
 from reme_core import __version__
 from reme_core.cli import reading, writing
 from reme_core.cli.files import read_messages, read_object, read_text
-from reme_core.cli.output import Output
-from reme_core.cli.where import Where
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    AsOf,
+    Folder,
+    Json,
+    NoEmbedding,
+    Session,
+    Shared,
+    Space,
+    Superseded,
+    Targets,
+    Types,
+    User,
+    Wait,
+    Yes,
+    begin,
+    refuse,
+)
 from reme_core.errors import InvalidInputError
 from reme_core.runtime.inputs import read_metadata_filter
 
@@ -34,30 +51,6 @@ class LayerName(StrEnum):
     MEMORY = "memory"
     SUMMARY = "summary"
     MESSAGE = "message"
-
-
-User: TypeAlias = Annotated[
-    str | None, typer.Option("--user", "-u", envvar="REME_USER", help="Whose memory; there is no default.")
-]
-Shared: TypeAlias = Annotated[bool, typer.Option("--shared", help="The shared scope of the space, instead of a user.")]
-Space: TypeAlias = Annotated[str, typer.Option("--space", envvar="REME_SPACE", help="The memory space.")]
-Folder: TypeAlias = Annotated[str, typer.Option("--dir", envvar="REME_DIR", help="The folder of the memory file.")]
-Wait: TypeAlias = Annotated[
-    float, typer.Option("--wait", envvar="REME_WAIT", help="Seconds to wait for another process that is writing.")
-]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="One line of JSON on stdout; errors as JSON on stderr.")]
-NoEmbedding: TypeAlias = Annotated[
-    bool, typer.Option("--no-embedding", help="No embedding model, whatever the environment names.")
-]
-Types: TypeAlias = Annotated[list[str] | None, typer.Option("--type", help="Memories of this type; repeatable.")]
-Targets: TypeAlias = Annotated[list[str] | None, typer.Option("--target", help="Memories about this; repeatable.")]
-Session: TypeAlias = Annotated[str | None, typer.Option("--session", help="Messages of this session.")]
-AsOf: TypeAlias = Annotated[str | None, typer.Option("--as-of", help="What was known and valid at this time.")]
-Superseded: TypeAlias = Annotated[bool, typer.Option("--superseded", help="Also memories that were replaced.")]
-Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
-
-DEFAULT_FOLDER = ".reme"
-DEFAULT_WAIT_S = 10.0
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001  # the signature that typer calls
@@ -95,6 +88,9 @@ def add(
     metadata: Annotated[str | None, typer.Option("--metadata", help="A JSON object.")] = None,
     no_embedding: NoEmbedding = False,
     no_llm: Annotated[bool, typer.Option("--no-llm", help="No chat model, whatever the environment names.")] = False,
+    background: Annotated[
+        bool, typer.Option("--background", help="Only keep the messages; reme flush makes memories of them.")
+    ] = False,
     user: User = None,
     shared: Shared = False,
     space: Space = "default",
@@ -102,14 +98,14 @@ def add(
     wait: Wait = DEFAULT_WAIT_S,
     as_json: Json = False,
 ) -> int:
-    """Add a memory, or the messages of a file."""
-    where, output = _begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    """Add a memory, or the messages of a file; with a chat model, memories are made of these."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     if (text is None) == (messages is None):
         msg = "give either a memory or --messages FILE"
         raise InvalidInputError(msg)
     if messages is not None:
-        _refuse("--messages", {"--target": target, "--when-to-use": when_to_use, "--observed": observed})
-        _refuse("--messages", {"--metadata": metadata})
+        refuse("--messages", {"--target": target, "--when-to-use": when_to_use, "--observed": observed})
+        refuse("--messages", {"--metadata": metadata})
         return asyncio.run(
             writing.add_messages(
                 where,
@@ -120,9 +116,10 @@ def add(
                 memory_type=memory_type or "auto",
                 with_llm=not no_llm,
                 with_embedding=not no_embedding,
+                background=background,
             )
         )
-    _refuse("a memory", {"--session": session, "--end": end})
+    refuse("a memory", {"--session": session, "--end": end, "--background": background or None})
     return asyncio.run(
         writing.add_memory(
             where,
@@ -163,7 +160,7 @@ def search(
     as_json: Json = False,
 ) -> int:
     """Find what answers a question. Exit code 1: nothing found."""
-    where, output = _begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     question = reading.Question(
         query=query,
         limit=limit,
@@ -202,7 +199,7 @@ def list_(
     as_json: Json = False,
 ) -> int:
     """List memories (newest first), messages or blocks (oldest first)."""
-    where, output = _begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     given = {
         "--type": bool(types),
         "--target": bool(targets),
@@ -246,7 +243,7 @@ def show(
     as_json: Json = False,
 ) -> int:
     """Show a memory, a message or a block with the messages that it comes from."""
-    where, output = _begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(reading.show(where, output, item_id))
 
 
@@ -262,7 +259,7 @@ def history(
     as_json: Json = False,
 ) -> int:
     """Show every change of a memory, oldest first."""
-    where, output = _begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(reading.history(where, output, memory_id))
 
 
@@ -278,7 +275,7 @@ def export(
     as_json: Json = False,
 ) -> int:
     """Write everything of a user to a file of JSON Lines."""
-    where, output = _begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(reading.export(where, output, file))
 
 
@@ -295,7 +292,7 @@ def import_(
     as_json: Json = False,
 ) -> int:
     """Read an exported file into a user's memory; doing it twice changes nothing more."""
-    where, output = _begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(writing.import_file(where, output, file.expanduser(), with_embedding=not no_embedding))
 
 
@@ -313,7 +310,7 @@ def delete(
     as_json: Json = False,
 ) -> int:
     """Delete a memory, or with --all everything of a user."""
-    where, output = _begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     if everything == (memory_id is not None):
         msg = "give either the ID of a memory or --all"
         raise InvalidInputError(msg)
@@ -333,20 +330,5 @@ def stats(
     as_json: Json = False,
 ) -> int:
     """Show how much a user's memory holds."""
-    where, output = _begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(reading.stats(where, output))
-
-
-def _begin(
-    user: str | None, space: str, folder: str, wait: float, *, shared: bool, as_json: bool
-) -> tuple[Where, Output]:
-    where = Where(user=user, shared=shared, space=space, folder=folder, wait_s=wait)
-    return where, Output(as_json=as_json)
-
-
-def _refuse(what: str, options: dict[str, object]) -> None:
-    """Refuse options that mean nothing here (InvalidInputError)."""
-    for name, value in options.items():
-        if value is not None:
-            msg = f"{name} says nothing about {what}: leave it out"
-            raise InvalidInputError(msg)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -10,17 +11,20 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from reme_core.cli.commands import app
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
 from reme_core.cli.visible import one_line
+from reme_core.cli.work_commands import app
 from reme_core.errors import ReMeError
 
 TRACEBACK_VARIABLE = "REME_TRACEBACK"
+_SILENT = logging.NullHandler()
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code; errors are told on stderr."""
     as_json = "--json" in arguments
+    # Without a handler, logging writes what it is told of failed jobs to stderr, where each failure has its one line.
+    logging.getLogger("reme").addHandler(_SILENT)
     try:
         code = int(get_command(app).main(args=list(arguments), prog_name="reme", standalone_mode=False) or 0)
         sys.stdout.flush()

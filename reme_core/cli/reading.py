@@ -8,24 +8,19 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from reme_core.cli.exits import ExitCode
-from reme_core.cli.output import Output, counted, minute
-from reme_core.cli.visible import json_line
-from reme_core.cli.where import Where
-from reme_core.errors import (
-    BlockNotFoundError,
-    InvalidInputError,
-    MemoryNotFoundError,
-    MessageNotFoundError,
-    NotFoundError,
+from reme_core.cli.items import (
+    find_item,
+    print_block,
+    print_hit,
+    print_item,
+    print_memory,
+    print_message,
+    sources_of,
 )
-from reme_core.reme import ReMe
-from reme_core.schema import Block, Event, Hit, Memory, StoredMessage
-
-
-class NoSuchItemError(NotFoundError):
-    """An id that is none of a memory, a message or a block of this scope."""
-
-    noun = "memory, message or block"
+from reme_core.cli.output import Output, counted, minute
+from reme_core.cli.where import Where
+from reme_core.errors import InvalidInputError
+from reme_core.schema import Block, Event, Memory, StoredMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,28 +66,11 @@ async def search(where: Where, output: Output, question: Question, *, with_embed
     if output.as_json:
         output.value(found.model_dump(mode="json"))
     for place, hit in enumerate(found.results if not output.as_json else (), start=1):
-        _print_hit(output, place, hit)
+        print_hit(output, place, hit)
     if found.results:
         return ExitCode.DONE
     output.remark("nothing found")
     return ExitCode.NOTHING_FOUND
-
-
-def _print_hit(output: Output, place: int, hit: Hit) -> None:
-    about = f"{hit.memory_type} / {hit.memory_target}" if hit.layer == "memory" else hit.name or hit.role or ""
-    head = (f"{place}.", f"{hit.score:.2f}", hit.layer, minute(hit.observed_at or hit.created_at), about)
-    session = "" if hit.session_id is None else f"session {hit.session_id}"
-    output.record(head, hit.memory, (f"id {_id_of(hit)}", session))
-
-
-def _id_of(hit: Hit) -> str:
-    match hit.layer:
-        case "memory":
-            return hit.memory_id or ""
-        case "summary":
-            return hit.block_id or ""
-        case "message":
-            return hit.message_ids[0]
 
 
 async def list_memories(
@@ -125,7 +103,7 @@ async def list_memories(
         output.value(page.model_dump(mode="json"))
         return ExitCode.DONE
     for item in page.memories:
-        _print_memory(output, item)
+        print_memory(output, item)
     if not page.memories:
         output.remark("no memories; messages are listed by: reme list --layer message")
     _tell_next(output, page.next_cursor)
@@ -147,7 +125,7 @@ async def list_messages(
         output.value({"messages": messages, "next_cursor": page.next_cursor})
         return ExitCode.DONE
     for item in page.messages:
-        _print_message(output, item)
+        print_message(output, item)
     if not page.messages:
         output.remark("no messages")
     _tell_next(output, page.next_cursor)
@@ -168,7 +146,7 @@ async def list_blocks(
         output.value({"blocks": [block.model_dump(mode="json") for block in blocks], "next_cursor": next_cursor})
         return ExitCode.DONE
     for block in blocks:
-        _print_block(output, block)
+        print_block(output, block)
     if not blocks:
         output.remark("no blocks")
     _tell_next(output, next_cursor)
@@ -185,86 +163,15 @@ async def show(where: Where, output: Output, item_id: str) -> ExitCode:
     user_id = where.user_id
     where.check_file()
     async with where.open() as memory:
-        item = await _find(memory, item_id, user_id)
-        messages = await _sources(memory, item, user_id)
+        item = await find_item(memory, item_id, user_id)
+        messages = await sources_of(memory, item, user_id)
     kind = {Memory: "memory", Block: "block", StoredMessage: "message"}[type(item)]
     if output.as_json:
         sources: list[JsonValue] = [message.model_dump(mode="json") for message in messages]
         output.value({"kind": kind, kind: item.model_dump(mode="json"), "messages": sources})
         return ExitCode.DONE
-    match item:
-        case Memory():
-            _print_memory(output, item, in_full=True)
-        case Block():
-            _print_block(output, item)
-        case StoredMessage():
-            _print_message(output, item)
-    if messages:
-        output.line(f"from {counted(len(messages), 'message')}:", style="italic")
-    for message in messages:
-        _print_message(output, message)
+    print_item(output, item, messages)
     return ExitCode.DONE
-
-
-async def _find(memory: ReMe, item_id: str, user_id: str) -> Memory | StoredMessage | Block:
-    try:
-        return await memory.get_memory(item_id, user_id=user_id)
-    except MemoryNotFoundError:
-        pass
-    try:
-        return (await memory.get_messages([item_id], user_id=user_id))[0]
-    except MessageNotFoundError:
-        pass
-    try:
-        return await memory.get_block(item_id, user_id=user_id)
-    except BlockNotFoundError as exc:
-        raise NoSuchItemError([item_id]) from exc
-
-
-async def _sources(memory: ReMe, item: Memory | StoredMessage | Block, user_id: str) -> list[StoredMessage]:
-    """Return the messages that something comes from; those that are gone are left out."""
-    ids: list[str] = []
-    if isinstance(item, Block):
-        ids += item.message_ids
-    for source in item.sources if isinstance(item, Memory) else ():
-        ids += source.message_ids
-        if source.block_id is not None and not source.message_ids:
-            ids += await _block_messages(memory, source.block_id, user_id)
-    wanted = list(dict.fromkeys(ids))
-    try:
-        return await memory.get_messages(wanted, user_id=user_id)
-    except MessageNotFoundError as exc:
-        present = [message_id for message_id in wanted if message_id not in exc.missing]
-        return await memory.get_messages(present, user_id=user_id)
-
-
-async def _block_messages(memory: ReMe, block_id: str, user_id: str) -> Sequence[str]:
-    try:
-        return (await memory.get_block(block_id, user_id=user_id)).message_ids
-    except BlockNotFoundError:
-        return ()
-
-
-def _print_memory(output: Output, memory: Memory, *, in_full: bool = False) -> None:
-    validity = "" if memory.valid_to is None else f"until {minute(memory.valid_to)}"
-    head = (minute(memory.observed_at), f"{memory.memory_type} / {memory.memory_target}", validity)
-    foot = [f"id {memory.memory_id}"]
-    if in_full:
-        foot += [f"revision {memory.revision}", f"by {memory.author}", f"changed {minute(memory.updated_at)}"]
-        foot += [f"when to use: {memory.when_to_use}"] if memory.when_to_use else []
-        foot += [f"metadata {json_line(memory.metadata)}"] if memory.metadata else []
-    output.record(head, memory.content, foot)
-
-
-def _print_message(output: Output, stored: StoredMessage) -> None:
-    message = stored.message
-    foot = (f"id {message.message_id}", f"session {stored.session_id}", f"block {stored.block_id or 'none yet'}")
-    output.record((minute(message.created_at), message.speaker), message.full_text, foot)
-
-
-def _print_block(output: Output, block: Block) -> None:
-    head = (f"{minute(block.started_at)} to {minute(block.ended_at)}", counted(len(block.message_ids), "message"))
-    output.record(head, block.summary, (f"id {block.block_id}", f"session {block.session_id}"))
 
 
 async def history(where: Where, output: Output, memory_id: str) -> ExitCode:
@@ -326,6 +233,7 @@ async def stats(where: Where, output: Output) -> ExitCode:
             "current memories": f"{sum(counts.current_memories.values())}{f' ({by_type})' if by_type else ''}",
             "all memories": str(counts.memories),
             "events": str(counts.events),
+            "jobs": f"{counts.jobs}{f' ({counts.dead_jobs} dead)' if counts.dead_jobs else ''}",
             "file": f"{where.file} ({size:,} bytes, all users)",
         }
     )

@@ -11,10 +11,12 @@ from pydantic import JsonValue
 
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import count_import_lines
+from reme_core.cli.items import print_memory
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import Where
-from reme_core.errors import InvalidInputError
+from reme_core.cli.where import Where, stop_work
+from reme_core.errors import InvalidInputError, PartialFailureError
+from reme_core.schema import SummaryResult
 
 _SHOWN = 60
 
@@ -60,21 +62,63 @@ async def add_messages(
     memory_type: str,
     with_llm: bool,
     with_embedding: bool,
+    background: bool,
 ) -> ExitCode:
-    """Add messages to a session and print what became of them."""
+    """Add messages to a session and print what became of them.
+
+    Raises:
+        PartialFailureError: The messages are kept, which is printed; what follows from them failed, or what earlier
+            commands have left did.
+    """
     user_id = where.user_id
-    async with where.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
-        result = await memory.summary(
-            messages, user_id=user_id, session_id=session_id, memory_type=memory_type, end_session=end_session
-        )
+    async with where.at_work(with_llm=with_llm, with_embedding=with_embedding) as memory:
+        try:
+            result = await memory.summary(
+                messages,
+                user_id=user_id,
+                session_id=session_id,
+                memory_type=memory_type,
+                end_session=end_session,
+                background=background,
+            )
+        except PartialFailureError as exc:
+            if isinstance(exc.done, SummaryResult):
+                _print_summary(output, exc.done)
+            raise
+        _print_summary(output, result)
+        if background:
+            await stop_work(memory)
+    return ExitCode.DONE
+
+
+def _print_summary(output: Output, result: SummaryResult) -> None:
     if output.as_json:
         output.value(result.model_dump(mode="json"))
-        return ExitCode.DONE
+        return
     known = len(result.known_message_ids)
     there = f" ({known} more were there already)" if known else ""
     count = len(result.message_ids) - known
     blocks = counted(len(result.block_ids), "new block")
     output.line(f"{counted(count, 'message')}{there} in {blocks}, session {result.session_id}")
+    for memory in result.memories:
+        print_memory(output, memory)
+    for run_id in result.run_ids:
+        output.line(f"written by run {run_id}; reme undo takes it back")
+    if result.job_ids:
+        output.line(f"{counted(len(result.job_ids), 'job')} left: reme flush makes memories of these messages")
+
+
+async def undo(where: Where, output: Output, run_id: str, *, with_embedding: bool) -> ExitCode:
+    """Take back what a run has changed and print what that came to."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open(with_embedding=with_embedding) as memory:
+        undone = await memory.undo(run_id, user_id=user_id)
+    if output.as_json:
+        output.value(undone.model_dump(mode="json"))
+        return ExitCode.DONE
+    removed, restored = counted(len(undone.removed), "memory"), counted(len(undone.restored), "memory")
+    output.line(f"removed {removed} and put back {restored}; this was run {undone.undo_run_id}")
     return ExitCode.DONE
 
 
@@ -100,7 +144,7 @@ async def delete_memory(where: Where, output: Output, memory_id: str, *, is_sure
     async with where.open() as memory:
         found = await memory.get_memory(memory_id, user_id=user_id)
         if not is_sure:
-            _ask(f"delete {one_line(found.content)[:_SHOWN]!r}?")
+            ask(f"delete {one_line(found.content)[:_SHOWN]!r}?")
         await memory.delete_memory(memory_id, user_id=user_id, reason="reme delete")
     if output.as_json:
         output.value({"deleted": memory_id})
@@ -117,7 +161,7 @@ async def delete_all(where: Where, output: Output, *, is_sure: bool) -> ExitCode
         if not is_sure:
             counts = await memory.stats(user_id=user_id)
             whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
-            _ask(
+            ask(
                 f"delete {counted(counts.messages, 'message')} and {counted(counts.memories, 'memory')} of {whose} "
                 f"in memory space {one_line(where.space)!r} for good?"
             )
@@ -132,8 +176,8 @@ async def delete_all(where: Where, output: Output, *, is_sure: bool) -> ExitCode
     return ExitCode.DONE
 
 
-def _ask(question: str) -> None:
-    """Ask on the terminal.
+def ask(question: str) -> None:
+    """Ask on the terminal whether to do what can't be undone.
 
     Raises:
         InvalidInputError: There is no terminal to ask on.

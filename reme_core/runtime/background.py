@@ -33,6 +33,7 @@ class Background:
                 return
             running = self._running[key] = _Running(loop)
         running.task = loop.create_task(self._run(key, running))
+        running.task.add_done_callback(lambda _: self._end(key, running))  # also of one that never came to run
 
     async def join(self) -> None:
         """Wait for every task whose event loop still runs."""
@@ -43,6 +44,21 @@ class Background:
                 return
             for future in ended:
                 await asyncio.wrap_future(future)
+
+    async def cancel(self) -> None:
+        """Cancel every task whose event loop still runs, and wait until each has given back what it held."""
+        with self._gate:
+            running = [item for item in self._running.values() if item.task is not None and item.loop.is_running()]
+        for item in running:
+            if item.task is not None:
+                item.loop.call_soon_threadsafe(item.task.cancel)
+        await self.join()
+
+    def _end(self, key: tuple[int, Scope], running: _Running) -> None:
+        with self._gate:
+            if self._running.get(key) is running:
+                del self._running[key]
+        running.ended.set_result(None)
 
     async def _run(self, key: tuple[int, Scope], running: _Running) -> None:
         try:
@@ -55,11 +71,6 @@ class Background:
                         return
         except Exception:  # noqa: BLE001  # the outer edge of a background task; the jobs keep their own reasons
             _LOG.exception("background work has failed; its jobs are still there")
-        finally:
-            with self._gate:
-                if self._running.get(key) is running:
-                    del self._running[key]
-            running.ended.set_result(None)
 
 
 class _Running:

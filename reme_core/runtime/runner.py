@@ -74,12 +74,14 @@ class Outcome:
         memories: What it wrote.
         usage: What it cost.
         failure: Why it is not done, if it is not; it is pending or dead then.
+        has_written: Whether it changed anything, deletions included: there is a run to undo then.
     """
 
     job: Job
     memories: tuple[Memory, ...] = ()
     usage: Usage = field(default_factory=Usage)
     failure: ReMeError | None = None
+    has_written: bool = False
 
 
 class JobRunner:
@@ -133,7 +135,12 @@ class JobRunner:
         return [outcomes[job_id] for job_id in wanted]
 
     async def drain(
-        self, scope: Scope, *, everything: bool = False, is_patient: Callable[[], bool] = lambda: True
+        self,
+        scope: Scope,
+        *,
+        everything: bool = False,
+        is_patient: Callable[[], bool] = lambda: True,
+        skip: frozenset[str] = frozenset(),
     ) -> list[Outcome]:
         """Do each job once that is due; stop where the model can't be reached.
 
@@ -141,11 +148,12 @@ class JobRunner:
             scope: Whose jobs.
             everything: Also those that wait for their time after a failure, and wait for those that others hold.
             is_patient: Whether to wait while somebody else holds a job that due ones stand behind.
+            skip: Not these jobs.
         """
         outcomes: list[Outcome] = []
         pause = _FIRST_LOOK_S
         while True:
-            tried = frozenset(outcome.job.job_id for outcome in outcomes)
+            tried = skip | {outcome.job.job_id for outcome in outcomes}
             outcome = await self.run_next(scope, waiting=everything, skip=tried)
             if outcome is not None:
                 outcomes.append(outcome)
@@ -240,9 +248,9 @@ class JobRunner:
         await self._jobs.settle_job(scope, SettleJob(job_id=job.job_id, owner=owner, outcome="renew", held_until=until))
 
     async def _do(self, scope: Scope, job: Job, owner: str) -> Outcome:
-        if self._both is None and job.attempts > 1 and (written := await self._written(scope, job)):
+        if self._both is None and job.attempts > 1 and (done := await self._done_before(scope, job)).has_written:
             await self._jobs.settle_job(scope, SettleJob(job_id=job.job_id, owner=owner, outcome="done"))
-            return Outcome(job=job, memories=written)
+            return done
         task, usage = await self._task(scope, job), Usage()
         for left in reversed(range(_TIMES_OVERTAKEN)):
             distilled = await self._distiller.distil(scope, task)
@@ -306,9 +314,11 @@ class JobRunner:
             targets=payload.targets,
         )
 
-    async def _written(self, scope: Scope, job: Job) -> tuple[Memory, ...]:
+    async def _done_before(self, scope: Scope, job: Job) -> Outcome:
+        """Return what a job's run has written, as the events tell."""
         events = await self._memories.events(scope, EventQuery(run_id=job.run_id, limit=_EVENTS))
-        return _distinct(tuple(event.after for event in events if event.after is not None))
+        memories = _distinct(tuple(event.after for event in events if event.after is not None))
+        return Outcome(job=job, memories=memories, has_written=bool(events))
 
     async def _done_elsewhere(self, scope: Scope, jobs: Sequence[Job]) -> list[Outcome]:
         """Return what became of jobs that somebody else has ended, in this process or in another."""
@@ -319,7 +329,7 @@ class JobRunner:
             if told is not None:
                 outcomes.append(told)
             elif now is None:
-                outcomes.append(Outcome(job=job, memories=await self._written(scope, job)))
+                outcomes.append(await self._done_before(scope, job))
             elif now.state is JobState.DEAD or (now.state is JobState.PENDING and now.attempts):
                 failure = RunError(f"another process has tried and failed: {now.error}")
                 outcomes.append(Outcome(job=now, failure=failure))
@@ -396,7 +406,8 @@ def _distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
 
 
 def _outcome(job: Job, distilled: Distilled, written: tuple[Memory, ...], usage: Usage) -> Outcome:
+    changes = bool(distilled.batch.puts or distilled.batch.deletes)
     failure = distilled.failures[0][1] if distilled.failures else None
     if failure is not None:
         _LOG.error("job %s is done in part, the rest is tried again: %s", job.job_id, failure)
-    return Outcome(job=job, memories=_distinct(written), usage=usage, failure=failure)
+    return Outcome(job=job, memories=_distinct(written), usage=usage, failure=failure, has_written=changes)

@@ -101,7 +101,7 @@ def _with_outcomes(
     for outcome in outcomes:
         written |= {m.memory_id: m for m in outcome.memories if m.memory_type is not MemoryType.META}
         usage += outcome.usage
-    runs = tuple(outcome.job.run_id for outcome in outcomes if outcome.memories)
+    runs = tuple(outcome.job.run_id for outcome in outcomes if outcome.has_written)
     return result.model_copy(
         update={
             "memories": tuple(written.values()),

@@ -72,7 +72,9 @@ class Work:
         Raises:
             PartialFailureError: Some of it failed and still waits; `failures` says why, `done` what was spent.
         """
+        before = set(self._failed)
         await self._background.join()
+        just_tried = frozenset(self._failed) - before
         failures = list[ReMeError]()
         usage, self._spent = self._spent, Usage()
         if self._embedder is not None:
@@ -82,7 +84,7 @@ class Work:
                 except ReMeError as exc:  # a vector of another dimension than the file's, too
                     _LOG.error("messages of one scope still wait for vectors: %s", exc)
                     failures.append(exc)
-        outcomes = await self._drain_all(everything=True)
+        outcomes = await self._drain_all(everything=True, skip=just_tried)
         for outcome in outcomes:
             usage += outcome.usage
         failures += self._told()
@@ -101,6 +103,11 @@ class Work:
         if self._touched:
             await self._drain_all(everything=False)
         return self._told()
+
+    async def stop(self) -> None:
+        """Cancel what goes on in the background: its jobs are given back, and wait for the next start."""
+        self._ending = True
+        await self._background.cancel()
 
     async def list_jobs(self, scope: Scope) -> list[Job]:
         """Return what waits, runs or was given up."""
@@ -130,13 +137,13 @@ class Work:
                 return job.owner
         return None
 
-    async def _drain_all(self, *, everything: bool) -> list[Outcome]:
+    async def _drain_all(self, *, everything: bool, skip: frozenset[str] = frozenset()) -> list[Outcome]:
         outcomes: list[Outcome] = []
         if self.runner is None:
             return outcomes
         for scope in await self.queue.job_scopes(self._memory_space):
             outcomes += self._noted(
-                await self.runner.drain(scope, everything=everything, is_patient=lambda: not self._ending)
+                await self.runner.drain(scope, everything=everything, is_patient=self._is_patient, skip=skip)
             )
             if outcomes and isinstance(outcomes[-1].failure, ModelUnavailableError):
                 break  # it would be out for the others as well
@@ -149,8 +156,11 @@ class Work:
             except ReMeError as exc:  # they wait on, and are found by their words
                 _LOG.error("messages of one scope still wait for vectors: %s", exc)
         if self.runner is not None:
-            outcomes = self._noted(await self.runner.drain(scope, is_patient=lambda: not self._ending))
+            outcomes = self._noted(await self.runner.drain(scope, is_patient=self._is_patient))
             self._spent += sum((outcome.usage for outcome in outcomes), Usage())
+
+    def _is_patient(self) -> bool:
+        return not self._ending
 
     def _told(self) -> list[ReMeError]:
         """Return what has failed since this was asked last, in the background or not, and was not done since."""

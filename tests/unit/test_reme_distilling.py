@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -277,6 +278,55 @@ async def test_flush_tries_what_failed_again_at_once(tmp_path: Path) -> None:
         outage.down = False
         usage = await memory.flush()
         assert usage.model_calls == 1
+        assert await contents(memory) == ["Alice lives in Berlin"]
+
+
+async def test_closing_without_finishing_gives_jobs_back(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    def before(_: ChatRequest) -> Any:
+        begun.set()
+        return asyncio.Event().wait()
+
+    memory = open_memory(tmp_path, RuleModel(before=before))
+    await memory.summary([BERLIN], **U, background=True)
+    await begun.wait()
+    await memory.close(finish_jobs=False)
+    async with open_memory(tmp_path, None) as memory:
+        [job] = await memory.list_jobs(**U)
+        assert (job.state, job.attempts, job.owner) == (JobState.PENDING, 0, None)
+
+
+async def test_a_cancelled_program_does_not_wait_for_its_jobs(tmp_path: Path) -> None:
+    begun = asyncio.Event()
+
+    def before(_: ChatRequest) -> Any:
+        begun.set()
+        return asyncio.Event().wait()
+
+    async def work() -> None:
+        async with open_memory(tmp_path, RuleModel(before=before)) as memory:
+            await memory.summary([BERLIN], **U, background=True)
+            await asyncio.Event().wait()
+
+    running = asyncio.create_task(work())
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_a_run_that_only_deletes_can_be_undone(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, RuleModel()) as memory:
+        await memory.summary([BERLIN], **U)
+    fact = {"type": "personal", "target": "Alice", "content": "Alice asks to forget where she lives", "messages": [1]}
+    delete = {"fact": 1, "action": "delete", "memory": [1]}
+    model = ScriptedChatModel([json.dumps({"facts": [fact]}), json.dumps({"decisions": [delete]})])
+    async with open_memory(tmp_path, model) as memory:
+        result = await memory.summary([("user", "Forget where I live.")], **U)
+        assert result.memories == ()
+        assert await contents(memory) == []
+        await memory.undo(str(result.run_id), **U)
         assert await contents(memory) == ["Alice lives in Berlin"]
 
 

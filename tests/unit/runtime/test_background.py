@@ -90,3 +90,31 @@ def test_tasks_of_a_loop_that_was_torn_down_are_forgotten():
 
     asyncio.run(begin())  # cancels the task
     asyncio.run(asyncio.wait_for(background.join(), 10))
+
+
+async def test_a_task_that_was_cancelled_before_it_came_to_run_is_not_waited_for():
+    async def work(scope):
+        raise AssertionError
+
+    background = Background(work)
+    background.start(ALICE)
+    await background.cancel()
+    await asyncio.wait_for(background.join(), 10)
+
+
+async def test_cancelling_waits_until_tasks_have_put_away_what_they_held():
+    begun, put_away = asyncio.Event(), []
+
+    async def work(scope):
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            put_away.append(scope)
+
+    background = Background(work)
+    background.start(ALICE)
+    await begun.wait()
+    await background.cancel()
+    assert put_away == [ALICE]

@@ -1,19 +1,20 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from reme_core.runtime.owner import is_gone, new_owner
 
-pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="needs /proc to see other processes")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see other processes")
 
 CHILD = "from reme_core.runtime.owner import new_owner; print(new_owner(), flush=True); input()"
 
 
 def start_child() -> tuple[subprocess.Popen[str], str]:
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=os.getcwd()
+        [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
     )
     assert child.stdout is not None
     return child, child.stdout.readline().strip()
@@ -51,5 +52,5 @@ def test_what_cannot_be_seen_from_here_may_still_live(owner):
 
 
 def test_the_name_of_a_process_in_another_container_is_left_to_its_time():
-    machine, _, process, started, token = new_owner().split("|")
+    machine, _, _, started, token = new_owner().split("|")
     assert not is_gone("|".join((machine, "other-boot:pid:[1]", "999999", started, token)))

@@ -1,0 +1,136 @@
+"""Memories, messages and blocks: found by id, with what they come from, and printed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from reme_core.cli.output import Output, counted, minute
+from reme_core.cli.visible import json_line
+from reme_core.errors import BlockNotFoundError, MemoryNotFoundError, MessageNotFoundError, NotFoundError
+from reme_core.reme import ReMe
+from reme_core.schema import Block, Hit, Memory, StoredMessage
+
+
+class NoSuchItemError(NotFoundError):
+    """An id that is none of a memory, a message or a block of this scope."""
+
+    noun = "memory, message or block"
+
+
+async def find_item(memory: ReMe, item_id: str, user_id: str) -> Memory | StoredMessage | Block:
+    """Return the memory, message or block of an id (NoSuchItemError)."""
+    try:
+        return await memory.get_memory(item_id, user_id=user_id)
+    except MemoryNotFoundError:
+        pass
+    try:
+        return (await memory.get_messages([item_id], user_id=user_id))[0]
+    except MessageNotFoundError:
+        pass
+    try:
+        return await memory.get_block(item_id, user_id=user_id)
+    except BlockNotFoundError as exc:
+        raise NoSuchItemError([item_id]) from exc
+
+
+async def sources_of(memory: ReMe, item: Memory | StoredMessage | Block, user_id: str) -> list[StoredMessage]:
+    """Return the messages that something comes from; those that are gone are left out."""
+    ids: list[str] = []
+    if isinstance(item, Block):
+        ids += item.message_ids
+    for source in item.sources if isinstance(item, Memory) else ():
+        ids += source.message_ids
+        if source.block_id is not None and not source.message_ids:
+            ids += await _block_messages(memory, source.block_id, user_id)
+    wanted = list(dict.fromkeys(ids))
+    try:
+        return await memory.get_messages(wanted, user_id=user_id)
+    except MessageNotFoundError as exc:
+        present = [message_id for message_id in wanted if message_id not in exc.missing]
+        return await memory.get_messages(present, user_id=user_id)
+
+
+async def _block_messages(memory: ReMe, block_id: str, user_id: str) -> Sequence[str]:
+    try:
+        return (await memory.get_block(block_id, user_id=user_id)).message_ids
+    except BlockNotFoundError:
+        return ()
+
+
+def print_item(output: Output, item: Memory | StoredMessage | Block, messages: Sequence[StoredMessage]) -> None:
+    """Print something in full, and below it the messages that it comes from."""
+    match item:
+        case Memory():
+            print_memory(output, item, in_full=True)
+        case Block():
+            print_block(output, item)
+        case StoredMessage():
+            print_message(output, item)
+    if messages:
+        output.line(f"from {counted(len(messages), 'message')}:", style="italic")
+    for message in messages:
+        print_message(output, message)
+
+
+def print_memory(output: Output, memory: Memory, *, place: int | None = None, in_full: bool = False) -> None:
+    """Print a memory, numbered where it has a place, with the times at which it held where they say something."""
+    head = (
+        "" if place is None else f"{place}.",
+        minute(memory.observed_at),
+        f"{memory.memory_type} / {memory.memory_target}",
+        validity(memory.observed_at, memory.valid_from, memory.valid_to),
+    )
+    foot = [f"id {memory.memory_id}"]
+    foot += [f"replaced by {memory.superseded_by}"] if memory.superseded_by else []
+    if in_full:
+        foot += [f"revision {memory.revision}", f"by {memory.author}", f"changed {minute(memory.updated_at)}"]
+        foot += [f"when to use: {memory.when_to_use}"] if memory.when_to_use else []
+        foot += [f"metadata {json_line(memory.metadata)}"] if memory.metadata else []
+    output.record(head, memory.content, foot)
+
+
+def validity(observed_at: datetime | None, valid_from: datetime | None, valid_to: datetime | None) -> str:
+    """Say since when and until when a memory holds, leaving out what its first date and its being current say."""
+    since = "" if valid_from is None or valid_from == observed_at else f"since {minute(valid_from)}"
+    until = "" if valid_to is None else f"until {minute(valid_to)}"
+    return " ".join(part for part in (since, until) if part)
+
+
+def print_message(output: Output, stored: StoredMessage) -> None:
+    """Print a message with its session and block."""
+    message = stored.message
+    foot = (f"id {message.message_id}", f"session {stored.session_id}", f"block {stored.block_id or 'none yet'}")
+    output.record((minute(message.created_at), message.speaker), message.full_text, foot)
+
+
+def print_block(output: Output, block: Block) -> None:
+    """Print the index entry of a block."""
+    head = (f"{minute(block.started_at)} to {minute(block.ended_at)}", counted(len(block.message_ids), "message"))
+    output.record(head, block.summary, (f"id {block.block_id}", f"session {block.session_id}"))
+
+
+def print_hit(output: Output, place: int, hit: Hit, *, with_score: bool = True) -> None:
+    """Print something found."""
+    about = f"{hit.memory_type} / {hit.memory_target}" if hit.layer == "memory" else hit.name or hit.role or ""
+    head = (
+        f"{place}.",
+        f"{hit.score:.2f}" if with_score else "",
+        hit.layer,
+        minute(hit.observed_at or hit.created_at),
+        about,
+        validity(hit.observed_at, hit.valid_from, hit.valid_to) if hit.layer == "memory" else "",
+    )
+    session = "" if hit.session_id is None else f"session {hit.session_id}"
+    output.record(head, hit.memory, (f"id {id_of_hit(hit)}", session))
+
+
+def id_of_hit(hit: Hit) -> str:
+    """Return the id of the memory, block or message that was found."""
+    match hit.layer:
+        case "memory":
+            return hit.memory_id or ""
+        case "summary":
+            return hit.block_id or ""
+        case "message":
+            return hit.message_ids[0]

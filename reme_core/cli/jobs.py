@@ -1,0 +1,144 @@
+"""What the commands about unfinished work do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.output import Output, counted, minute
+from reme_core.cli.visible import one_line
+from reme_core.cli.where import Where
+from reme_core.cli.writing import ask
+from reme_core.errors import ConfigurationError, JobNotFoundError, PartialFailureError
+from reme_core.reme import ReMe
+from reme_core.runtime.strategies import needs_model
+from reme_core.schema import Job, JobState, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    """A job and whose it is."""
+
+    user_id: str
+    job: Job
+
+    @property
+    def is_dead(self) -> bool:
+        return self.job.state is JobState.DEAD
+
+
+async def list_jobs(where: Where, output: Output, *, everyone: bool) -> ExitCode:
+    """Print the jobs of a user, or of all users of the space."""
+    user_ids = None if everyone else [where.user_id]
+    where.check_file()
+    async with where.open() as memory:
+        found = await _jobs(memory, user_ids)
+    if output.as_json:
+        output.value({"jobs": [{"user_id": item.user_id, **item.job.model_dump(mode="json")} for item in found]})
+        return ExitCode.DONE
+    if not found:
+        output.remark("no jobs: nothing is left to do")
+        return ExitCode.DONE
+    names = ["id", *(["user"] if everyone else []), "kind", "state", "attempts", "due", "reason"]
+    dead = [place for place, item in enumerate(found) if item.is_dead]
+    output.grid(names, [_row(item, everyone=everyone) for item in found], marked=dead)
+    if dead:
+        output.remark(f"{len(dead)} dead: reme jobs --retry ID tries one again, --drop ID gives it up for good")
+    return ExitCode.DONE
+
+
+def _row(item: _Owned, *, everyone: bool) -> list[str]:
+    job = item.job
+    due = minute(job.due_at) if job.state is JobState.PENDING else ""
+    return [job.job_id, *([item.user_id] if everyone else []), job.kind, job.state, str(job.attempts), due, job.error]
+
+
+async def retry(where: Where, output: Output, job_id: str) -> ExitCode:
+    """Have a job tried again: now, where the environment names a chat model."""
+    user_id = where.user_id
+    where.check_file()
+    # Revived before a model is there: what is due is begun as soon as there is one, and then can't be revived.
+    async with where.open() as memory:
+        await memory.retry_job(job_id, user_id=user_id)
+    async with where.at_work(with_llm=True, with_embedding=True) as memory:
+        has_model = memory.tool_context(user_id=user_id).model is not None
+    async with where.open() as memory:
+        is_done = all(item.job.job_id != job_id for item in await _jobs(memory, [user_id]))
+    if output.as_json:
+        output.value({"retried": job_id, "done": is_done})
+    elif is_done:
+        output.line(f"job {job_id} is done")
+    else:
+        why = "another process is at it" if has_model else "there is no chat model; reme flush does it with one"
+        output.line(f"job {job_id} waits: {why}")
+    return ExitCode.DONE
+
+
+async def drop(where: Where, output: Output, job_id: str, *, is_sure: bool) -> ExitCode:
+    """Give a job up; asks first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        job = next((item.job for item in await _jobs(memory, [user_id]) if item.job.job_id == job_id), None)
+        if job is None:
+            raise JobNotFoundError([job_id])
+        if not is_sure:
+            ask(f"drop job {job_id} ({one_line(job.kind)}, {job.state})? Its messages stay.")
+        await memory.drop_job(job_id, user_id=user_id)
+    if output.as_json:
+        output.value({"dropped": job_id})
+    else:
+        output.line(f"dropped {job_id}; its messages stay")
+    return ExitCode.DONE
+
+
+async def flush(where: Where, output: Output, *, with_embedding: bool) -> ExitCode:
+    """Finish the open work of the memory space and print what was done.
+
+    Raises:
+        ConfigurationError: Jobs wait, and there is no chat model.
+        PartialFailureError: Some of it failed; what was done is printed.
+    """
+    where.check_file()
+    failure: PartialFailureError | None = None
+    # Not as a context: entering it would begin what `flush` is to do and to count.
+    memory = where.open(with_llm=True, with_embedding=with_embedding)
+    try:
+        before = await _jobs(memory, None)
+        try:
+            usage = await memory.flush()
+        except PartialFailureError as exc:
+            failure, usage = exc, exc.done if isinstance(exc.done, Usage) else Usage()
+        after = await _jobs(memory, None)
+    finally:
+        await memory.close()
+    _tell_flushed(output, before, after, usage)
+    if failure is not None:
+        raise failure
+    waiting = [item for item in after if not item.is_dead]
+    if waiting:
+        raise ConfigurationError(needs_model(f"finishing {counted(len(waiting), 'job')}"))
+    return ExitCode.DONE
+
+
+def _tell_flushed(output: Output, before: Sequence[_Owned], after: Sequence[_Owned], usage: Usage) -> None:
+    left = [item.job.job_id for item in after if not item.is_dead]
+    dead = [item.job.job_id for item in after if item.is_dead]
+    done = [item.job.job_id for item in before if item.job.job_id not in {*left, *dead}]
+    if output.as_json:
+        output.value({"done": [*done], "left": [*left], "dead": [*dead], "usage": usage.model_dump(mode="json")})
+        return
+    calls = [f"{counted(usage.model_calls, 'call')} of the chat model"] if usage.model_calls else []
+    calls += [f"{counted(usage.embedding_calls, 'call')} of the embedding model"] if usage.embedding_calls else []
+    parts = [counted(len(done), "job") + " done"] if done else []
+    parts += [f"{len(left)} left"] if left else []
+    output.line(", ".join([*parts, *calls]) or "nothing was left to do")
+    if dead:
+        output.remark(f"{counted(len(dead), 'job')} given up earlier or now: reme jobs --all shows why")
+
+
+async def _jobs(memory: ReMe, user_ids: Sequence[str] | None) -> list[_Owned]:
+    """Return the jobs of these users; None for all of the space."""
+    users = await memory.users_with_jobs() if user_ids is None else user_ids
+    return [_Owned(user_id, job) for user_id in users for job in await memory.list_jobs(user_id=user_id)]
