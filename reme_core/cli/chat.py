@@ -12,8 +12,8 @@ from reme_core.cli.keyboard import Keyboard
 from reme_core.cli.loop import Loop
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import Where, stop_work
-from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError, ReMeError
+from reme_core.cli.where import Where
+from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
 from reme_core.reme import ReMe
 from reme_core.runtime.inputs import read_id
 from reme_core.runtime.strategies import needs_model
@@ -53,12 +53,12 @@ def chat(where: Where, output: Output, *, session_id: str | None) -> ExitCode:
         talk = _Talk(memory=memory, user_id=user_id, session_id=session, loop=loop, output=output)
         try:
             talk.until_the_end()
-            return talk.finish()
-        except PartialFailureError:
-            raise
+            talk.tell_what_is_left()
         except BaseException:
             talk.leave()
             raise
+        loop.run(memory.close())
+        return talk.code
 
 
 class _Talk:
@@ -72,7 +72,7 @@ class _Talk:
         self._output = output
         self._keyboard = Keyboard()
         self._turns = 0
-        self._code = ExitCode.DONE
+        self.code = ExitCode.DONE
         self._based_on: Sequence[Hit] = ()
         self._numbered: Sequence[str] = ()
         self._commands: dict[str, Callable[[list[str]], None]] = {
@@ -95,8 +95,8 @@ class _Talk:
             if line.strip():
                 self._obey_or_answer(line.strip())
 
-    def finish(self) -> ExitCode:
-        """Do what is left to do and close the memory."""
+    def tell_what_is_left(self) -> None:
+        """Say what closing the memory will wait for, and how to go on."""
         waiting = [job for job in self._open_jobs() if not job.error]
         if waiting:
             self._output.remark(
@@ -104,18 +104,14 @@ class _Talk:
             )
         if self._turns:
             self._output.remark(f"to go on: reme chat --session {self._session_id}")
-        self._loop.run(self._memory.close())
-        return self._code
 
     def leave(self) -> None:
         """Close the memory and leave the work to the next start."""
-        self._loop.run(stop_work(self._memory))
-        with suppress(ReMeError):  # it may be closed already; the error that made us leave is the one to be told
+        with suppress(ReMeError):  # the error that made us leave is the one to be told
             left = self._open_jobs()
             if left:
                 self._output.remark(f"what was answered is kept; {counted(len(left), 'job')} left to the next start")
-        with suppress(PartialFailureError):
-            self._loop.run(self._memory.close())
+        self._loop.run(self._memory.close(finish_jobs=False))
 
     def _open_jobs(self) -> list[Job]:
         if not self._turns:
@@ -131,7 +127,7 @@ class _Talk:
                 self._answer(line)
         except ReMeError as exc:
             if not isinstance(exc, InvalidInputError):
-                self._code = exit_code(exc)
+                self.code = exit_code(exc)
             kept = "" if line.startswith("/") else " (nothing of this turn is kept)"
             self._output.remark(f"reme: {exc}{kept}")
 
@@ -150,12 +146,15 @@ class _Talk:
         )
         turn.add_done_callback(lambda _: pieces.put(None))
         has_begun = False
-        for piece in iter(pieces.get, None):
-            self._output.piece(piece)
-            has_begun = True
-        if has_begun:
-            self._output.piece("\n")
-        reply = turn.result()
+        try:
+            for piece in iter(pieces.get, None):
+                self._output.piece(piece)
+                has_begun = True
+            if has_begun:
+                self._output.piece("\n")
+            reply = turn.result()
+        finally:
+            turn.cancel()  # if it is still under way: Ctrl-C, a closed pipe
         self._turns += 1
         self._based_on = reply.results
         self._numbered = [id_of_hit(hit) for hit in reply.results]

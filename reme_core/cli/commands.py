@@ -104,8 +104,8 @@ def add(
         msg = "give either a memory or --messages FILE"
         raise InvalidInputError(msg)
     if messages is not None:
-        refuse("--messages", {"--target": target, "--when-to-use": when_to_use, "--observed": observed})
-        refuse("--messages", {"--metadata": metadata})
+        alone = {"--target": target, "--when-to-use": when_to_use, "--observed": observed, "--metadata": metadata}
+        refuse("--messages", alone)
         return asyncio.run(
             writing.add_messages(
                 where,

@@ -12,6 +12,7 @@ from reme_core.cli.where import Where
 from reme_core.cli.writing import ask
 from reme_core.errors import ConfigurationError, JobNotFoundError, PartialFailureError
 from reme_core.reme import ReMe
+from reme_core.runtime.inputs import read_id
 from reme_core.runtime.strategies import needs_model
 from reme_core.schema import Job, JobState, Usage
 
@@ -40,18 +41,20 @@ async def list_jobs(where: Where, output: Output, *, everyone: bool) -> ExitCode
     if not found:
         output.remark("no jobs: nothing is left to do")
         return ExitCode.DONE
-    names = ["id", *(["user"] if everyone else []), "kind", "state", "attempts", "due", "reason"]
-    dead = [place for place, item in enumerate(found) if item.is_dead]
-    output.grid(names, [_row(item, everyone=everyone) for item in found], marked=dead)
+    for item in found:
+        _print_job(output, item)
+    dead = sum(item.is_dead for item in found)
     if dead:
-        output.remark(f"{len(dead)} dead: reme jobs --retry ID tries one again, --drop ID gives it up for good")
+        output.remark(f"{dead} dead: reme jobs --retry ID tries one again, --drop ID gives it up for good")
     return ExitCode.DONE
 
 
-def _row(item: _Owned, *, everyone: bool) -> list[str]:
+def _print_job(output: Output, item: _Owned) -> None:
     job = item.job
-    due = minute(job.due_at) if job.state is JobState.PENDING else ""
-    return [job.job_id, *([item.user_id] if everyone else []), job.kind, job.state, str(job.attempts), due, job.error]
+    due = f"due {minute(job.due_at)}" if job.state is JobState.PENDING else ""
+    user = f"user {item.user_id}" if item.user_id else "shared"
+    head = (job.kind, str(job.state), counted(job.attempts, "attempt"), due)
+    output.record(head, job.error or "no failure so far", (f"id {job.job_id}", user))
 
 
 async def retry(where: Where, output: Output, job_id: str) -> ExitCode:
@@ -61,7 +64,7 @@ async def retry(where: Where, output: Output, job_id: str) -> ExitCode:
     # Revived before a model is there: what is due is begun as soon as there is one, and then can't be revived.
     async with where.open() as memory:
         await memory.retry_job(job_id, user_id=user_id)
-    async with where.at_work(with_llm=True, with_embedding=True) as memory:
+    async with where.open(with_llm=True, with_embedding=True) as memory:
         has_model = memory.tool_context(user_id=user_id).model is not None
     async with where.open() as memory:
         is_done = all(item.job.job_id != job_id for item in await _jobs(memory, [user_id]))
@@ -78,6 +81,7 @@ async def retry(where: Where, output: Output, job_id: str) -> ExitCode:
 async def drop(where: Where, output: Output, job_id: str, *, is_sure: bool) -> ExitCode:
     """Give a job up; asks first."""
     user_id = where.user_id
+    read_id(job_id, "job_id")
     where.check_file()
     async with where.open() as memory:
         job = next((item.job for item in await _jobs(memory, [user_id]) if item.job.job_id == job_id), None)
@@ -102,7 +106,7 @@ async def flush(where: Where, output: Output, *, with_embedding: bool) -> ExitCo
     """
     where.check_file()
     failure: PartialFailureError | None = None
-    # Not as a context: entering it would begin what `flush` is to do and to count.
+    # Not as a context: that would begin before the jobs are counted, and go on after `flush` has found the model out.
     memory = where.open(with_llm=True, with_embedding=with_embedding)
     try:
         before = await _jobs(memory, None)
@@ -112,7 +116,7 @@ async def flush(where: Where, output: Output, *, with_embedding: bool) -> ExitCo
             failure, usage = exc, exc.done if isinstance(exc.done, Usage) else Usage()
         after = await _jobs(memory, None)
     finally:
-        await memory.close()
+        await memory.close(finish_jobs=False)
     _tell_flushed(output, before, after, usage)
     if failure is not None:
         raise failure
@@ -132,7 +136,7 @@ def _tell_flushed(output: Output, before: Sequence[_Owned], after: Sequence[_Own
     calls = [f"{counted(usage.model_calls, 'call')} of the chat model"] if usage.model_calls else []
     calls += [f"{counted(usage.embedding_calls, 'call')} of the embedding model"] if usage.embedding_calls else []
     parts = [counted(len(done), "job") + " done"] if done else []
-    parts += [f"{len(left)} left"] if left else []
+    parts += [counted(len(left), "job") + " left"] if left else []
     output.line(", ".join([*parts, *calls]) or "nothing was left to do")
     if dead:
         output.remark(f"{counted(len(dead), 'job')} given up earlier or now: reme jobs --all shows why")

@@ -31,7 +31,7 @@ class Loop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Cancel what is still under way and end the thread."""
+        """Cancel what is still under way, wait for it and end the thread."""
         try:
             self.run(_cancel_others())
         finally:
@@ -63,6 +63,7 @@ class Loop:
 async def _cancel_others() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
-        task.cancel()
+        if not task.cancelling():  # once more would cut short what it puts away
+            task.cancel()
     if others:
         await asyncio.wait(others)

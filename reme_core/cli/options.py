@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
 import typer
@@ -42,7 +43,7 @@ def begin(
     return where, Output(as_json=as_json)
 
 
-def refuse(what: str, options: dict[str, object]) -> None:
+def refuse(what: str, options: Mapping[str, object]) -> None:
     """Refuse options that mean nothing here (InvalidInputError)."""
     for name, value in options.items():
         if value is not None:

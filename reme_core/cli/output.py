@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
 from pydantic import JsonValue
-from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -73,22 +72,6 @@ class Output:
         table.add_column(overflow="fold")
         for name, value in rows.items():
             table.add_row(Text(one_line(name)), Text(one_line(value)))
-        self._out.print(table)
-
-    def grid(self, names: Sequence[str], rows: Sequence[Sequence[str]], *, marked: Collection[int] = ()) -> None:
-        """Print a table below a headline; an empty cell is a dash, and marked rows stand out on a terminal."""
-        cells = [[one_line(cell) or "-" for cell in row] for row in rows]
-        if not self._out.is_terminal:
-            widths = [max(map(cell_len, column)) for column in zip(names, *cells, strict=True)]
-            for row in (names, *cells):
-                padded = [cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True)]
-                self._out.print(Text("  ".join(padded).rstrip()), soft_wrap=True)
-            return
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-        for name in names:
-            table.add_column(name, overflow="fold")
-        for place, row in enumerate(cells):
-            table.add_row(*map(Text, row), style="red" if place in marked else None)
         self._out.print(table)
 
     def piece(self, text: str) -> None:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from reme_core.config import FILE_NAME, UNSET
-from reme_core.errors import InvalidInputError, NotFoundError, ReMeError, StoreClosedError
-from reme_core.ports import SummaryRequest
+from reme_core.errors import InvalidInputError, NotFoundError, ReMeError
 from reme_core.reme import ReMe
-from reme_core.schema import Scope, SummaryResult
 
 
 class NoFileError(NotFoundError):
@@ -79,36 +74,3 @@ class Where:
             embedding=UNSET if with_embedding else None,
             vector_store={"backend": "local_file", "busy_timeout_s": self.wait_s},
         )
-
-    @asynccontextmanager
-    async def at_work(self, *, with_llm: bool, with_embedding: bool) -> AsyncIterator[ReMe]:
-        """Open the memory while the block runs, then finish its work; Ctrl-C leaves that to the next start."""
-        async with self.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
-            try:
-                yield memory
-            except asyncio.CancelledError:
-                await stop_work(memory)
-                raise
-
-
-async def stop_work(memory: ReMe) -> None:
-    """Give back the jobs that are under way, so that closing the memory has nothing to wait for.
-
-    Every other task of the event loop is cancelled: it has to be one that serves this memory alone.
-    """
-    memory.set_summarizer(_NoMore())
-    await asyncio.sleep(0)  # a task that is cancelled before its first step never comes to say that it has ended
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    if others:
-        await asyncio.wait(others)
-
-
-class _NoMore:
-    """The summarizer of a memory that is about to be closed: it has no jobs, and takes nothing any more."""
-
-    async def summarize(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
-        """Refuse (StoreClosedError)."""
-        msg = f"{request.session_id!r} of {scope.user_id!r}: the memory is being closed"
-        raise StoreClosedError(msg)

@@ -14,7 +14,7 @@ from reme_core.cli.files import count_import_lines
 from reme_core.cli.items import print_memory
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import Where, stop_work
+from reme_core.cli.where import Where
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.schema import SummaryResult
 
@@ -71,7 +71,7 @@ async def add_messages(
             commands have left did.
     """
     user_id = where.user_id
-    async with where.at_work(with_llm=with_llm, with_embedding=with_embedding) as memory:
+    async with where.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
         try:
             result = await memory.summary(
                 messages,
@@ -87,7 +87,7 @@ async def add_messages(
             raise
         _print_summary(output, result)
         if background:
-            await stop_work(memory)
+            await memory.close(finish_jobs=False)  # reme flush does them
     return ExitCode.DONE
 
 

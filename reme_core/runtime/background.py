@@ -43,7 +43,7 @@ class Background:
             if not ended:
                 return
             for future in ended:
-                await asyncio.wrap_future(future)
+                await asyncio.shield(asyncio.wrap_future(future))  # who is cancelled here must not cancel the future
 
     async def cancel(self) -> None:
         """Cancel every task whose event loop still runs, and wait until each has given back what it held."""

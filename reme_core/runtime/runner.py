@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
@@ -196,13 +197,29 @@ class JobRunner:
             waiting=waiting,
             skip=skip,
         )
-        job = await self._jobs.claim_job(scope, claim)
+        job = await self._claim(scope, claim)
         if job is None:
             return None
         outcome = await self._attempt(scope, job, owner)
         if job.job_id in self._awaited:
             self._awaited[job.job_id] = outcome
         return outcome
+
+    async def _claim(self, scope: Scope, claim: ClaimJob) -> Job | None:
+        """Take a job. A store completes what it has begun: what it took while this was cancelled is given back."""
+        claiming = asyncio.ensure_future(self._jobs.claim_job(scope, claim))
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            with suppress(ReMeError):
+                job = await claiming
+                if job is not None:
+                    await self._give_back(scope, job, claim.owner)
+            raise
+
+    async def _give_back(self, scope: Scope, job: Job, owner: str) -> None:
+        release = SettleJob(job_id=job.job_id, owner=owner, outcome="release", due_at=self._clock.now())
+        await asyncio.shield(self._settle_unless_taken(scope, release))
 
     async def _attempt(self, scope: Scope, job: Job, owner: str) -> Outcome:
         if job.attempts > self._trying.max_attempts:
@@ -216,8 +233,7 @@ class JobRunner:
                 await self._settle_unless_taken(scope, self._after(job, owner, exc))
             return Outcome(job=job, failure=exc)
         except asyncio.CancelledError:
-            release = SettleJob(job_id=job.job_id, owner=owner, outcome="release", due_at=self._clock.now())
-            await asyncio.shield(self._settle_unless_taken(scope, release))
+            await self._give_back(scope, job, owner)
             raise
         except Exception as exc:  # a bug: the job is given back, so that it doesn't look held, and the bug goes on
             failure = RunError(f"{type(exc).__name__}: {exc}")

@@ -99,9 +99,12 @@ class Work:
     async def end(self) -> list[ReMeError]:
         """Wait for the background and do what is due; return what failed. Nothing is opened for it."""
         self._ending = True  # what others hold is theirs: nobody waits for it now
-        await self._background.join()
-        if self._touched:
-            await self._drain_all(everything=False)
+        try:
+            await self._background.join()
+            if self._touched:
+                await self._drain_all(everything=False)
+        finally:
+            await self._background.cancel()  # where this was cancelled: afterwards the store is closed
         return self._told()
 
     async def stop(self) -> None:

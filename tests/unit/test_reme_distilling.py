@@ -23,8 +23,8 @@ from reme_core.errors import (
     RunError,
     StoreUnavailableError,
 )
-from reme_core.ports import ChatRequest, SettleJob, SummaryRequest, WriteBatch
-from reme_core.schema import Scope, SummaryResult
+from reme_core.ports import ChatRequest, ClaimJob, SettleJob, SummaryRequest, WriteBatch
+from reme_core.schema import Job, Scope, SummaryResult
 from reme_core.stores import InMemoryStore, LocalStore
 from reme_core.testing import FixedClock, HashedEmbedder, ScriptedChatModel
 from tests.support.rule_model import RuleModel, words
@@ -281,14 +281,20 @@ async def test_flush_tries_what_failed_again_at_once(tmp_path: Path) -> None:
         assert await contents(memory) == ["Alice lives in Berlin"]
 
 
-async def test_closing_without_finishing_gives_jobs_back(tmp_path: Path) -> None:
+def endless_model() -> tuple[RuleModel, asyncio.Event]:
+    """Return a model that never answers, and what tells that it was asked."""
     begun = asyncio.Event()
 
     def before(_: ChatRequest) -> Any:
         begun.set()
         return asyncio.Event().wait()
 
-    memory = open_memory(tmp_path, RuleModel(before=before))
+    return RuleModel(before=before), begun
+
+
+async def test_closing_without_finishing_gives_jobs_back(tmp_path: Path) -> None:
+    model, begun = endless_model()
+    memory = open_memory(tmp_path, model)
     await memory.summary([BERLIN], **U, background=True)
     await begun.wait()
     await memory.close(finish_jobs=False)
@@ -297,15 +303,54 @@ async def test_closing_without_finishing_gives_jobs_back(tmp_path: Path) -> None
         assert (job.state, job.attempts, job.owner) == (JobState.PENDING, 0, None)
 
 
-async def test_a_cancelled_program_does_not_wait_for_its_jobs(tmp_path: Path) -> None:
-    begun = asyncio.Event()
+class SlowClaim(LocalStore):
+    """A store whose claims are on disk before they are told."""
 
-    def before(_: ChatRequest) -> Any:
-        begun.set()
-        return asyncio.Event().wait()
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.is_on_disk, self.let_go = asyncio.Event(), asyncio.Event()
+
+    async def claim_job(self, scope: Scope, claim: ClaimJob) -> Job | None:
+        job = await super().claim_job(scope, claim)
+        self.is_on_disk.set()
+        await self.let_go.wait()
+        return job
+
+
+async def test_closing_while_a_job_is_being_taken_gives_it_back(tmp_path: Path) -> None:
+    store = SlowClaim(tmp_path / "memory.db")
+    memory = open_memory(tmp_path, ScriptedChatModel([]), vector_store=store, embedding=None)
+    await memory.summary([BERLIN], **U, background=True)
+    await store.is_on_disk.wait()
+    closing = asyncio.create_task(memory.close(finish_jobs=False))
+    await asyncio.sleep(0)
+    store.let_go.set()
+    await closing
+    [job] = await store.list_jobs(Scope(memory_space="space", user_id="u"))
+    await store.close()
+    assert (job.state, job.attempts, job.owner) == (JobState.PENDING, 0, None)
+
+
+async def test_closing_that_is_cancelled_gives_jobs_back(tmp_path: Path) -> None:
+    model, begun = endless_model()
+    memory = open_memory(tmp_path, model)
+    await memory.summary([BERLIN], **U, background=True)
+    await begun.wait()
+    closing = asyncio.create_task(memory.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    async with open_memory(tmp_path, None) as memory:
+        [job] = await memory.list_jobs(**U)
+        assert (job.state, job.attempts, job.owner) == (JobState.PENDING, 0, None)
+
+
+async def test_a_cancelled_program_does_not_wait_for_its_jobs(tmp_path: Path) -> None:
+    model, begun = endless_model()
 
     async def work() -> None:
-        async with open_memory(tmp_path, RuleModel(before=before)) as memory:
+        async with open_memory(tmp_path, model) as memory:
             await memory.summary([BERLIN], **U, background=True)
             await asyncio.Event().wait()
 

@@ -331,8 +331,9 @@ def test_ctrl_c_at_the_end_leaves_the_work_to_the_next_start(
         pass
     remy.wait_for_requests(2)
     child.send_signal(signal.SIGINT)
-    child.communicate()
-    assert child.returncode == 130
+    _, err = child.communicate()
+    assert (child.returncode, err) == (130, b"reme: interrupted\n")
+    assert reme("jobs", "--json").value["jobs"][0]["attempts"] == 0
     remy.replied.clear()
     assert reme("flush").code == 0
     assert "Ana likes green tea" in reme("list").out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -108,11 +109,13 @@ def test_ctrl_c_while_the_model_works_keeps_the_messages_and_gives_the_job_back(
     assert len(remy.requests) == 1
 
 
-def test_jobs_are_a_table_that_says_what_waits_and_why(reme: Reme, waiting: str) -> None:
-    head, row = reme("jobs").out.splitlines()
-    assert head.split() == ["id", "kind", "state", "attempts", "due", "reason"]
-    assert row.split()[:4] == [waiting, "summary", "pending", "1"]
-    assert "no facts today" in row
+def test_jobs_say_what_waits_until_when_and_why(reme: Reme, waiting: str) -> None:
+    head, reason, foot = reme("jobs").out.splitlines()
+    due = reme("jobs", "--json").value["jobs"][0]["due_at"][:16].replace("T", " ")
+    assert head == f"summary  pending  1 attempt  due {due}"
+    assert reason.startswith("    ModelRejectedError: ")
+    assert "400" in reason
+    assert foot == f"    id {waiting}  user ana"
     assert reme("stats").out.count("jobs:  1\n") == 1
 
 
@@ -121,7 +124,7 @@ def test_jobs_of_everyone_name_their_users(reme: Reme, remy: Remy, chat: str, wa
     reme("add", "--messages", chat, "--user", "bob", "--background")
     assert [job["user_id"] for job in reme("jobs", "--json").value["jobs"]] == ["ana"]
     assert {job["user_id"] for job in reme("jobs", "--all", "--json").value["jobs"]} == {"ana", "bob"}
-    assert "bob" in reme("jobs", "--all").out
+    assert "user bob" in reme("jobs", "--all").out
     assert reme("jobs", "--all", "--space", "other", "--json").value["jobs"] == []
 
 
@@ -139,7 +142,8 @@ def test_a_job_that_keeps_failing_is_dead_until_it_is_retried(reme: Reme, remy: 
     [job] = reme("jobs", "--json").value["jobs"]
     assert (job["state"], job["attempts"], job["raw"]) == ("dead", 5, "this is no JSON")
     listed = reme("jobs")
-    assert f"{waiting}  summary  dead" in listed.out
+    assert listed.out.startswith("summary  dead  5 attempts\n")
+    assert f"id {waiting}" in listed.out
     assert "1 dead: reme jobs --retry ID" in listed.err
     assert "jobs:  1 (1 dead)" in reme("stats").out
     idle = reme("flush")
@@ -154,7 +158,8 @@ def test_a_retry_that_fails_again_is_partly_done(reme: Reme, remy: Remy, waiting
     remy.replied["facts"] = REFUSAL
     done = reme("jobs", "--retry", waiting)
     assert done.code == ExitCode.PARTLY_DONE
-    assert "no facts today" in done.err
+    assert "400" in done.err
+    assert "no facts today" not in done.err  # the endpoint's own words may repeat keys and prompts
     assert done.err.count("\n") == 1
 
 
@@ -218,7 +223,7 @@ def test_flush_gives_vectors_to_what_waits_for_them(
     monkeypatch.setenv("REME_EMBEDDING_MODEL", "any")
     monkeypatch.setenv("REME_EMBEDDING_API_KEY", "sk-test")
     monkeypatch.setenv("REME_EMBEDDING_BASE_URL", remy.base_url)
-    remy.replies(Status(401))
+    remy.replies(*[Status(401)] * 4)
     assert reme("add", "--messages", chat, "--no-llm").code == ExitCode.PARTLY_DONE
     assert reme("flush").out == "1 call of the embedding model\n"
     assert reme("stats", "--json").value["waiting_for_vectors"] == 0
@@ -283,14 +288,15 @@ def test_a_reason_is_data_and_fits_a_narrow_terminal(
     remy.replied["facts"] = Status(400, "a\x1b[31m [bold]b[/bold]\nc\u202e" + "x" * 100)
     reme("add", "--messages", chat)
     piped = reme("jobs").out
-    assert len(piped.splitlines()) == 2
+    assert len(piped.splitlines()) == 3
     assert "\x1b" not in piped
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "40")
     shown = reme("jobs").out
     assert "\x1b[31m [bold]" not in shown
     assert reme("jobs", "--json").value["jobs"][0]["job_id"] in shown
+    assert max(len(line) for line in re.sub(r"\x1b\[\d*m", "", shown).splitlines()) <= 40
 
 
 def test_targets_named_by_hand_are_listed_only_where_asked_for(reme: Reme) -> None:

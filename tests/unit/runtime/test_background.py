@@ -1,6 +1,8 @@
 import asyncio
 import threading
 
+import pytest
+
 from reme_core.runtime.background import Background
 from reme_core.schema import make_scope
 
@@ -118,3 +120,22 @@ async def test_cancelling_waits_until_tasks_have_put_away_what_they_held():
     await begun.wait()
     await background.cancel()
     assert put_away == [ALICE]
+
+
+async def test_who_stops_waiting_stops_nothing_but_the_waiting():
+    let_go, done = asyncio.Event(), []
+
+    async def work(scope):
+        await let_go.wait()
+        done.append(scope)
+
+    background = Background(work)
+    background.start(ALICE)
+    waiting = asyncio.create_task(background.join())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    let_go.set()
+    await background.join()
+    assert done == [ALICE]
