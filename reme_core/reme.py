@@ -149,8 +149,11 @@ class ReMe:
         self._ports: Ports = config.build(
             working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store, transcript=transcript
         )
-        if use_agentic_mode and self._ports.llm is None:
-            raise ConfigurationError(needs_model("use_agentic_mode"))
+        for name, wanted in (("use_agentic_mode", use_agentic_mode), ("use_reviser", use_reviser)):
+            if wanted and self._ports.llm is None:
+                raise ConfigurationError(needs_model(name))
+        if trying is not None:
+            _check_kind(trying, (Trying,), "trying: wanted a Trying")
         self._clock = clock or SystemClock()
         self._trying = trying or Trying()
         self._language = language
@@ -173,6 +176,7 @@ class ReMe:
             jobs=self._ports.jobs,
             embedder=self._message_embedder,
             clock=self._clock,
+            max_scopes=self._trying.max_scopes,
         )
         self._closed = False
         self._summarizer: Summarizer = self._record
@@ -235,8 +239,10 @@ class ReMe:
         """Exchange the way up: a `Summarizer`, or settings such as `AgenticSummarizer(...)`.
 
         Raises:
-            ConfigurationError: It needs a chat model, or a transcript that keeps jobs, and there is none.
+            ConfigurationError: It needs a chat model, or a transcript that keeps jobs, and there is none; or it is no
+                way up at all.
         """
+        _check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
         if not isinstance(summarizer, BindsDistiller):
             self._summarizer, self._work.runner = summarizer, None
             return
@@ -257,10 +263,12 @@ class ReMe:
         """Exchange the way down: a `Retriever`, or settings such as `AgenticRetriever(...)`.
 
         Raises:
-            ConfigurationError: It needs a chat model, and there is none.
+            ConfigurationError: It needs a chat model, and there is none; or it is no way down at all.
         """
-        bound = retriever.bind_retriever(self._runtime) if isinstance(retriever, BindsRetriever) else retriever
-        self._retriever = bound
+        _check_kind(retriever, (BindsRetriever, Retriever), "retriever: wanted a Retriever or settings of one")
+        self._retriever = (
+            retriever.bind_retriever(self._runtime) if isinstance(retriever, BindsRetriever) else retriever
+        )
 
     def tool_context(self, *, user_id: str) -> ToolContext:
         """Return a context in which the tools of `reme_core.tools` work on a user's memory, outside an agent."""
@@ -366,7 +374,7 @@ class ReMe:
         Raises:
             InvalidInputError: Something can't be read, naming it.
             UnsupportedFilterError: A layer was asked for that one of the filters can't be applied to.
-            ModelError: Embedding the question failed.
+            ModelError: Embedding the question failed, or the agent of an agentic retriever.
         """
         if limit is not None:
             limit = inputs.read_count(limit, "limit")
@@ -793,6 +801,12 @@ class ReMe:
 
     def _scope(self, user_id: object) -> Scope:
         return make_scope(self._memory_space, user_id)
+
+
+def _check_kind(value: object, kinds: tuple[type, ...], wanted: str) -> None:
+    if isinstance(value, type) or not isinstance(value, kinds):
+        msg = f"{wanted}, found {shown(value)}"
+        raise ConfigurationError(msg)
 
 
 def _path(value: object, name: str) -> Path:

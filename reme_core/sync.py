@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
 
 from pydantic import JsonValue
 
-from reme_core.errors import StoreClosedError
+from reme_core.errors import PartialFailureError, StoreClosedError
 from reme_core.ports import (
     ChatModel,
     Clock,
@@ -82,8 +82,12 @@ class SyncReMe:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the memory and end the thread."""
-        self.close()
+        """Close the memory and end the thread; an error on its way is not replaced, and Ctrl-C stops the jobs."""
+        try:
+            self.close(finish_jobs=error is None or isinstance(error, Exception))
+        except PartialFailureError:
+            if error is None:
+                raise
 
     def close(self, *, finish_jobs: bool = True) -> None:
         """Close the memory and end the thread; see `ReMe.close`. Closing twice is harmless."""

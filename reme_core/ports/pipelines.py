@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from reme_core.ports.memory_store import Scalar
 from reme_core.schema import Layer, MemoryType, Message, RetrieveResult, Scope, SummaryResult
@@ -67,6 +67,7 @@ class RetrieveRequest:
     now: datetime
 
 
+@runtime_checkable
 class Summarizer(Protocol):
     """Turns messages into blocks, index entries and memories."""
 
@@ -80,6 +81,7 @@ class Summarizer(Protocol):
         ...
 
 
+@runtime_checkable
 class Retriever(Protocol):
     """Finds what answers a question."""
 

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from weakref import WeakKeyDictionary
 
 from reme_core.schema import Scope
 
@@ -16,9 +17,11 @@ _LOG = logging.getLogger("reme")
 class Background:
     """At most one task a scope and event loop, which works as long as it is told that there is something to do."""
 
-    def __init__(self, work: Callable[[Scope], Awaitable[None]]) -> None:
-        """Keep the work: it does what there is to do for a scope, and returns."""
+    def __init__(self, work: Callable[[Scope], Awaitable[None]], *, max_scopes: int = 8) -> None:
+        """Keep the work, which does what there is to do for a scope; for so many scopes at a time on an event loop."""
         self._work = work
+        self._max_scopes = max_scopes
+        self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._gate = threading.Lock()
         self._running: dict[tuple[int, Scope], _Running] = {}
 
@@ -32,6 +35,7 @@ class Background:
                 running.again = True
                 return
             running = self._running[key] = _Running(loop)
+            self._slots.setdefault(loop, asyncio.Semaphore(self._max_scopes))
         running.task = loop.create_task(self._run(key, running))
         running.task.add_done_callback(lambda _: self._end(key, running))  # also of one that never came to run
 
@@ -63,8 +67,9 @@ class Background:
     async def _run(self, key: tuple[int, Scope], running: _Running) -> None:
         try:
             while True:
-                running.again = False
-                await self._work(key[1])
+                async with self._slots[running.loop]:
+                    running.again = False
+                    await self._work(key[1])
                 with self._gate:
                     if not running.again:
                         del self._running[key]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from reme_core.schema import new_id
@@ -11,13 +13,27 @@ from reme_core.schema import new_id
 _SEPARATOR = "|"
 
 
-def new_owner() -> str:
-    """Return a name for one holder in this process: machine, process namespace, process, its start, a random part."""
-    return _SEPARATOR.join((*_here(), new_id()))
+# The one state of this module: the holders that live in this process. What ends without a word, such as a task of an
+# event loop that was torn down, is told by its absence.
+_LIVING: set[str] = set()
+
+
+@contextmanager
+def holder() -> Iterator[str]:
+    """Give a name to one holder in this process, who lives as long as the context.
+
+    The name tells machine, process namespace, process, its start, and a random part.
+    """
+    name = _SEPARATOR.join((*_here(), new_id()))
+    _LIVING.add(name)
+    try:
+        yield name
+    finally:
+        _LIVING.discard(name)
 
 
 def is_gone(owner: str) -> bool:
-    """Tell whether the process behind a name has certainly ended.
+    """Tell whether a holder has certainly ended: its process has, or it is none of those that live in this one.
 
     Certain is only what this machine can see: a name from another machine or container, or on a system without
     `/proc`, may be gone or not, and is left to the end of its time.
@@ -26,6 +42,8 @@ def is_gone(owner: str) -> bool:
     here = _here()
     if len(parts) != len(here) + 1 or parts[:2] != list(here[:2]) or not here[1] or not parts[2].isdigit():
         return False
+    if tuple(parts[:4]) == here:
+        return owner not in _LIVING
     return _started(parts[2]) != parts[3]
 
 

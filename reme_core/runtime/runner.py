@@ -13,12 +13,14 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from reme_core.errors import (
+    ConfigurationError,
     ConflictError,
     JobNotFoundError,
     ModelOutputError,
     ModelUnavailableError,
     ReMeError,
     RunError,
+    StoreError,
 )
 from reme_core.ports import (
     ClaimJob,
@@ -27,6 +29,8 @@ from reme_core.ports import (
     EventQuery,
     IndexedTranscript,
     JobQueue,
+    ListMemories,
+    MemoryFilter,
     MemoryStore,
     SettleJob,
     SettlesWrites,
@@ -34,8 +38,8 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.runtime.distil import Distilled, Distiller, DistilTask
-from reme_core.runtime.owner import is_gone, new_owner
-from reme_core.schema import Job, JobState, Memory, MemoryType, Message, Scope, Usage
+from reme_core.runtime.owner import holder, is_gone
+from reme_core.schema import Event, Job, JobState, Memory, MemoryType, Message, Scope, Usage, shown
 
 _LOG = logging.getLogger("reme")
 T = TypeVar("T")
@@ -46,6 +50,7 @@ SUMMARY = "summary"
 # Waiting for another holder: it may be in another process, so there is nothing to be told by.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.005, 0.25
 _EVENTS = 1000
+_DAY_S = 86_400.0
 # How often a result is worked out anew because somebody has changed a memory that it changes.
 _TIMES_OVERTAKEN = 3
 
@@ -56,14 +61,27 @@ class Trying:
 
     Attributes:
         max_attempts: Then it is given up, and waits among the dead ones with its reason.
-        first_delay_s: After the first failure; four times as long after each further one.
+        first_delay_s: After the first failure; four times as long after each further one, a day at most.
         hold_s: For how long a job is held unless renewed, which is done in time: what another machine must wait for
             after this one has died. On the same machine nobody waits.
+        max_scopes: Users whose jobs are done at the same time in the background.
     """
 
     max_attempts: int = 5
     first_delay_s: float = 30.0
     hold_s: float = 60.0
+    max_scopes: int = 8
+
+    def __post_init__(self) -> None:
+        """Check the numbers (ConfigurationError, naming the first that makes no sense)."""
+        for name, value in (("max_attempts", self.max_attempts), ("max_scopes", self.max_scopes)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                msg = f"trying: {name} is a number of at least 1, found {shown(value)}"
+                raise ConfigurationError(msg)
+        for name, seconds, least in (("first_delay_s", self.first_delay_s, 0.0), ("hold_s", self.hold_s, 1e-3)):
+            if not isinstance(seconds, (int, float)) or not least <= seconds <= _DAY_S:
+                msg = f"trying: {name} lies between {least:g} and {_DAY_S:g} seconds, found {shown(seconds)}"
+                raise ConfigurationError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +94,7 @@ class Outcome:
         usage: What it cost.
         failure: Why it is not done, if it is not; it is pending or dead then.
         has_written: Whether it changed anything, deletions included: there is a run to undo then.
+        is_lost: Somebody else has taken it meanwhile, and decides what becomes of it.
     """
 
     job: Job
@@ -83,6 +102,15 @@ class Outcome:
     usage: Usage = field(default_factory=Usage)
     failure: ReMeError | None = None
     has_written: bool = False
+    is_lost: bool = False
+
+
+class _LostError(ConflictError):
+    """The job is another's now."""
+
+
+class _TakenBackError(JobNotFoundError):
+    """The scope was erased, or the job dropped, after the memories were written; they are removed again."""
 
 
 class JobRunner:
@@ -119,7 +147,7 @@ class JobRunner:
         try:
             while len(outcomes) < len(wanted):
                 done = await self.run_next(scope)
-                if done is not None and done.job.job_id in wanted:
+                if done is not None and done.job.job_id in wanted and not done.is_lost:
                     outcomes[done.job.job_id] = done
                 left = [job for job_id, job in wanted.items() if job_id not in outcomes]
                 if done is not None and isinstance(done.failure, ModelUnavailableError):
@@ -187,21 +215,21 @@ class JobRunner:
         Raises:
             StoreError: The queue itself can't be read or written.
         """
-        owner = new_owner()
-        claim = ClaimJob(
-            owner=owner,
-            now=self._clock.now(),
-            hold=timedelta(seconds=self._trying.hold_s),
-            is_gone=is_gone,
-            kinds=(SUMMARY,),
-            waiting=waiting,
-            skip=skip,
-        )
-        job = await self._claim(scope, claim)
-        if job is None:
-            return None
-        outcome = await self._attempt(scope, job, owner)
-        if job.job_id in self._awaited:
+        with holder() as owner:
+            claim = ClaimJob(
+                owner=owner,
+                now=self._clock.now(),
+                hold=timedelta(seconds=self._trying.hold_s),
+                is_gone=is_gone,
+                kinds=(SUMMARY,),
+                waiting=waiting,
+                skip=skip,
+            )
+            job = await self._claim(scope, claim)
+            if job is None:
+                return None
+            outcome = await self._attempt(scope, job, owner)
+        if job.job_id in self._awaited and not outcome.is_lost:
             self._awaited[job.job_id] = outcome
         return outcome
 
@@ -228,17 +256,26 @@ class JobRunner:
             return Outcome(job=job, failure=failure)
         try:
             return await self._held(scope, job, owner, self._do(scope, job, owner))
+        except _TakenBackError as exc:
+            return Outcome(job=job, failure=exc)
+        except JobNotFoundError as exc:  # done by somebody who took it over, dropped, or the scope was erased
+            done = await self._done_before(scope, job)
+            return done if done.has_written else Outcome(job=job, failure=exc)
+        except _LostError as exc:
+            _LOG.info("job %s was taken over meanwhile", job.job_id)
+            return Outcome(job=job, failure=exc, is_lost=True)
         except ReMeError as exc:
-            if not isinstance(exc, JobNotFoundError):  # dropped, or the scope was erased, while we were at it
-                await self._settle_unless_taken(scope, self._after(job, owner, exc))
+            await self._settle_unless_taken(scope, self._after(job, owner, exc))
             return Outcome(job=job, failure=exc)
         except asyncio.CancelledError:
             await self._give_back(scope, job, owner)
             raise
-        except Exception as exc:  # a bug: the job is given back, so that it doesn't look held, and the bug goes on
+        except Exception as exc:  # noqa: BLE001  # the outer edge of a strategy, which may be somebody else's
+            _LOG.exception("job %s met an error that is none of ours", job.job_id)
             failure = RunError(f"{type(exc).__name__}: {exc}")
+            failure.__cause__ = exc
             await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            raise
+            return Outcome(job=job, failure=failure)
 
     async def _held(self, scope: Scope, job: Job, owner: str, work: Coroutine[None, None, T]) -> T:
         """Do work while the job is held; losing it cancels the work."""
@@ -255,13 +292,26 @@ class JobRunner:
         return working.result()
 
     async def _hold(self, scope: Scope, job: Job, owner: str) -> None:
+        """Renew in time. Whether the job was lost is for the write to find out, so that what is written stays so."""
         while True:
             await asyncio.sleep(self._trying.hold_s / 3)
-            await self._renew(scope, job, owner)
+            try:
+                await self._renew(scope, job, owner)
+            except (JobNotFoundError, ConflictError):
+                return
+            except StoreError as exc:
+                _LOG.warning("job %s could not be renewed, and is tried again: %s", job.job_id, exc)
 
     async def _renew(self, scope: Scope, job: Job, owner: str) -> None:
         until = self._clock.now() + timedelta(seconds=self._trying.hold_s)
         await self._jobs.settle_job(scope, SettleJob(job_id=job.job_id, owner=owner, outcome="renew", held_until=until))
+
+    async def _keep(self, scope: Scope, job: Job, owner: str) -> None:
+        """Renew, or find out that the job is another's now (JobNotFoundError, _LostError)."""
+        try:
+            await self._renew(scope, job, owner)
+        except ConflictError as exc:
+            raise _LostError(str(exc)) from exc
 
     async def _do(self, scope: Scope, job: Job, owner: str) -> Outcome:
         if self._both is None and job.attempts > 1 and (done := await self._done_before(scope, job)).has_written:
@@ -275,7 +325,7 @@ class JobRunner:
                 written = await self._write(scope, job, distilled.batch, self._end(job, owner, distilled))
             except ConflictError:
                 # Somebody has changed a memory meanwhile: look again. If it is the job that was taken, this raises.
-                await self._renew(scope, job, owner)
+                await self._keep(scope, job, owner)
                 if not left:
                     raise
             else:
@@ -291,33 +341,46 @@ class JobRunner:
         self, scope: Scope, job: Job, batch: WriteBatch, settle: SettleJob
     ) -> tuple[Memory, ...]:
         """Write to a store that doesn't keep jobs. A kill in between is seen by the run id at the next attempt."""
-        held = replace(settle, outcome="renew", held_until=self._clock.now() + timedelta(seconds=self._trying.hold_s))
-        await self._jobs.settle_job(scope, replace(held, payload=None))  # not ours any more: nothing is written
+        owner = settle.owner or ""
+        await self._keep(scope, job, owner)  # not ours any more: nothing is written
         if settle.payload is not None:
-            # What is left becomes a job of its own first: a kill after the write would otherwise lose it.
-            now = self._clock.now()
-            rest = Job(kind=job.kind, payload=dict(settle.payload), created_at=now, due_at=settle.due_at or now)
-            await self._jobs.add_jobs(scope, [rest])
-            settle = SettleJob(job_id=job.job_id, owner=settle.owner, outcome="done")
+            # What is left is noted before the rest is written, beside what is left if it never comes to that.
+            ahead = {**settle.payload, "earlier_run": job.run_id, "earlier_targets": job.payload.get("targets")}
+            until = self._clock.now() + timedelta(seconds=self._trying.hold_s)
+            noted = SettleJob(job_id=job.job_id, owner=owner, outcome="renew", held_until=until, payload=ahead)
+            await self._jobs.settle_job(scope, noted)
         written = await self._memories.put(scope, batch) if batch.puts or batch.deletes else []
         try:
             await self._jobs.settle_job(scope, settle)
-        except JobNotFoundError:
-            # The scope was erased between the two: what was just written must not outlive it.
-            gone = [DeleteMemory(memory_id=memory.memory_id) for memory in written]
-            await self._memories.put(scope, WriteBatch(deletes=gone, reason="the scope was erased", at=batch.at))
-            raise
+        except JobNotFoundError as exc:
+            await self._take_back(scope, written, batch)
+            raise _TakenBackError(exc.missing) from exc
         return tuple(written)
+
+    async def _take_back(self, scope: Scope, written: Sequence[Memory], batch: WriteBatch) -> None:
+        """Remove what was written into a scope that was erased, or whose job was dropped, just before."""
+        ids = {memory.memory_id for memory in written}
+        every = ListMemories(filter=MemoryFilter(include_superseded=True), limit=len(ids) + 1)
+        held = {memory.memory_id for memory in (await self._memories.list_memories(scope, every)).memories}
+        if held <= ids:
+            await self._memories.erase(scope)  # with the events, which hold the texts
+        else:
+            gone = [DeleteMemory(memory_id=name) for name in sorted(ids & held)]
+            await self._memories.put(scope, WriteBatch(deletes=gone, reason="its job was dropped", at=batch.at))
 
     def _end(self, job: Job, owner: str, distilled: Distilled) -> SettleJob:
         if not distilled.failures:
             return SettleJob(job_id=job.job_id, owner=owner, outcome="done")
         left: list[JsonValue] = [[str(kind), name] for (kind, name), _ in distilled.failures]
         _, failure = distilled.failures[0]
-        return replace(self._after(job, owner, failure), payload={**job.payload, "targets": left})
+        kept = {name: value for name, value in job.payload.items() if not name.startswith("earlier_")}
+        return replace(self._after(job, owner, failure), payload={**kept, "targets": left})
 
     async def _task(self, scope: Scope, job: Job) -> DistilTask:
         payload = SummaryPayload.read(job)
+        targets = payload.targets
+        if payload.earlier_run is not None and not await self._events(scope, payload.earlier_run):
+            targets = payload.earlier_targets  # that run was noted, and never written
         blocks = await self._transcript.get_blocks(scope, payload.block_ids)
         ids = [message_id for block in blocks for message_id in block.message_ids[block.repeats :]]
         messages: list[Message] = [item.message for item in await self._transcript.get_messages(scope, ids)]
@@ -327,14 +390,23 @@ class JobRunner:
             blocks=tuple(blocks),
             messages=tuple(messages),
             memory_type=payload.memory_type,
-            targets=payload.targets,
+            targets=targets,
         )
 
     async def _done_before(self, scope: Scope, job: Job) -> Outcome:
         """Return what a job's run has written, as the events tell."""
-        events = await self._memories.events(scope, EventQuery(run_id=job.run_id, limit=_EVENTS))
+        events = await self._events(scope, job.run_id)
         memories = _distinct(tuple(event.after for event in events if event.after is not None))
         return Outcome(job=job, memories=memories, has_written=bool(events))
+
+    async def _events(self, scope: Scope, run_id: str) -> list[Event]:
+        events: list[Event] = []
+        while True:
+            after = events[-1].sequence if events else 0
+            page = await self._memories.events(scope, EventQuery(run_id=run_id, after=after, limit=_EVENTS))
+            events += page
+            if len(page) < _EVENTS:
+                return events
 
     async def _done_elsewhere(self, scope: Scope, jobs: Sequence[Job]) -> list[Outcome]:
         """Return what became of jobs that somebody else has ended, in this process or in another."""
@@ -346,6 +418,10 @@ class JobRunner:
                 outcomes.append(told)
             elif now is None:
                 outcomes.append(await self._done_before(scope, job))
+            elif now.state is JobState.PENDING and not now.attempts and now.due_at > self._clock.now():
+                # The clock was set back after it was promised; a new job waits for nothing.
+                due = SettleJob(job_id=job.job_id, owner=None, outcome="revive", due_at=self._clock.now())
+                await self._settle_unless_taken(scope, due)
             elif now.state is JobState.DEAD or (now.state is JobState.PENDING and now.attempts):
                 failure = RunError(f"another process has tried and failed: {now.error}")
                 outcomes.append(Outcome(job=now, failure=failure))
@@ -356,12 +432,12 @@ class JobRunner:
         error = f"{type(failure).__name__}: {failure}"
         if job.attempts >= self._trying.max_attempts:
             return SettleJob(job_id=job.job_id, owner=owner, outcome="dead", error=error, raw=raw)
-        delay = timedelta(seconds=self._trying.first_delay_s * 4 ** (job.attempts - 1))
+        delay = timedelta(seconds=min(self._trying.first_delay_s * 4.0 ** min(job.attempts - 1, 20), _DAY_S))
         due = self._clock.now() + delay
         return SettleJob(job_id=job.job_id, owner=owner, outcome="retry", due_at=due, error=error, raw=raw)
 
     async def _settle_unless_taken(self, scope: Scope, settle: SettleJob) -> None:
-        if settle.outcome != "release":
+        if settle.outcome in {"retry", "dead"}:
             state = "given up" if settle.outcome == "dead" else "pending"
             _LOG.error("job %s failed and is %s: %s", settle.job_id, state, settle.error)
         try:
@@ -372,12 +448,23 @@ class JobRunner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryPayload:
-    """What a summary job is about, to and from the JSON on disk."""
+    """What a summary job is about, to and from the JSON on disk.
+
+    Attributes:
+        session_id: The session.
+        block_ids: Its blocks.
+        memory_type: The only type of memory to make.
+        targets: What an earlier attempt has left to do; None: everything.
+        earlier_run: The run of that attempt; if it was never written,
+        earlier_targets: this is left.
+    """
 
     session_id: str
     block_ids: tuple[str, ...]
     memory_type: MemoryType | None = None
     targets: tuple[Target, ...] | None = None
+    earlier_run: str | None = None
+    earlier_targets: tuple[Target, ...] | None = None
 
     def write(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
@@ -392,12 +479,14 @@ class SummaryPayload:
         """Read what `write` wrote (RunError: it is something else)."""
         try:
             payload: dict[str, object] = dict(job.payload)
-            kind, targets = payload["memory_type"], payload.get("targets")
+            kind, run = payload["memory_type"], payload.get("earlier_run")
             return cls(
                 session_id=str(payload["session_id"]),
                 block_ids=tuple(map(str, _list(payload["block_ids"]))),
                 memory_type=None if kind is None else MemoryType(str(kind)),
-                targets=None if targets is None else tuple(_target(item) for item in _list(targets)),
+                targets=_targets(payload.get("targets")),
+                earlier_run=None if run is None else str(run),
+                earlier_targets=_targets(payload.get("earlier_targets")),
             )
         except (KeyError, ValueError, TypeError) as exc:
             msg = f"the payload of job {job.job_id!r} is none of a summary: drop the job, the messages stay"
@@ -411,9 +500,11 @@ def _list(value: object) -> list[object]:
     raise TypeError(msg)
 
 
-def _target(value: object) -> Target:
-    kind, name = _list(value)
-    return Target(MemoryType(str(kind)), str(name))
+def _targets(value: object) -> tuple[Target, ...] | None:
+    if value is None:
+        return None
+    pairs = [(str(kind), str(name)) for kind, name in map(_list, _list(value))]
+    return tuple(Target(MemoryType(kind), name) for kind, name in pairs)
 
 
 def _distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reme_core.errors import PartialFailureError, ReMeError
+from reme_core.errors import JobNotFoundError, PartialFailureError, ReMeError
 from reme_core.ports import Clock, SummaryRequest
 from reme_core.runtime.record import VerbatimSummarizer, recorded, since
 from reme_core.runtime.runner import SUMMARY, JobRunner, Outcome, SummaryPayload
@@ -53,6 +53,9 @@ class DistillingSummarizer:
         failures += [outcome.failure for outcome in outcomes if outcome.failure is not None]
         result = _with_outcomes(result, outcomes, usage, since(begun))
         if failures:
+            if all(isinstance(failure, JobNotFoundError) for failure in failures):
+                msg = "what follows from the messages was dropped, or all of this user was deleted, while it was done"
+                raise PartialFailureError(msg, done=result, failures=failures) from failures[0]
             msg = (
                 f"the messages are kept and found; what follows from them is not done ({failures[0]}): "
                 "flush() and the next start try again what list_jobs (`reme jobs`) shows as pending"

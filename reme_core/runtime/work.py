@@ -27,17 +27,18 @@ class Work:
         jobs: JobQueue | None,
         embedder: Embedder | None,
         clock: Clock,
+        max_scopes: int,
     ) -> None:
-        """Keep the ports; `jobs` is None for a transcript that keeps no jobs."""
+        """Keep the ports; `jobs` is None for a transcript that keeps no jobs, `max_scopes` as in `Trying`."""
         self._memory_space = memory_space
         self._transcript = transcript
         self._jobs = jobs
         self._embedder = embedder
         self._clock = clock
-        self._background = Background(self._work)
+        self._background = Background(self._work, max_scopes=max_scopes)
         self._touched = False
         # What failed in the background and still waits: told at the end, unless it was done meanwhile.
-        self._failed: dict[str, ReMeError] = {}
+        self._failed: dict[str, tuple[Scope, ReMeError]] = {}
         self._spent = Usage()
         self._recovered = False
         self._ending = False
@@ -62,9 +63,10 @@ class Work:
         """Begin, once, what earlier processes have left; in the background."""
         if self._recovered or self.runner is None:
             return
-        self._recovered = self._touched = True
+        self._touched = True
         for scope in await self.queue.job_scopes(self._memory_space):
             self._background.start(scope)
+        self._recovered = True
 
     async def flush(self) -> Usage:
         """Do all there is to do in the memory space; return what it cost, the background since the last time included.
@@ -87,7 +89,7 @@ class Work:
         outcomes = await self._drain_all(everything=True, skip=just_tried)
         for outcome in outcomes:
             usage += outcome.usage
-        failures += self._told()
+        failures += await self._told()
         if failures:
             msg = (
                 f"{len(failures)} piece(s) of work failed, the first because of: {failures[0]}; "
@@ -105,7 +107,7 @@ class Work:
                 await self._drain_all(everything=False)
         finally:
             await self._background.cancel()  # where this was cancelled: afterwards the store is closed
-        return self._told()
+        return await self._told()
 
     async def stop(self) -> None:
         """Cancel what goes on in the background: its jobs are given back, and wait for the next start."""
@@ -146,7 +148,7 @@ class Work:
             return outcomes
         for scope in await self.queue.job_scopes(self._memory_space):
             outcomes += self._noted(
-                await self.runner.drain(scope, everything=everything, is_patient=self._is_patient, skip=skip)
+                scope, await self.runner.drain(scope, everything=everything, is_patient=self._is_patient, skip=skip)
             )
             if outcomes and isinstance(outcomes[-1].failure, ModelUnavailableError):
                 break  # it would be out for the others as well
@@ -159,22 +161,24 @@ class Work:
             except ReMeError as exc:  # they wait on, and are found by their words
                 _LOG.error("messages of one scope still wait for vectors: %s", exc)
         if self.runner is not None:
-            outcomes = self._noted(await self.runner.drain(scope, is_patient=self._is_patient))
+            outcomes = self._noted(scope, await self.runner.drain(scope, is_patient=self._is_patient))
             self._spent += sum((outcome.usage for outcome in outcomes), Usage())
 
     def _is_patient(self) -> bool:
         return not self._ending
 
-    def _told(self) -> list[ReMeError]:
-        """Return what has failed since this was asked last, in the background or not, and was not done since."""
+    async def _told(self) -> list[ReMeError]:
+        """Return what has failed since this was asked last and is still not done, by whomever."""
         failed, self._failed = self._failed, {}
-        return list(failed.values())
+        scopes = {scope for scope, _ in failed.values()}
+        left = {job.job_id for scope in scopes for job in await self.queue.list_jobs(scope)}
+        return [error for job_id, (_, error) in failed.items() if job_id in left]
 
-    def _noted(self, outcomes: list[Outcome]) -> list[Outcome]:
+    def _noted(self, scope: Scope, outcomes: list[Outcome]) -> list[Outcome]:
         for outcome in outcomes:
             self._failed.pop(outcome.job.job_id, None)
-            if outcome.failure is not None:
-                self._failed[outcome.job.job_id] = outcome.failure
+            if outcome.failure is not None and not outcome.is_lost:
+                self._failed[outcome.job.job_id] = (scope, outcome.failure)
         return outcomes
 
 

@@ -519,6 +519,100 @@ async def test_a_memory_that_was_changed_by_hand_meanwhile_is_looked_at_again(tm
     await editor.close()
 
 
+async def test_what_is_done_or_dropped_meanwhile_is_not_told_as_failed(tmp_path: Path) -> None:
+    memory = open_memory(tmp_path, Outage())
+    for number, user in enumerate(("a", "b", "c")):
+        await memory.summary([("user", f"Alice owns thing {number}")], user_id=user, background=True)
+    while not all([(await memory.list_jobs(user_id=user))[0].error for user in ("a", "b", "c")]):  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    async with open_memory(tmp_path, None, trying=Trying()) as other:
+        await other.drop_job((await other.list_jobs(user_id="a"))[0].job_id, user_id="a")
+        await other.delete_all_memories(user_id="b")
+        other.set_summarizer(SimpleSummarizer(model=RuleModel()))
+        await other.flush()
+    await memory.close()
+
+
+async def test_a_clock_that_was_set_back_keeps_nobody_waiting(tmp_path: Path) -> None:
+    class Clock:
+        times = iter([datetime(2024, 1, 1, 12, tzinfo=UTC)] * 2)
+
+        def now(self) -> datetime:
+            return next(self.times, datetime(2024, 1, 1, 11, tzinfo=UTC))
+
+    async with open_memory(tmp_path, RuleModel(), clock=Clock()) as memory:
+        result = await asyncio.wait_for(memory.summary([BERLIN], **U), 10)
+        assert [item.content for item in result.memories] == ["Alice lives in Berlin"]
+
+
+async def test_a_job_that_is_renewed_while_it_ends_is_done(tmp_path: Path) -> None:
+    async with open_memory(tmp_path, RuleModel(), trying=Trying(hold_s=0.003)) as memory:
+        for number in range(40):
+            result = await memory.summary([("user", f"Alice owns thing {number}")], **U)
+            assert len(result.memories) == 1
+
+
+async def test_a_job_that_somebody_else_has_done_meanwhile_is_answered_with_what_that_one_wrote(tmp_path: Path) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    def before(_: ChatRequest) -> Any:
+        begun.set()
+        return gate.wait()
+
+    early, late = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
+    async with open_memory(tmp_path, RuleModel(before=before), clock=FixedClock(early)) as memory:
+        running = asyncio.create_task(memory.summary([BERLIN], **U))
+        await begun.wait()  # and now the machine sleeps for a day
+        async with open_memory(tmp_path, RuleModel(), clock=FixedClock(late)) as other:
+            await other.flush()
+        gate.set()
+        result = await running
+        assert [item.content for item in result.memories] == ["Alice lives in Berlin"]
+        assert result.job_ids == ()
+        assert await contents(memory) == ["Alice lives in Berlin"]
+
+
+def test_jobs_of_an_event_loop_that_ended_without_a_word_are_taken_at_once(tmp_path: Path) -> None:
+    memory = open_memory(tmp_path, RuleModel())
+
+    async def promise() -> None:
+        await memory.summary([BERLIN], **U, background=True)
+
+    async def finish() -> list[str]:
+        await asyncio.wait_for(memory.flush(), 10)
+        held = await contents(memory)
+        await memory.close()
+        return held
+
+    asyncio.run(promise())
+    assert asyncio.run(finish()) == ["Alice lives in Berlin"]
+
+
+async def test_the_next_start_works_for_a_few_users_at_a_time(tmp_path: Path) -> None:
+    outage = Outage()
+    memory = open_memory(tmp_path, outage, trying=Trying(first_delay_s=0))
+    for number in range(20):
+        with pytest.raises(PartialFailureError):
+            await memory.summary([BERLIN], user_id=f"user-{number}")
+    await memory.close(finish_jobs=False)
+    at_once = most = 0
+    three = asyncio.Event()
+
+    async def wait() -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        if at_once == 3:
+            three.set()
+        await asyncio.wait_for(three.wait(), 10)
+        at_once -= 1
+
+    async with open_memory(tmp_path, RuleModel(before=lambda _: wait()), trying=Trying(max_scopes=3)) as memory:
+        await memory.flush()
+        assert await memory.users_with_jobs() == []
+    assert most == 3
+
+
 # Stores that keep no jobs
 
 
@@ -571,6 +665,7 @@ async def test_what_was_written_into_a_scope_that_was_erased_meanwhile_is_taken_
             await memory.summary([BERLIN], **U)
         assert isinstance(caught.value.failures[0], JobNotFoundError)
         assert await contents(memory, include_superseded=True) == []
+        assert (await memory.stats(**U)).events == 0
     await memories.transcript.close()
 
 
@@ -615,6 +710,40 @@ def test_agentic_mode_without_a_model_says_which_variables_to_set(tmp_path: Path
         open_memory(tmp_path, None, use_agentic_mode=True)
 
 
+@pytest.mark.parametrize(
+    "trying",
+    [3, {"max_attempts": 0}, {"max_attempts": 2.5}, {"hold_s": float("nan")}, {"hold_s": -5}, {"first_delay_s": -1}],
+)
+def test_settings_of_trying_that_make_no_sense_are_refused(tmp_path: Path, trying: Any) -> None:
+    with pytest.raises(ConfigurationError, match="trying"):
+        open_memory(tmp_path, None, trying=Trying(**trying) if isinstance(trying, dict) else trying)
+
+
+async def test_after_many_failures_the_next_try_is_a_day_away_at_most(tmp_path: Path) -> None:
+    now = datetime(2024, 1, 1, tzinfo=UTC)
+    async with open_memory(tmp_path, Outage(), trying=Trying(max_attempts=40), clock=FixedClock(now)) as memory:
+        with pytest.raises(PartialFailureError):
+            await memory.summary([BERLIN], **U)
+        for _ in range(30):
+            with pytest.raises(PartialFailureError):
+                await memory.flush()
+        [job] = await memory.list_jobs(**U)
+        assert job.due_at == now + timedelta(days=1)
+
+
+@pytest.mark.parametrize("strategy", ["simple", 3, None, SimpleSummarizer, AgenticRetriever])
+def test_what_is_no_strategy_is_refused(tmp_path: Path, strategy: Any) -> None:
+    memory = open_memory(tmp_path, RuleModel())
+    for setter in (memory.set_summarizer, memory.set_retriever):
+        with pytest.raises(ConfigurationError, match="wanted a"):
+            setter(strategy)
+
+
+def test_a_reviser_without_a_model_says_which_variables_to_set(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="REME_LLM_MODEL"):
+        open_memory(tmp_path, None, use_reviser=True)
+
+
 def test_an_unknown_language_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="language"):
         open_memory(tmp_path, None, language="fr")
@@ -656,6 +785,57 @@ class Picky(RuleModel):
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one file", "memories elsewhere"])
+async def test_a_part_that_always_fails_is_given_up_after_its_attempts(tmp_path: Path, apart: bool) -> None:
+    transcript = LocalStore(tmp_path / "memory.db")
+    memories: Any = InMemoryStore() if apart else transcript
+    async with open_memory(
+        tmp_path,
+        Picky(),
+        use_agentic_mode=True,
+        vector_store=memories,
+        transcript=transcript,
+        trying=Trying(max_attempts=3),
+    ) as memory:
+        said = [BERLIN, {"role": "user", "content": "Bob likes tea"}]
+        for call in (lambda: memory.summary(said, **U), memory.flush, memory.flush):
+            with pytest.raises(PartialFailureError):
+                await call()
+        [job] = await memory.list_jobs(**U)
+        assert (job.state, job.attempts) == (JobState.DEAD, 3)
+        assert "no answer for Bob" in job.error
+        await memory.flush()
+        assert await contents(memory) == ["Alice lives in Berlin"]
+    await transcript.close()
+
+
+class Unwritten(InMemoryStore):
+    """Loses its connection at one write."""
+
+    fails = False
+
+    async def put(self, scope: Scope, batch: WriteBatch) -> Any:
+        if self.fails:
+            self.fails = False
+            raise StoreUnavailableError("no connection")
+        return await super().put(scope, batch)
+
+
+async def test_a_part_that_was_noted_and_never_written_is_done_again(tmp_path: Path) -> None:
+    model, transcript, memories = Picky(), LocalStore(tmp_path / "memory.db"), Unwritten()
+    async with open_memory(
+        tmp_path, model, use_agentic_mode=True, vector_store=memories, transcript=transcript
+    ) as memory:
+        memories.fails = True
+        with pytest.raises(PartialFailureError):
+            await memory.summary([BERLIN, {"role": "user", "content": "Bob likes tea"}], **U)
+        assert await contents(memory) == []
+        model.fails = False
+        await memory.flush()
+        assert await contents(memory) == ["Alice lives in Berlin", "Bob likes tea"]
+    await transcript.close()
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one file", "memories elsewhere"])
 async def test_what_the_other_sub_agents_have_done_is_kept_and_the_rest_is_tried_again(
     tmp_path: Path, apart: bool
 ) -> None:
@@ -680,17 +860,27 @@ async def test_what_the_other_sub_agents_have_done_is_kept_and_the_rest_is_tried
     await transcript.close()
 
 
-async def test_a_bug_in_a_strategy_is_not_taken_for_a_failure_and_the_job_is_given_back(tmp_path: Path) -> None:
-    def before(_: ChatRequest) -> Any:
-        raise ZeroDivisionError
+async def test_a_bug_in_a_strategy_is_told_with_its_cause_and_stands_in_nobodys_way(tmp_path: Path) -> None:
+    def before(request: ChatRequest) -> Any:
+        if "Alice" in request.messages[-1].text:
+            raise ZeroDivisionError("in a model of somebody")
 
-    async with open_memory(tmp_path, RuleModel(before=before)) as memory:
-        with pytest.raises(ZeroDivisionError):
-            await memory.summary([BERLIN], **U)
-        [job] = await memory.list_jobs(**U)
-        assert job.state is JobState.PENDING
-        assert "ZeroDivisionError" in job.error
-        await memory.drop_job(job.job_id, **U)
+    memory = open_memory(tmp_path, RuleModel(before=before))
+    with pytest.raises(PartialFailureError) as caught:
+        await memory.summary([BERLIN], **U)
+    [failure] = caught.value.failures
+    assert isinstance(failure, RunError)
+    assert isinstance(failure.__cause__, ZeroDivisionError)
+    [job] = await memory.list_jobs(**U)
+    assert (job.state, "ZeroDivisionError: in a model of somebody" in job.error) == (JobState.PENDING, True)
+    for user in ("a", "u", "z"):
+        await memory.summary([("user", "Bob likes tea")], user_id=user, background=True)
+    with pytest.raises(PartialFailureError, match="ZeroDivisionError"):
+        await memory.flush()
+    for user in ("a", "u", "z"):
+        page = await memory.list_memories(user_id=user)
+        assert [item.content for item in page.memories] == ["Bob likes tea"]
+    await memory.close()
 
 
 async def test_a_job_that_was_begun_too_often_is_given_up_before_it_does_more_harm(tmp_path: Path) -> None:

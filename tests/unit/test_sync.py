@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reme_core import ReMe, SyncReMe
-from reme_core.errors import MemoryNotFoundError, StoreClosedError
+from reme_core.errors import MemoryNotFoundError, ModelUnavailableError, StoreClosedError
 from reme_core.ports import Matrix
 from reme_core.testing import HashedEmbedder
 
@@ -101,3 +101,35 @@ def test_an_open_memory_can_be_wrapped(tmp_path: Path) -> None:
     with ReMe("space", tmp_path, llm=None, embedding=None).sync() as memory:
         assert memory.stats(user_id="alice").memories == 0
         assert repr(memory).startswith("SyncReMe(")
+
+
+def test_leaving_with_an_error_keeps_that_error(tmp_path):
+    class Out:
+        async def chat(self, request):
+            raise ModelUnavailableError("out")
+
+    def work():
+        with ReMe.sync("space", tmp_path, llm=Out(), embedding=None) as memory:
+            memory.summary([("user", "Alice lives in Berlin")], user_id="u", background=True)
+            raise KeyError("of the caller")
+
+    with pytest.raises(KeyError, match="of the caller"):
+        work()
+
+
+def test_ctrl_c_does_not_wait_for_a_model(tmp_path):
+    begun = threading.Event()
+
+    class Slow:
+        async def chat(self, request):
+            begun.set()
+            await asyncio.Event().wait()
+
+    def work():
+        with ReMe.sync("space", tmp_path, llm=Slow(), embedding=None) as memory:
+            memory.summary([("user", "Alice lives in Berlin")], user_id="u", background=True)
+            begun.wait()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()

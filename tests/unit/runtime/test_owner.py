@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from reme_core.runtime.owner import is_gone, new_owner
+from reme_core.runtime.owner import holder, is_gone
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see other processes")
 
-CHILD = "from reme_core.runtime.owner import new_owner; print(new_owner(), flush=True); input()"
+CHILD = """
+from reme_core.runtime.owner import holder
+with holder() as name:
+    print(name, flush=True)
+    input()
+"""
 
 
 def start_child() -> tuple[subprocess.Popen[str], str]:
@@ -20,12 +25,20 @@ def start_child() -> tuple[subprocess.Popen[str], str]:
     return child, child.stdout.readline().strip()
 
 
+def ended() -> str:
+    with holder() as name:
+        return name
+
+
 def test_two_holders_of_one_process_have_two_names():
-    assert new_owner() != new_owner()
+    with holder() as first, holder() as second:
+        assert first != second
+        assert not is_gone(first)
+        assert not is_gone(second)
 
 
-def test_this_process_is_not_gone():
-    assert not is_gone(new_owner())
+def test_a_holder_of_this_process_is_gone_when_its_context_has_ended():
+    assert is_gone(ended())
 
 
 def test_a_killed_process_is_gone_before_and_after_its_parent_has_noticed():
@@ -39,7 +52,7 @@ def test_a_killed_process_is_gone_before_and_after_its_parent_has_noticed():
 
 
 def test_a_process_number_that_was_given_out_again_is_another_process():
-    machine, space, process, started, token = new_owner().split("|")
+    machine, space, process, started, token = ended().split("|")
     assert is_gone("|".join((machine, space, process, str(int(started) - 1), token)))
 
 
@@ -52,5 +65,5 @@ def test_what_cannot_be_seen_from_here_may_still_live(owner):
 
 
 def test_the_name_of_a_process_in_another_container_is_left_to_its_time():
-    machine, _, _, started, token = new_owner().split("|")
+    machine, _, _, started, token = ended().split("|")
     assert not is_gone("|".join((machine, "other-boot:pid:[1]", "999999", started, token)))
