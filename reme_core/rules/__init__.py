@@ -1,5 +1,9 @@
-"""What every memory store holds to, as pure functions: what a write comes to, and which memories a filter means."""
+"""What every memory store holds to, as pure functions.
 
+What a write comes to, which memories a filter means, and how memories that took each other's place share time.
+"""
+
+from reme_core.rules.chain import Placed, chain_of, place
 from reme_core.rules.match import CheckedFilter, check_filter, matches, metadata_token, metadata_tokens
 from reme_core.rules.plan import (
     Change,
@@ -17,7 +21,9 @@ __all__ = [
     "Change",
     "CheckedFilter",
     "Claim",
+    "Placed",
     "Plan",
+    "chain_of",
     "check_batch",
     "check_filter",
     "check_vector",
@@ -27,5 +33,6 @@ __all__ = [
     "matches",
     "metadata_token",
     "metadata_tokens",
+    "place",
     "plan_batch",
 ]

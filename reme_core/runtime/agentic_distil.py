@@ -18,6 +18,7 @@ from reme_core.ports import (
     Target,
     ToolContext,
 )
+from reme_core.runtime.asking import Metered
 from reme_core.runtime.distil import Distilled, DistilTask
 from reme_core.schema import MemoryType, Scope, Source, Usage
 from reme_core.schema.checks import check_id
@@ -68,7 +69,7 @@ class AgenticDistiller:
             before = [change.before for change in draft.changes if change.before is not None]
             after = [change.after for change in draft.changes if change.after is not None]
             language = self.language or prompt_language(message.full_text for message in task.messages)
-            verdict = await revise(self.model, task.messages, before, after, language)
+            verdict = await revise(Metered(self.model, task.meter), task.messages, before, after, language)
             usage += verdict.usage
             if not verdict.ok:
                 said = "A reviewer found this wrong with the first attempt:\n" + "\n".join(verdict.problems)
@@ -79,6 +80,17 @@ class AgenticDistiller:
 
     async def _attempt(self, scope: Scope, task: DistilTask, query: str) -> tuple[Draft, RunTrace, Usage]:
         draft, trace = Draft(self.memories), RunTrace()
+        try:
+            own = await self._run(scope, task, query, draft, trace)
+        except BaseException:
+            task.meter.add(trace.usage)
+            raise
+        usage = trace.usage + own
+        task.meter.add(usage)
+        return draft, trace, usage
+
+    async def _run(self, scope: Scope, task: DistilTask, query: str, draft: Draft, trace: RunTrace) -> Usage:
+        """Have the agents write to a draft; return what the router has cost, the rest is in the trace."""
         context = ToolContext(
             scope=scope,
             memories=draft,
@@ -97,7 +109,7 @@ class AgenticDistiller:
         targets = task.targets or _only_target(task, known)
         if targets is not None:
             await self._hand_on(context, targets)
-            return draft, trace, trace.usage
+            return Usage()
         agents = [agent for agent in self.agents if task.memory_type in {None, agent.memory_type}]
         if not agents:
             msg = f"no agent makes {task.memory_type} memories: give one in agents="
@@ -113,7 +125,7 @@ class AgenticDistiller:
             ),
             context,
         )
-        return draft, trace, trace.usage + result.usage
+        return result.usage
 
     async def _hand_on(self, context: ToolContext, targets: Sequence[Target]) -> None:
         """Go to the sub-agents without asking a router: there is nothing to choose."""

@@ -9,7 +9,8 @@ from typing import Generic, TypeVar
 from pydantic import JsonValue, ValidationError
 
 from reme_core.errors import ModelOutputError
-from reme_core.ports import ChatModel, ChatRequest, ResponseSchema
+from reme_core.ports import ChatModel, ChatRequest, ChatResult, ResponseSchema
+from reme_core.runtime.distil import Spent
 from reme_core.schema import Message, TextBlock, Usage, describe
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
 
@@ -59,6 +60,29 @@ def with_problems(user: str, problems: Sequence[str], language: Language) -> str
 class _Unusable:
     problem: str
     raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """A `ChatModel` over another one whose calls are counted, those that end in an unusable answer as well.
+
+    Attributes:
+        model: The model.
+        meter: Where the cost is added.
+    """
+
+    model: ChatModel
+    meter: Spent
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        """Ask the model; see `ChatModel.chat`."""
+        try:
+            result = await self.model.chat(request)
+        except ModelOutputError:
+            self.meter.add(Usage(model_calls=1))  # its tokens are not known
+            raise
+        self.meter.add(result.usage)
+        return result
 
 
 async def ask(model: ChatModel, question: Question[T]) -> tuple[T, Usage]:

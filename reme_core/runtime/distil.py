@@ -10,6 +10,21 @@ from reme_core.ports import Target, WriteBatch
 from reme_core.schema import Block, MemoryType, Message, Scope, Usage
 
 
+@dataclass(slots=True)
+class Spent:
+    """Counts what an attempt costs as it goes on, so that an attempt that fails has a cost, too.
+
+    Attributes:
+        usage: What it has cost so far.
+    """
+
+    usage: Usage = field(default_factory=Usage)
+
+    def add(self, usage: Usage) -> None:
+        """Count something more."""
+        self.usage += usage
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistilTask:
     """Blocks that memories are to be made of.
@@ -21,6 +36,7 @@ class DistilTask:
         messages: Their messages in order, each once.
         memory_type: The only type of memory to make; None leaves it open.
         targets: Only for these targets: what an earlier attempt left. None: all.
+        meter: Where a distiller adds what its calls cost, as they happen; in the end as much as `Distilled.usage`.
     """
 
     run_id: str
@@ -29,6 +45,7 @@ class DistilTask:
     messages: tuple[Message, ...]
     memory_type: MemoryType | None = None
     targets: tuple[Target, ...] | None = None
+    meter: Spent = field(default_factory=Spent, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

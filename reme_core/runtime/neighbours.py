@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 
 from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, MemoryStore, Target, Vector
 from reme_core.runtime.extraction import Fact
 from reme_core.schema import Memory, Scope
 from reme_core.text import normalise_content, query_terms, terms
+from reme_core.tools.targets import all_memories
 
 FEW = 12
 """A target with no more memories is shown whole: two that contradict each other need not share a word."""
@@ -25,13 +27,42 @@ _LEAST_OVERLAP = 0.3
 _SEARCHED = 20
 _PAGE = 50
 
+# From so many facts on a target is read once for all of them, unless it is larger than that.
+_MANY_FACTS = 8
+_READ_AT_ONCE = 2000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbourhood:
-    """Finds neighbours within a scope."""
+    """Finds neighbours within a scope. What was read of a target is kept: make one for each time of looking.
+
+    Attributes:
+        memories: The store.
+        scope: Whose memories.
+    """
 
     memories: MemoryStore
     scope: Scope
+    _first: dict[tuple[Target, bool], tuple[Memory, ...] | None] = field(default_factory=dict)
+    _read: dict[tuple[Target, bool], dict[str, list[Memory]]] = field(default_factory=dict)
+
+    async def prepare(self, facts: Iterable[Fact]) -> None:
+        """Read the targets that many facts are about as a whole, so that equal ones are found without the store."""
+        for (target, with_ended), count in Counter((fact.target, fact.ended_at is not None) for fact in facts).items():
+            if count < _MANY_FACTS or await self._few(target, with_ended=with_ended) is not None:
+                continue
+            query = ListMemories(filter=_of(target, with_ended=with_ended), limit=_READ_AT_ONCE)
+            page = await self.memories.list_memories(self.scope, query)
+            if page.next_cursor is not None:
+                continue
+            read: dict[str, list[Memory]] = {}
+            for memory in page.memories:
+                read.setdefault(normalise_content(memory.content), []).append(memory)
+            self._read[target, with_ended] = read
+
+    async def all_of(self, target: Target) -> list[Memory]:
+        """Return all memories of a target, ended ones included."""
+        return await all_memories(self.memories, self.scope, _of(target, with_ended=True))
 
     async def find_equal(self, target: Target, content: str, *, with_ended: bool = False) -> list[Memory]:
         """Return the memories of a target that say the same, whatever the case, blanks and punctuation around it."""
@@ -39,6 +70,9 @@ class Neighbourhood:
         few = await self._few(target, with_ended=with_ended)
         if few is not None:
             return [memory for memory in few if normalise_content(memory.content) == wanted]
+        read = self._read.get((target, with_ended))
+        if read is not None:
+            return list(read.get(wanted, ()))
         keyword = content if query_terms(content) else None
         equal: list[Memory] = []
         cursor: str | None = None
@@ -72,9 +106,12 @@ class Neighbourhood:
 
     async def _few(self, target: Target, *, with_ended: bool) -> tuple[Memory, ...] | None:
         """Return the memories of a target, if they are few."""
-        query = ListMemories(filter=_of(target, with_ended=with_ended), limit=FEW + 1)
-        memories = (await self.memories.list_memories(self.scope, query)).memories
-        return memories if len(memories) <= FEW else None
+        key = target, with_ended
+        if key not in self._first:
+            query = ListMemories(filter=_of(target, with_ended=with_ended), limit=FEW + 1)
+            memories = (await self.memories.list_memories(self.scope, query)).memories
+            self._first[key] = memories if len(memories) <= FEW else None
+        return self._first[key]
 
 
 def _of(target: Target, *, with_ended: bool, keyword: str | None = None) -> MemoryFilter:

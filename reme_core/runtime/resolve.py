@@ -1,22 +1,25 @@
 """From what was decided to one batch of changes.
 
 Deletes leave the store, and superseded memories the present, before anything comes: the batch never holds two current
-memories that say the same. What would repeat a memory is left out. Each change expects the revision that was read, so
-that of two runs at once the later one fails with a ConflictError and can be run again on what it finds then.
+memories that say the same. What would repeat a memory is left out. A memory that several facts concern is changed once,
+to what it is in the end. Each change expects the revision that was read, so that of two runs at once the later one
+fails with a ConflictError and can be run again on what it finds then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import assert_never
 
 from reme_core.ports import DeleteMemory, PutMemory, Target, Vector, WriteBatch
+from reme_core.rules import chain_of, place
 from reme_core.runtime.extraction import Fact, join_sources
 from reme_core.runtime.reconcile import SHOWN_CHARS, SHOWN_FACT_CHARS, Action, Outcome
 from reme_core.schema import Memory, Scope, new_id
 from reme_core.text import normalise_content
+from reme_core.tools.targets import target_of
 
 AUTHOR = "simple"
 """The author and actor of what the simple strategy writes."""
@@ -32,15 +35,17 @@ class Changes:
         scope: Whose memories they are.
         now: The time of writing.
         equal: The current memories by target and normalised content, as far as outcomes may meet them.
+        past: All memories, ended ones included, of the targets where `needs_past` says so.
     """
 
     scope: Scope
     now: datetime
     equal: Mapping[tuple[Target, str], Memory]
-    closings: list[Memory] = field(default_factory=list)
-    updates: list[Memory] = field(default_factory=list)
+    past: Mapping[Target, Sequence[Memory]] = field(default_factory=dict)
     adds: list[Memory] = field(default_factory=list)
     deletes: list[Memory] = field(default_factory=list)
+    _changed: dict[str, Memory] = field(default_factory=dict)
+    _retold: set[str] = field(default_factory=set)
     _replacing: set[str] = field(default_factory=set)
     _leaving: set[str] = field(default_factory=set)
     _claimed: dict[tuple[Target, str], str] = field(default_factory=dict)
@@ -66,10 +71,10 @@ class Changes:
 
     def batch(self, run_id: str, vectors: Mapping[str, Vector]) -> WriteBatch:
         """Return everything as one write; `vectors` are those of the texts of what is new or changed."""
-        puts = [PutMemory(memory=memory, expected_revision=memory.revision) for memory in self.closings]
+        puts = [PutMemory(memory=memory, expected_revision=memory.revision) for memory in self._kept]
         puts += [
             PutMemory(memory=memory, vector=vectors.get(memory.index_text), expected_revision=memory.revision)
-            for memory in self.updates
+            for memory in self._updates
         ]
         puts += [
             PutMemory(
@@ -86,15 +91,24 @@ class Changes:
 
     def after(self, before: Iterable[Memory]) -> list[Memory]:
         """Return what becomes of memories, and behind them what is new."""
-        changed = {memory.memory_id: memory for memory in (*self.closings, *self.updates)}
         gone = {memory.memory_id for memory in self.deletes}
-        kept = [changed.get(memory.memory_id, memory) for memory in before if memory.memory_id not in gone]
+        kept = [self._changed.get(memory.memory_id, memory) for memory in before if memory.memory_id not in gone]
         return [*kept, *self.adds]
+
+    @property
+    def _kept(self) -> list[Memory]:
+        """What is changed and keeps its text."""
+        return [memory for memory in self._changed.values() if memory.memory_id not in self._retold]
+
+    @property
+    def _updates(self) -> list[Memory]:
+        """What has another text."""
+        return [memory for memory in self._changed.values() if memory.memory_id in self._retold]
 
     @property
     def texts(self) -> list[str]:
         """The texts of what is new or changed, each once."""
-        return list(dict.fromkeys(memory.index_text for memory in (*self.updates, *self.adds)))
+        return list(dict.fromkeys(memory.index_text for memory in (*self._updates, *self.adds)))
 
     def _add(self, memory: Memory) -> str:
         """Add a memory, unless a current one says the same; return the id of the one that says it then."""
@@ -107,30 +121,45 @@ class Changes:
         return memory.memory_id
 
     def _supersede(self, outcome: Outcome) -> None:
-        """Close what the fact replaces, at the time from which the fact holds.
+        """Give the fact its time among the memories that it replaces and those that these have replaced; see `place`.
 
-        A change that lies ahead closes nothing yet. If what it should replace was said later and holds from later on,
-        conversations came in another order than they were held in: then the fact is the past of that memory.
+        A change that lies ahead closes nothing yet.
         """
-        fact = outcome.fact
-        new = self._new(fact)
-        if fact.valid_from > self.now:
+        new = self._new(outcome.fact)
+        if new.valid_from > self.now:
             self._add(new)
             return
-        later = [
-            old for old in outcome.memories if old.observed_at > fact.observed_at and old.valid_from > fact.valid_from
-        ]
-        if later and fact.ended_at is None:
-            first = min(later, key=lambda old: old.valid_from)
-            new = new.model_copy(update={"valid_to": first.valid_from, "superseded_by": first.memory_id})
-        closed = [old for old in outcome.memories if old.is_current and old not in later]
-        self._leaving |= {old.memory_id for old in closed}
-        successor = self._add(new)
-        if closed and successor == new.memory_id:
+        placed = place(self._chain(outcome), new, at=self.now)
+        if placed.memory is None:
+            return
+        self._leaving |= {memory.memory_id for memory in placed.changed}
+        successor = self._add(placed.memory)
+        for memory in placed.changed:
+            link = {"superseded_by": successor} if memory.superseded_by == new.memory_id else {}
+            self._change(memory.model_copy(update=link))
+        if placed.changed and successor == new.memory_id:
             self._replacing.add(successor)
-        for old in closed:
-            ended = {"valid_to": max(old.valid_from, fact.valid_from), "superseded_by": successor}
-            self.closings.append(old.model_copy(update={**ended, "updated_at": self.now}))
+
+    def _chain(self, outcome: Outcome) -> list[Memory]:
+        """Return what a fact replaces, and all that hangs together with it, as outcomes so far have left it."""
+        target = outcome.fact.target
+        held = {memory.memory_id: memory for memory in (*outcome.memories, *self.past.get(target, ()))}
+        held |= {name: memory for name, memory in self._changed.items() if target_of(memory) == target}
+        held |= {memory.memory_id: memory for memory in self.adds if target_of(memory) == target}
+        gone = {memory.memory_id for memory in self.deletes}
+        chain = chain_of(held.values(), (memory.memory_id for memory in outcome.memories))
+        return [memory for memory in chain if memory.memory_id not in gone]
+
+    def _change(self, memory: Memory) -> None:
+        """Note what becomes of a memory that is there, or of one that this run adds."""
+        changed = memory.model_copy(update={"updated_at": self.now})
+        own = next((place for place, added in enumerate(self.adds) if added.memory_id == memory.memory_id), None)
+        if own is None:
+            self._changed[memory.memory_id] = changed
+            return
+        self.adds[own] = changed
+        if not changed.is_current:
+            self._claimed.pop(_key_of(changed), None)
 
     def _update(self, outcome: Outcome) -> None:
         """Put the better text into the memory; it keeps its id, and says when it was said first.
@@ -138,7 +167,8 @@ class Changes:
         It holds from the date that was stated, else as before. A memory of which the model saw a part alone keeps its
         text, and the fact stands beside it.
         """
-        fact, [old] = outcome.fact, outcome.memories
+        fact, [named] = outcome.fact, outcome.memories
+        old = self._changed.get(named.memory_id, named)
         # Of a long fact the model saw a part as well, so that its own text may lack the rest.
         content = outcome.content if outcome.content and len(fact.content) <= SHOWN_FACT_CHARS else fact.content
         same_text = normalise_content(content) == normalise_content(old.content)
@@ -156,7 +186,9 @@ class Changes:
             if self._holder(new) not in {None, old.memory_id}:
                 return
             self._claimed[_key_of(new)] = old.memory_id
-        (self.closings if same_text else self.updates).append(new)
+        self._changed[old.memory_id] = new
+        if not same_text:
+            self._retold.add(old.memory_id)
 
     def _holder(self, memory: Memory) -> str | None:
         """Return the current memory that says what this one says, if there is one or will be."""
@@ -185,13 +217,25 @@ class Changes:
         )
 
 
+def needs_past(outcome: Outcome) -> bool:
+    """Tell whether an outcome concerns memories that have ended: the fact began before one that it replaces.
+
+    A fact that comes last ends what holds now and nothing else.
+    """
+    fact = outcome.fact
+    return outcome.action is Action.SUPERSEDE and any(
+        not old.is_current or old.valid_from >= fact.valid_from or old.observed_at >= fact.observed_at
+        for old in outcome.memories
+    )
+
+
 def key_of(target: Target, content: str) -> tuple[Target, str]:
     """Return what only one current memory may have."""
     return target, normalise_content(content)
 
 
 def _key_of(memory: Memory) -> tuple[Target, str]:
-    return key_of(Target(memory.memory_type, memory.memory_target), memory.content)
+    return key_of(target_of(memory), memory.content)
 
 
 def _interval(old: Memory, fact: Fact) -> dict[str, object]:

@@ -37,7 +37,7 @@ from reme_core.ports import (
     Target,
     WriteBatch,
 )
-from reme_core.runtime.distil import Distilled, Distiller, DistilTask
+from reme_core.runtime.distil import Distilled, Distiller, DistilTask, Spent
 from reme_core.runtime.owner import holder, is_gone
 from reme_core.schema import Event, Job, JobState, Memory, MemoryType, Message, Scope, Usage, shown
 
@@ -254,19 +254,20 @@ class JobRunner:
             failure = RunError(f"begun {job.attempts - 1} times and never ended: the process died each time")
             await self._settle_unless_taken(scope, self._after(job, owner, failure))
             return Outcome(job=job, failure=failure)
+        meter = Spent()
         try:
-            return await self._held(scope, job, owner, self._do(scope, job, owner))
+            return await self._held(scope, job, owner, self._do(scope, job, owner, meter))
         except _TakenBackError as exc:
-            return Outcome(job=job, failure=exc)
+            return Outcome(job=job, usage=meter.usage, failure=exc)
         except JobNotFoundError as exc:  # done by somebody who took it over, dropped, or the scope was erased
             done = await self._done_before(scope, job)
             return done if done.has_written else Outcome(job=job, failure=exc)
         except _LostError as exc:
             _LOG.info("job %s was taken over meanwhile", job.job_id)
-            return Outcome(job=job, failure=exc, is_lost=True)
+            return Outcome(job=job, usage=meter.usage, failure=exc, is_lost=True)
         except ReMeError as exc:
             await self._settle_unless_taken(scope, self._after(job, owner, exc))
-            return Outcome(job=job, failure=exc)
+            return Outcome(job=job, usage=meter.usage, failure=exc)
         except asyncio.CancelledError:
             await self._give_back(scope, job, owner)
             raise
@@ -275,7 +276,7 @@ class JobRunner:
             failure = RunError(f"{type(exc).__name__}: {exc}")
             failure.__cause__ = exc
             await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            return Outcome(job=job, failure=failure)
+            return Outcome(job=job, usage=meter.usage, failure=failure)
 
     async def _held(self, scope: Scope, job: Job, owner: str, work: Coroutine[None, None, T]) -> T:
         """Do work while the job is held; losing it cancels the work."""
@@ -313,11 +314,11 @@ class JobRunner:
         except ConflictError as exc:
             raise _LostError(str(exc)) from exc
 
-    async def _do(self, scope: Scope, job: Job, owner: str) -> Outcome:
+    async def _do(self, scope: Scope, job: Job, owner: str, meter: Spent) -> Outcome:
         if self._both is None and job.attempts > 1 and (done := await self._done_before(scope, job)).has_written:
             await self._jobs.settle_job(scope, SettleJob(job_id=job.job_id, owner=owner, outcome="done"))
             return done
-        task, usage = await self._task(scope, job), Usage()
+        task, usage = replace(await self._task(scope, job), meter=meter), Usage()
         for left in reversed(range(_TIMES_OVERTAKEN)):
             distilled = await self._distiller.distil(scope, task)
             usage += distilled.usage

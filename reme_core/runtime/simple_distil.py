@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reme_core.ports import ChatModel, Clock, Embedder, MemoryStore, Target, Vector, WriteBatch
-from reme_core.runtime.asking import ask
+from reme_core.runtime.asking import Metered, ask
 from reme_core.runtime.distil import Distilled, DistilTask
 from reme_core.runtime.embedding import embed_strictly
 from reme_core.runtime.extraction import Fact, extraction_question, facts_of
 from reme_core.runtime.known_targets import read_known_targets
 from reme_core.runtime.neighbours import Neighbourhood
 from reme_core.runtime.reconcile import Action, Case, Outcome, reconcile_question
-from reme_core.runtime.resolve import AUTHOR, Changes, key_of
+from reme_core.runtime.resolve import AUTHOR, Changes, key_of, needs_past
 from reme_core.schema import Memory, Scope, Usage
 from reme_core.text import Language, prompt_language
 from reme_core.tools import revise
@@ -72,23 +72,31 @@ class _Run:
     scope: Scope
     task: DistilTask
     language: Language
+    near: Neighbourhood = field(init=False)
     usage: Usage = field(default_factory=Usage)
     seen: dict[str, Memory] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
 
     @property
-    def _near(self) -> Neighbourhood:
-        return Neighbourhood(memories=self.options.memories, scope=self.scope)
+    def _model(self) -> ChatModel:
+        return Metered(self.options.model, self.task.meter)
 
     async def work_out(self, problems: Sequence[str]) -> Changes:
         """Go through both calls; `problems` are those of an earlier attempt."""
+        self.near = Neighbourhood(memories=self.options.memories, scope=self.scope)
         outcomes, facts = await self._known(await self._extract(problems))
         await self._embed([fact.index_text for fact in facts])
         taken = {memory.memory_id for outcome in outcomes for memory in outcome.memories}
         cases = [await self._case(fact, taken) for fact in facts]
         outcomes += [Outcome(fact=case.fact, action=Action.ADD) for case in cases if not case.candidates]
         outcomes += await self._reconcile([case for case in cases if case.candidates], problems)
-        changes = Changes(scope=self.scope, now=self.options.clock.now(), equal=await self._equal(outcomes))
+        late = dict.fromkeys(outcome.fact.target for outcome in outcomes if needs_past(outcome))
+        changes = Changes(
+            scope=self.scope,
+            now=self.options.clock.now(),
+            equal=await self._equal(outcomes),
+            past={target: await self.near.all_of(target) for target in late},
+        )
         changes.take(outcomes)
         return changes
 
@@ -96,7 +104,7 @@ class _Run:
         """Have the model check what came out; return what is wrong with it."""
         before = list(self.seen.values())
         after = changes.after(before)
-        verdict = await revise(self.options.model, self.task.messages, before, after, self.language)
+        verdict = await revise(self._model, self.task.messages, before, after, self.language)
         self.usage += verdict.usage
         return verdict.problems
 
@@ -108,7 +116,7 @@ class _Run:
     async def _extract(self, problems: Sequence[str]) -> list[Fact]:
         known = await read_known_targets(self.options.memories, self.scope)
         question = extraction_question(self.task, known, self.language, problems)
-        written, usage = await ask(self.options.model, question)
+        written, usage = await ask(self._model, question)
         self.usage += usage
         return facts_of(written, self.task, known, self.options.clock.now())
 
@@ -118,8 +126,9 @@ class _Run:
         A current memory whose words are said again as over is ended.
         """
         outcomes, others = list[Outcome](), list[Fact]()
+        await self.near.prepare(facts)
         for fact in facts:
-            equal = await self._near.find_equal(fact.target, fact.content, with_ended=fact.ended_at is not None)
+            equal = await self.near.find_equal(fact.target, fact.content, with_ended=fact.ended_at is not None)
             self.seen |= {memory.memory_id: memory for memory in equal}
             current = tuple(memory for memory in equal if memory.is_current)
             if current and fact.ended_at is not None:
@@ -129,14 +138,14 @@ class _Run:
         return outcomes, others
 
     async def _case(self, fact: Fact, taken: set[str]) -> Case:
-        found = await self._near.near(fact, self.vectors.get(fact.index_text))
+        found = await self.near.near(fact, self.vectors.get(fact.index_text))
         self.seen |= {memory.memory_id: memory for memory in found}
         return Case(fact=fact, candidates=tuple(memory for memory in found if memory.memory_id not in taken))
 
     async def _reconcile(self, cases: Sequence[Case], problems: Sequence[str]) -> Sequence[Outcome]:
         if not cases:
             return ()
-        outcomes, usage = await ask(self.options.model, reconcile_question(cases, self.language, problems))
+        outcomes, usage = await ask(self._model, reconcile_question(cases, self.language, problems))
         self.usage += usage
         return outcomes
 
@@ -146,7 +155,7 @@ class _Run:
         for outcome in outcomes:
             if outcome.content:
                 target = outcome.fact.target
-                for memory in await self._near.find_equal(target, outcome.content):
+                for memory in await self.near.find_equal(target, outcome.content):
                     equal[key_of(target, outcome.content)] = memory
         return equal
 
@@ -157,4 +166,5 @@ class _Run:
             return
         rows = await embed_strictly(self.options.embedder, missing)
         self.usage += Usage(embedding_calls=1)
+        self.task.meter.add(Usage(embedding_calls=1))
         self.vectors |= dict(zip(missing, rows, strict=True))

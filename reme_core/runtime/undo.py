@@ -31,8 +31,9 @@ async def undo_run(
     restored: list[tuple[Memory, int]] = []
     for memory_id, events in changes.items():
         before, after = events[0].before, events[-1].after
-        revision = await _revision(store, scope, memory_id)
-        if revision != (0 if after is None else after.revision):
+        present = await _find(store, scope, memory_id)
+        revision = 0 if present is None else present.revision
+        if not _is_same(present, after):
             msg = f"memory {memory_id!r} was changed after run {run_id!r}: undo that change first, or edit it by hand"
             raise ConflictError(msg)
         if before is not None:
@@ -68,12 +69,19 @@ async def _events(store: MemoryStore, scope: Scope, run_id: str) -> list[Event]:
             return events
 
 
-async def _revision(store: MemoryStore, scope: Scope, memory_id: str) -> int:
+async def _find(store: MemoryStore, scope: Scope, memory_id: str) -> Memory | None:
     try:
         [memory] = await store.get(scope, [memory_id])
     except MemoryNotFoundError:
-        return 0
-    return memory.revision
+        return None
+    return memory
+
+
+def _is_same(present: Memory | None, after: Memory | None) -> bool:
+    """Tell whether a memory is what a run left; a later change that was undone leaves a revision and nothing else."""
+    if present is None or after is None:
+        return present is after
+    return present.model_copy(update={"revision": after.revision, "updated_at": after.updated_at}) == after
 
 
 async def _puts(embedder: Embedder | None, restored: Sequence[tuple[Memory, int]], at: datetime) -> list[PutMemory]:

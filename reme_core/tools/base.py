@@ -6,7 +6,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model, model_validator
 
@@ -160,7 +160,10 @@ class BaseMemoryToolOp(ABC, Generic[ItemT]):
             if self.plain_items:
                 [field] = self.item.model_fields
                 listed = [{field: value} for value in listed]
-        return [self.item.model_validate(value) for value in listed]  # type: ignore[misc]  # `item` is of ItemT
+        try:
+            return [self.item.model_validate(value) for value in listed]  # type: ignore[misc]  # `item` is of ItemT
+        except ValidationError as exc:  # of a validator that the form of the arguments doesn't have
+            raise _refused(exc, self.name, self._arguments) from exc
 
     def _build_arguments(self) -> type[BaseModel]:
         fields: dict[str, Any] = {}
@@ -172,9 +175,11 @@ class BaseMemoryToolOp(ABC, Generic[ItemT]):
                 fields[name] = (field.annotation, field)
         elif self.plain_items:
             [only] = self._offered.model_fields.values()
-            listed = list[only.annotation]  # type: ignore[name-defined]  # built at run time
+            value: Any = only.annotation
+            if only.metadata:  # what the field demands beyond its type
+                value = Annotated[value, *only.metadata]
             fields[str(self.items_name)] = (
-                listed,
+                list[value],
                 Field(min_length=1, max_length=MAX_ITEMS, description=only.description),
             )
         else:
@@ -275,8 +280,11 @@ def check_arguments(name: str, form: type[BaseModel], arguments: Mapping[str, ob
     try:
         return form.model_validate(given)
     except ValidationError as exc:
-        msg = f"{describe(exc, name)}; write an object of this form: {_form(form)}"
-        raise ToolFeedback(msg) from exc
+        raise _refused(exc, name, form) from exc
+
+
+def _refused(exc: ValidationError, name: str, form: type[BaseModel]) -> ToolFeedback:
+    return ToolFeedback(f"{describe(exc, name)}; write an object of this form: {_form(form)}")
 
 
 def _form(form: type[BaseModel]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,7 +15,6 @@ from reme_core.ports import (
     DeleteMemory,
     EventQuery,
     ListMemories,
-    MemoryFilter,
     MemorySearch,
     MemoryStore,
     PutMemory,
@@ -25,7 +25,6 @@ from reme_core.ports import (
 )
 from reme_core.rules import (
     Change,
-    Claim,
     Plan,
     check_batch,
     check_filter,
@@ -38,7 +37,8 @@ from reme_core.rules import (
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, parse_time
 from reme_core.schema.checks import check_id
 from reme_core.text import query_terms, terms
-from reme_core.tools.targets import all_memories, count_targets
+from reme_core.tools.targets import count_targets
+from reme_core.tools.twins import find_twins
 
 # How a search weighs vector and words; see `MemorySearch`.
 _VECTOR_WEIGHT, _TEXT_WEIGHT = 0.7, 0.4
@@ -147,16 +147,29 @@ class Draft:
         return sorted(found, key=lambda item: (-item.score, _place(item.memory)))[: search.limit]
 
     async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
-        """Return one page; see `MemoryStore.list_memories`. Each page reads all that the filter means."""
+        """Return one page; see `MemoryStore.list_memories`.
+
+        It is made of pages of the store below, a page or two for each, and of what the draft has between them.
+        """
         _check_limit(query.limit)
-        wanted, after = check_filter(query.filter), _read_cursor(query.cursor)
-        below = await all_memories(self._base, scope, query.filter)
-        touched = self._touched_in(scope)
-        found = [memory for memory in below if memory.memory_id not in touched]
-        found += [memory for memory in _states(touched).values() if matches(memory, wanted)]
-        rest = sorted((memory for memory in found if after is None or _place(memory) > after), key=_place)
-        page = tuple(memory.model_copy(deep=True) for memory in rest[: query.limit])
-        return MemoryPage(memories=page, next_cursor=_cursor(page[-1]) if len(rest) > query.limit else None)
+        wanted, (after, cursor) = check_filter(query.filter), _read_cursor(query.cursor)
+        page: list[Memory] = []
+        while True:
+            below = await self._base.list_memories(scope, replace(query, cursor=cursor))
+            touched = self._touched_in(scope)
+            end = _place(below.memories[-1]) if below.next_cursor is not None and below.memories else None
+            found = [memory for memory in below.memories if memory.memory_id not in touched]
+            found += [memory.model_copy(deep=True) for memory in _states(touched).values() if matches(memory, wanted)]
+            found = [memory for memory in found if _is_between(after, _place(memory), end)]
+            room = query.limit - len(page)
+            page += sorted(found, key=_place)[:room]
+            if len(found) > room or (len(found) == room and below.next_cursor is not None):
+                # What is left of this page of the store is read again, from behind the last memory given out.
+                here = cursor if len(found) > room else below.next_cursor
+                return MemoryPage(memories=tuple(page), next_cursor=_cursor(page[-1], here))
+            if below.next_cursor is None:
+                return MemoryPage(memories=tuple(page))
+            after, cursor = end or after, below.next_cursor
 
     async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
         """Return what happened below, then what the draft has changed, oldest first."""
@@ -213,7 +226,7 @@ class Draft:
         """Return the memories, as the draft has them, that a batch names or may repeat."""
         touched = self._touched_in(scope)
         below = await self._find(scope, [name for name in ids_of(batch) if name not in touched])
-        below |= await self._twins(scope, claims_of(batch))
+        below |= await find_twins(self._base, scope, claims_of(batch))
         own = [memory for name, memory in below.items() if name not in touched]
         return own + list(_states(touched).values())
 
@@ -227,20 +240,6 @@ class Draft:
         except MemoryNotFoundError as exc:
             return await self._find(scope, [name for name in wanted if name not in exc.missing])
         return {memory.memory_id: memory for memory in found}
-
-    async def _twins(self, scope: Scope, claims: Iterable[Claim]) -> dict[str, Memory]:
-        """Return the memories below that say what the claims say.
-
-        The store has no search by normal form, so all of a target are read: some hundreds, in a draft's few writes.
-        """
-        by_target: dict[Target, set[Claim]] = {}
-        for claim in claims:
-            by_target.setdefault(Target(claim.memory_type, claim.memory_target), set()).add(claim)
-        twins: dict[str, Memory] = {}
-        for (memory_type, target), wanted in by_target.items():
-            held = await all_memories(self._base, scope, MemoryFilter(types=(memory_type,), targets=(target,)))
-            twins |= {memory.memory_id: memory for memory in held if claim_of(memory) in wanted}
-        return twins
 
 
 def _states(touched: Mapping[str, Change]) -> dict[str, Memory]:
@@ -322,17 +321,23 @@ def _place(memory: Memory) -> tuple[float, str]:
     return -memory.created_at.timestamp(), memory.memory_id
 
 
-def _cursor(memory: Memory) -> str:
-    return f"{memory.created_at.isoformat()} {memory.memory_id}"
+def _is_between(after: tuple[float, str] | None, place: tuple[float, str], end: tuple[float, str] | None) -> bool:
+    return (after is None or place > after) and (end is None or place <= end)
 
 
-def _read_cursor(cursor: str | None) -> tuple[float, str] | None:
+def _cursor(memory: Memory, below: str | None) -> str:
+    """Write where a page has ended: its last memory, and the page of the store below that goes on from there."""
+    return json.dumps([memory.created_at.isoformat(), memory.memory_id, below])
+
+
+def _read_cursor(cursor: str | None) -> tuple[tuple[float, str] | None, str | None]:
     if cursor is None:
-        return None
-    moment, _, memory_id = cursor.partition(" ")
+        return None, None
     try:
-        return -parse_time(moment).timestamp(), check_id(memory_id)
-    except ValueError as exc:
+        moment, memory_id, below = json.loads(cursor)
+        place = -parse_time(moment).timestamp(), check_id(memory_id)
+        return place, None if below is None else str(below)
+    except (ValueError, TypeError, RecursionError) as exc:
         msg = f"cursor: {cursor!r:.60} is not one of this list: pass next_cursor of the page before, or None"
         raise InvalidInputError(msg) from exc
 

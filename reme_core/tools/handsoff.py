@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from reme_core.errors import ConfigurationError, ReMeError, ToolFeedback
-from reme_core.ports import AgentTask, MemoryAgent, Target, ToolContext
+from reme_core.errors import (
+    ConfigurationError,
+    ConflictError,
+    MemoryNotFoundError,
+    ReMeError,
+    RunError,
+    ToolFeedback,
+)
+from reme_core.ports import AgentResult, AgentTask, MemoryAgent, Target, ToolContext
 from reme_core.schema import MemoryType
 from reme_core.text import shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
@@ -20,7 +28,11 @@ from reme_core.tools.draft import Draft
 from reme_core.tools.meta import read_meta
 from reme_core.tools.targets import IDENTITY, TargetName, find_target, label, may_touch
 
+_LOG = logging.getLogger("reme")
+
 _ANSWER_CHARS = 500
+# How often an agent does its work because somebody has changed a memory that it changes.
+_TIMES = 2
 
 
 class HandsOffItem(ToolItem):
@@ -37,7 +49,8 @@ class HandsOffItem(ToolItem):
 class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
     """Has sub-agents look after targets, all at the same time, each on a draft of its own.
 
-    What an agent has finished goes into the call's memories as one write. One that fails leaves nothing there; the
+    What an agent has finished goes into the call's memories as one write. Where somebody has meanwhile changed a memory
+    that the write is about, the agent looks again, once. One that fails, by whatever error, leaves nothing there; the
     others are not concerned, and the trace of the run keeps both.
     """
 
@@ -76,11 +89,8 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
     async def execute(self, items: Sequence[HandsOffItem], context: ToolContext) -> str:
         """Run the agents; see `BaseMemoryToolOp.execute`."""
         targets = await self._targets(items, context)
-        try:
-            async with asyncio.TaskGroup() as group:
-                running = [group.create_task(self._run(target, context)) for target in targets]
-        except ExceptionGroup as exc:  # none of ours, which stay in their tasks: told as it is
-            raise exc.exceptions[0] from exc
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(self._run(target, context)) for target in targets]
         return "\n".join(task.result() for task in running)
 
     async def _targets(self, items: Sequence[HandsOffItem], context: ToolContext) -> list[Target]:
@@ -114,11 +124,42 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
             raise ToolFeedback(msg)
 
     async def _run(self, target: Target, context: ToolContext) -> str:
-        """Run the agent of a target; a failure of ours is an answer, so that the other agents go on."""
-        agent, draft = self.agents[target.memory_type], Draft(context.memories)
+        """Have the agent of a target do its work; a failure is an answer, so that the other agents go on."""
+        try:
+            result = await self._work(target, context)
+        except ReMeError as exc:
+            failure = exc
+        except Exception as exc:  # noqa: BLE001  # the outer edge of an agent of somebody else's, which may raise anything
+            _LOG.exception("the agent of %s failed by an error that is none of reme's", label(target))
+            failure = RunError(f"{type(exc).__name__}: {exc}")
+            failure.__cause__ = exc
+        else:
+            context.trace.done.append(target)
+            return f"- {label(target)}: done. {shortened(' '.join(result.answer.split()), _ANSWER_CHARS)}"
+        context.trace.failures.append((target, failure))
+        return f"- {label(target)}: failed, nothing was changed: {shortened(str(failure), _ANSWER_CHARS)}"
+
+    async def _work(self, target: Target, context: ToolContext) -> AgentResult:
+        """Run the agent and write what it has come to; once more, where it was overtaken."""
+        for left in reversed(range(_TIMES)):
+            draft = Draft(context.memories)
+            result = await self._attempt(target, replace(context, memories=draft))
+            author = self.agents[target.memory_type].name
+            batch = draft.batch(reason=self.name, run_id=context.run_id, actor=author, at=context.clock.now())
+            try:
+                if not draft.is_empty:
+                    await context.memories.put(context.scope, batch)
+            except (ConflictError, MemoryNotFoundError):  # changed or deleted by somebody else while it worked
+                if not left:
+                    raise
+            else:
+                return result
+        raise AssertionError  # the last round returns or raises
+
+    async def _attempt(self, target: Target, context: ToolContext) -> AgentResult:
+        agent = self.agents[target.memory_type]
         child = replace(
             context,
-            memories=draft,
             author=agent.name,
             memory_type=target.memory_type,
             memory_target=target.memory_target,
@@ -130,17 +171,9 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
             messages=context.messages,
             ref_memory_id=next((source.block_id for source in context.sources if source.block_id), None),
         )
-        try:
-            result = await agent.run(task, child)
-            context.trace.usage += result.usage
-            if not draft.is_empty:
-                batch = draft.batch(reason=self.name, run_id=context.run_id, actor=agent.name, at=context.clock.now())
-                await context.memories.put(context.scope, batch)
-        except ReMeError as exc:
-            context.trace.failures.append((target, exc))
-            return f"- {label(target)}: failed, nothing was changed: {shortened(str(exc), _ANSWER_CHARS)}"
-        context.trace.done.append(target)
-        return f"- {label(target)}: done. {shortened(' '.join(result.answer.split()), _ANSWER_CHARS)}"
+        result = await agent.run(task, child)
+        context.trace.usage += result.usage
+        return result
 
 
 def _by_type(agents: Sequence[MemoryAgent]) -> Mapping[MemoryType, MemoryAgent]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from reme_core.errors import ConfigurationError, ModelOutputError
-from reme_core.ports import ChatModel, ChatRequest, ChatResult, ResponseSchema, ToolContext
+from reme_core.ports import ChatModel, ChatRequest, ChatResult, ResponseSchema, RunTrace, ToolContext
 from reme_core.schema import Memory, Message, TextBlock, Usage, describe
 from reme_core.text import Language, conversation_lines, fence, load_prompt, prompt_language
 from reme_core.tools.base import BaseMemoryToolOp, NoArguments, parameters_of
@@ -50,22 +50,35 @@ async def revise(
     before: Sequence[Memory],
     after: Sequence[Memory],
     language: Language,
+    *,
+    trace: RunTrace | None = None,
 ) -> Verdict:
     """Ask whether memories hold what messages say, without repetition or conflict.
 
-    `before` are the memories concerned as they were, `after` as they are now.
+    `before` are the memories concerned as they were, `after` as they are now. What asking has cost is in the verdict;
+    where there is none, because it failed or was cancelled, it is added to the usage of `trace`.
 
     Raises:
         ModelOutputError: The model answered twice what can't be used.
         ModelError: What the model raises.
     """
-    asked = _questions(messages, before, after, language)
-    usage = Usage()
+    spent: list[Usage] = []
+    verdict: Verdict | None = None
+    try:
+        answer = await _answer(model, _questions(messages, before, after, language), spent)
+        problems = tuple(text for text in answer.problems if text.strip())
+        verdict = Verdict(ok=not problems, problems=problems, usage=sum(spent, Usage()))
+    finally:
+        if verdict is None and trace is not None:
+            trace.usage += sum(spent, Usage())
+    return verdict
+
+
+async def _answer(model: ChatModel, asked: list[Message], spent: list[Usage]) -> _Answer:
+    """Ask, and once more where the answer can't be used; what each call has cost goes to `spent`."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            result = await model.chat(ChatRequest(messages=asked, response_schema=_SCHEMA))
-            usage += result.usage
-            answer = _read(result)
+            return _read(await _ask(model, asked, spent))
         except ModelOutputError as exc:
             if attempt == _ATTEMPTS:
                 raise
@@ -73,10 +86,17 @@ async def revise(
                 *asked,
                 _message("user", f"Your answer could not be used: {exc} Answer with the JSON object alone."),
             ]
-        else:
-            problems = tuple(text for text in answer.problems if text.strip())
-            return Verdict(ok=not problems, problems=problems, usage=usage)
     raise AssertionError  # the last attempt returns or raises
+
+
+async def _ask(model: ChatModel, asked: list[Message], spent: list[Usage]) -> ChatResult:
+    try:
+        result = await model.chat(ChatRequest(messages=asked, response_schema=_SCHEMA))
+    except ModelOutputError:
+        spent.append(Usage(model_calls=1))  # it has answered; how many tokens it took is not known
+        raise
+    spent.append(result.usage)
+    return result
 
 
 class ReviseMemoryOp(BaseMemoryToolOp[NoArguments]):
@@ -103,7 +123,7 @@ class ReviseMemoryOp(BaseMemoryToolOp[NoArguments]):
         before = [change.before for change in changes if change.before is not None]
         after = [change.after for change in changes if change.after is not None]
         language = prompt_language(message.full_text for message in context.messages)
-        verdict = await revise(context.model, context.messages, before, after, language)
+        verdict = await revise(context.model, context.messages, before, after, language, trace=context.trace)
         context.trace.usage += verdict.usage
         if verdict.ok:
             return "everything is in, nothing is repeated, nothing contradicts"

@@ -13,14 +13,15 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, JsonValue
 
 from reme_core.errors import ConflictError, MemoryNotFoundError, ToolFeedback
-from reme_core.ports import DeleteMemory, PutMemory, Target, ToolContext, Vector, WriteBatch
+from reme_core.ports import DeleteMemory, MemoryFilter, PutMemory, Target, ToolContext, Vector, WriteBatch
 from reme_core.retrieval.embedding import embed_strictly
+from reme_core.rules import Placed, chain_of, place
 from reme_core.schema import Memory, Source, Usage
 from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 from reme_core.text import json_line, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
-from reme_core.tools.targets import assigned_target, may_touch, target_of
+from reme_core.tools.targets import all_memories, assigned_target, may_touch, target_of
 
 _SHOWN_CHARS = 200
 
@@ -146,8 +147,9 @@ class AddMemoryOp(BaseMemoryToolOp[NewItem]):
 class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
     """Gives memories a new text; ids stay, and the sources of the run are added to those they had.
 
-    With `keep_past`, a text that says something else than the old one, and was said later, takes its place instead: the
-    old memory is closed at that time, and what held before stays known.
+    With `keep_past`, a text that says something else than the old one takes its place instead: the old memory is closed
+    at the time when the new text was said, and what held before stays known. A text that was said earlier takes its
+    place among what held before, and the old memory stays; see `place`.
     """
 
     name = "update_memory"
@@ -166,7 +168,7 @@ class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
         """Keep the options.
 
         Args:
-            keep_past: Close what is replaced by something else said later, and write the new text as a new memory.
+            keep_past: Close what is replaced by something else, and write the new text as a new memory.
             enable_multiple: See `BaseMemoryToolOp`.
             enable_thinking_params: See `BaseMemoryToolOp`.
             memory_metadata_dir: See `BaseMemoryToolOp`.
@@ -182,13 +184,14 @@ class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
         """Write the changes, all or none; see `BaseMemoryToolOp.execute`."""
         _check_once([item.memory_id for item in items])
         before = await own_memories(context, [item.memory_id for item in items])
-        after, closed = list[Memory](), list[PutMemory]()
+        after, closed, known = list[Memory](), list[PutMemory](), list[Memory]()
         for memory, item in zip(before, items, strict=True):
-            successor = _successor(context, memory, item) if self.keep_past else None
-            after.append(successor or _updated(context, memory, item))
-            if successor is not None:
-                ended = closed_by(memory, successor, context)
-                closed.append(PutMemory(memory=ended, expected_revision=memory.revision))
+            made = _successor(context, memory, item) if self.keep_past else None
+            placed = (
+                Placed(memory=_updated(context, memory, item)) if made is None else await _placed(context, made, memory)
+            )
+            closed += [PutMemory(memory=ended, expected_revision=ended.revision) for ended in placed.changed]
+            (known if placed.memory is None else after).append(placed.memory or memory)
         kept = {memory.memory_id: memory.revision for memory in before}
         expected = [kept.get(memory.memory_id, 0) for memory in after]
         puts = [*closed, *await puts_of(context, after, expected=expected)]
@@ -198,7 +201,9 @@ class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
         except ConflictError as exc:
             msg = f"nothing was updated: {exc}"
             raise ToolFeedback(msg) from exc
-        return "\n".join(f"updated: {shown_memory(memory)}" for memory in stored[len(closed) :])
+        lines = [f"updated: {shown_memory(memory)}" for memory in stored[len(closed) :]]
+        lines += [f"known of the time before already, nothing changed: {shown_memory(memory)}" for memory in known]
+        return "\n".join(lines)
 
 
 class DeleteMemoryOp(BaseMemoryToolOp[DeleteItem]):
@@ -332,15 +337,29 @@ def closed_by(memory: Memory, by: Memory, context: ToolContext) -> Memory:
 
 
 def _successor(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory | None:
-    """Return the memory that takes the place of one; None where its text is only completed, or was said no earlier."""
+    """Return the memory that takes the place of one; None where its text is only completed, or put right at once."""
     old, new = frozenset(query_terms(memory.content)), frozenset(query_terms(item.memory_content))
     if old <= new:
         return None
     text = NewText(content=item.memory_content, metadata=_metadata(memory, item))
     made = new_memory(context, target_of(memory), text)
-    if made.valid_from <= memory.valid_from:
+    if made.observed_at == memory.observed_at and made.sources == memory.sources:
         return None
     return made.model_copy(update={"when_to_use": memory.when_to_use, "importance": memory.importance})
+
+
+async def _placed(context: ToolContext, made: Memory, instead_of: Memory) -> Placed:
+    """Give a memory its time among the one that it is to replace and all that this one has replaced; see `place`.
+
+    Two memories that hold now have nothing of that in common, so of several updates at once none sees another one's.
+    """
+    target, chain = target_of(instead_of), [instead_of]
+    if made.valid_from <= instead_of.valid_from:
+        wanted = MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), include_superseded=True)
+        chain = chain_of(await all_memories(context.memories, context.scope, wanted), (instead_of.memory_id,))
+    now = context.clock.now()
+    placed = place(chain, made, at=max(now, made.valid_from))
+    return replace(placed, changed=tuple(item.model_copy(update={"updated_at": now}) for item in placed.changed))
 
 
 def _metadata(memory: Memory, item: UpdateItem) -> Mapping[str, JsonValue]:

@@ -316,6 +316,10 @@ CORRECTED: dict[str, Any] = {
     "deleting everything": bad_calls(("delete_memory", {"memory_ids": [ALICE, BOB, HERS, "nowhere"]})),
     "deleting another user's memory": bad_calls(("delete_memory", {"memory_ids": [HERS]})),
     "deleting another target's memory": bad_calls(("delete_memory", {"memory_ids": [BOB]})),
+    "deleting by an empty id": bad_calls(("delete_memory", {"memory_ids": [""]})),
+    "updating by an empty id": bad_calls(
+        ("update_memory", {"memories": [{"memory_id": "", "memory_content": "Alice is evil"}]})
+    ),
     "deleting by a path": bad_calls(("delete_memory", {"memory_ids": ["../../memory.db"]})),
     "searching for ever": SEARCH,
     "handing on from below": bad_calls(("hands_off", {"memory_tasks": [TASK]})),
@@ -698,6 +702,7 @@ async def test_a_model_that_calls_tools_for_ever_is_stopped_with_a_typed_error(t
 READ: dict[str, Any] = {
     "an unknown tool": bad_calls(("drop_database", {})),
     "a writing tool": bad_calls(("delete_memory", {"memory_ids": [ALICE]})),
+    "the history of an empty id": bad_calls(("read_history_memory", {"memory_ids": [""]})),
     "the history of another user's memory": bad_calls(("read_history_memory", {"memory_ids": [HERS]})),
     "another user's id": bad_calls(("vector_retrieve_memory", {"query_items": [{"query": "rich"}], "user_id": "v"})),
     "the routing table for a type": bad_calls(

@@ -1,7 +1,8 @@
 """A chat model that follows rules: the same prompt has the same answer, in any process and any order.
 
 It sees only what the prompt shows. Every message of a user is a fact about whom it begins with ("Alice lives in
-Berlin"); "moved to" takes the place of "lives in"; what a memory says in the same words is not said again.
+Berlin"); "moved to" takes the place of "lives in" and of another "moved to", whichever was said first; what a memory
+says in the same words is not said again.
 """
 
 from __future__ import annotations
@@ -27,6 +28,12 @@ def shown(request: ChatRequest, name: str) -> list[dict[str, Any]]:
             part = lines[lines.index(f"<{name}>") + 1 : lines.index(f"</{name}>")]
             return [json.loads(line) for line in part if line]
     return []
+
+
+def contradict(one: str, other: str) -> bool:
+    """Whether two texts name homes, of which at least one is somebody's new one."""
+    homes = ("lives in", "moved to")
+    return all(any(home in text for home in homes) for text in (one, other)) and "moved to" in one + other
 
 
 class RuleModel:
@@ -78,8 +85,8 @@ class RuleModel:
                 if words(texts[n]) == words(line["text"]):
                     action, memory = "skip", []
                     break
-                if "moved to" in line["text"] and "lives in" in texts[n] and n not in taken:
-                    action, memory = "supersede", [n]
+                if contradict(line["text"], texts[n]) and n not in taken:
+                    action, memory = "supersede", [*memory, n]
             taken |= set(memory)
             decisions.append({"fact": line["fact"], "action": action, "memory": memory})
         return {"decisions": decisions}
@@ -97,8 +104,11 @@ class RuleModel:
             text = request.messages[-1].text
             mine = [line["text"] for line in lines if f'"{line["text"].split()[0]}"' in text]
             new = [{"memory_content": said} for said in mine if text.count(said) == 1]
-            old = [line for line in shown(request, "memories") if "lives in" in line["text"]]
-            for said in [said for said in mine if "moved to" in said and old]:
+            known = shown(request, "memories")
+            for said in (item["memory_content"] for item in list(new)):
+                old = [line for line in known if contradict(said, line["text"])]
+                if not old:
+                    continue
                 new = [item for item in new if item["memory_content"] != said]
                 item = {"memory_id": old[0]["memory_id"], "memory_content": said}
                 return calls(("update_memory", {"memories": [item]}), *[("add_memory", {"memories": new})][: len(new)])

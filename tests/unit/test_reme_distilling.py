@@ -97,6 +97,24 @@ async def test_a_change_closes_the_old_and_undo_opens_it_again(tmp_path: Path, a
 
 
 @BOTH
+async def test_runs_are_undone_newest_first(tmp_path: Path, agentic: bool) -> None:
+    oslo = {**LISBON, "content": "Alice moved to Oslo", "created_at": "2023-07-08T10:00:00Z", "message_id": "o"}
+    async with open_memory(tmp_path, RuleModel(), use_agentic_mode=agentic) as memory:
+        first, second, third = [await memory.summary([talk], **U) for talk in (BERLIN, LISBON, oslo)]
+        with pytest.raises(ConflictError, match="undo that change first"):
+            await memory.undo(str(second.run_id), **U)
+        for result in (third, second):
+            await memory.undo(str(result.run_id), **U)
+        assert await contents(memory, include_superseded=True) == ["Alice lives in Berlin"]
+        with pytest.raises(ConflictError):  # once is enough
+            await memory.undo(str(second.run_id), **U)
+        [berlin] = first.memories
+        await memory.update_memory(berlin.memory_id, **U, importance=0.9)
+        with pytest.raises(ConflictError, match="changed after run"):
+            await memory.undo(str(first.run_id), **U)
+
+
+@BOTH
 async def test_a_summary_costs_a_few_calls(tmp_path: Path, agentic: bool) -> None:
     model = RuleModel()
     async with open_memory(tmp_path, model, use_agentic_mode=agentic) as memory:
@@ -127,18 +145,66 @@ async def test_the_routing_table_grows_on_demand_and_shows_only_when_asked_for(t
         assert all(hit.memory_type != "meta" for hit in found.results)
 
 
+def dated(number: int, *texts: str) -> list[dict[str, str]]:
+    """A conversation of the day of that number."""
+    said = f"2023-05-{number + 1:02d}T10:00:00Z"
+    return [
+        {"role": "user", "content": text, "created_at": said, "message_id": f"{number}-{place}"}
+        for place, text in enumerate(texts)
+    ]
+
+
+# Cities that Alice and Bob move to, day by day; what Bob meets and what Alice owns contradicts nothing.
+TALKS = [
+    dated(0, "Alice lives in Berlin", "Bob met person 0"),
+    *(dated(number, f"Alice moved to City{number}", f"Bob met person {number}") for number in range(1, 6)),
+    dated(6, "Bob lives in Rome", "Alice owns thing 6"),
+    dated(7, "Bob moved to Oslo", "Alice moved to City7"),
+]
+
+
+async def timeline(memory: ReMe) -> list[tuple[str, datetime, datetime | None, str]]:
+    """All statements with their intervals, and the texts of those that took their place."""
+    page = await memory.list_memories(**U, include_superseded=True, limit=1000)
+    texts = {item.memory_id: item.content for item in page.memories}
+    return sorted(
+        (item.content, item.valid_from, item.valid_to, texts[item.superseded_by] if item.superseded_by else "")
+        for item in page.memories
+    )
+
+
 @BOTH
-async def test_eight_summaries_at_once_make_what_they_make_one_after_the_other(tmp_path: Path, agentic: bool) -> None:
-    talks = [[("user", f"Alice owns thing {number % 4}"), ("user", f"Bob met person {number}")] for number in range(8)]
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+async def test_eight_summaries_at_once_make_what_they_make_one_after_the_other(
+    tmp_path: Path, agentic: bool, seed: int | None
+) -> None:
     async with open_memory(tmp_path / "one", RuleModel(), use_agentic_mode=agentic) as memory:
-        for talk in talks:
+        for talk in TALKS:
             await memory.summary(talk, **U)
-        sequence = await contents(memory)
+        sequence = await timeline(memory)
+        assert len(await contents(memory, as_of="2023-05-04")) == 4  # one home, three people met
+    shuffled = list(TALKS)
+    if seed is not None:
+        random.Random(seed).shuffle(shuffled)
     async with open_memory(tmp_path / "two", RuleModel(), use_agentic_mode=agentic) as memory:
-        results = await asyncio.gather(*(memory.summary(talk, **U) for talk in talks))
-        assert await contents(memory) == sequence
+        await asyncio.gather(*(memory.summary(talk, **U) for talk in shuffled))
+        assert await timeline(memory) == sequence
         assert await memory.list_jobs(**U) == []
-    assert len(sequence) == 12
+    assert len(sequence) == 16
+    assert [text for text, _, ends, _ in sequence if ends is None and "moved" in text] == [
+        "Alice moved to City7",
+        "Bob moved to Oslo",
+    ]
+
+
+@BOTH
+async def test_what_eight_summaries_at_once_say_twice_is_kept_once(tmp_path: Path, agentic: bool) -> None:
+    talks = [[("user", f"Alice owns thing {number % 4}"), ("user", f"Bob met person {number}")] for number in range(8)]
+    async with open_memory(tmp_path, RuleModel(), use_agentic_mode=agentic) as memory:
+        results = await asyncio.gather(*(memory.summary(talk, **U) for talk in talks))
+        things = [f"Alice owns thing {number}" for number in range(4)]
+        assert await contents(memory) == sorted([*things, *(f"Bob met person {number}" for number in range(8))])
+        assert await memory.list_jobs(**U) == []
     assert sum(len(result.memories) for result in results) == 12
 
 
@@ -434,6 +500,8 @@ async def test_an_answer_that_cannot_be_used_twice_stays_with_its_job(tmp_path: 
         assert isinstance(caught.value.failures[0], ModelOutputError)
         [job] = await memory.list_jobs(**U)
         assert job.raw == '{"facts": "none"}'
+        assert isinstance(caught.value.done, SummaryResult)
+        assert caught.value.done.usage.model_calls == 2
         assert job.state is JobState.PENDING
         await memory.close()
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from reme_core.errors import ModelOutputError
 from reme_core.ports import ChatRequest, MemoryFilter, MemorySearch, Target
-from reme_core.schema import MemoryType, Scope, Source
+from reme_core.schema import Memory, MemoryType, Scope, Source
 from reme_core.stores import InMemoryStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from tests.unit.runtime.distilling import (
@@ -437,6 +438,126 @@ async def test_replacing_several_memories_closes_them_all() -> None:
     [new] = await all_of(store)
     closed = await store.get(SCOPE, [first.memory_id, second.memory_id])
     assert {memory.superseded_by for memory in closed} == {new.memory_id}
+
+
+def intervals(memories: list[Memory]) -> set[tuple[str, str, str]]:
+    return {
+        (item.content, f"{item.valid_from:%m-%d}", f"{item.valid_to:%m-%d}" if item.valid_to else "")
+        for item in memories
+    }
+
+
+def on(month: int, day: int = 1) -> datetime:
+    return datetime(2023, month, day, tzinfo=UTC)
+
+
+async def test_what_is_told_late_ends_what_held_then_and_ends_where_the_next_begins() -> None:
+    store = InMemoryStore()
+    steps = {"Berlin": on(1), "Lisbon": on(6), "Rome": on(3)}
+    for city, said in steps.items():
+        given = [choose(("", "supersede", ""))] if city != "Berlin" else []
+        await run(store, task_of(say("x", at=said)), facts(fact(f"Alice lives in {city}")), *given)
+    held = await all_of(store, current=False)
+    names = {item.memory_id: item.content for item in held}
+    assert intervals(held) == {
+        ("Alice lives in Berlin", "01-01", "03-01"),
+        ("Alice lives in Rome", "03-01", "06-01"),
+        ("Alice lives in Lisbon", "06-01", ""),
+    }
+    [berlin] = [item for item in held if "Berlin" in item.content]
+    assert names[str(berlin.superseded_by)] == "Alice lives in Rome"
+
+
+async def test_several_late_facts_of_one_conversation_share_the_past() -> None:
+    berlin = known("Alice lives in Berlin", at=on(1), valid_to=on(6), superseded_by="lisbon")
+    flat = known("Alice rents a flat", at=on(2), valid_to=on(6), superseded_by="lisbon")
+    lisbon = known("Alice lives in Lisbon", at=on(6), memory_id="lisbon")
+    house = known("Alice owns a house", at=on(7))
+    store = await store_of(berlin, flat, lisbon, house)
+    said = facts(fact("Alice lives in Rome", 1), fact("Alice lives on a boat", 2, valid_from="2023-04"))
+    given = choose(("Rome", "supersede", "Lisbon"), ("boat", "supersede", "house"))
+    await run(store, task_of(say("x", "y", at=on(3))), said, given)
+    assert intervals(await all_of(store, current=False)) == {
+        ("Alice lives in Berlin", "01-01", "03-01"),
+        ("Alice rents a flat", "02-01", "03-01"),
+        ("Alice lives in Rome", "03-01", "06-01"),
+        ("Alice lives in Lisbon", "06-01", ""),
+        ("Alice lives on a boat", "04-01", "07-01"),
+        ("Alice owns a house", "07-01", ""),
+    }
+
+
+async def test_a_past_that_comes_late_and_is_known_is_not_written_again() -> None:
+    berlin = known("Alice lives in Berlin", at=on(1), valid_to=on(6), superseded_by="lisbon")
+    store = await store_of(berlin, known("Alice lives in Lisbon", at=on(6), memory_id="lisbon"))
+    given = choose(("Berlin", "supersede", "Lisbon"))
+    distilled, _ = await run(store, task_of(say("x", at=on(3))), facts(fact("Alice lives in Berlin")), given)
+    assert not distilled.batch.puts
+
+
+async def test_two_facts_that_concern_one_memory_of_the_past_change_it_once() -> None:
+    berlin = known("Alice lived in Berlin", at=on(1), valid_to=on(6), superseded_by="lisbon")
+    store = await store_of(berlin, known("Alice lives in Lisbon", at=on(6), memory_id="lisbon"))
+    said = facts(fact("Alice lives in Rome", 1), fact("Alice lived in East Berlin", 1, valid_to="2023-02"))
+    given = choose(("Rome", "supersede", "Lisbon"), ("East", "update", "Berlin"))
+    distilled, _ = await run(store, task_of(say("x", at=on(3))), said, given)
+    assert len({put.memory.memory_id for put in distilled.batch.puts}) == len(distilled.batch.puts) == 2
+    assert intervals(await all_of(store, current=False)) == {
+        ("Alice lived in East Berlin", "01-01", "03-01"),
+        ("Alice lives in Rome", "03-01", "06-01"),
+        ("Alice lives in Lisbon", "06-01", ""),
+    }
+
+
+async def test_what_begins_only_later_ends_nothing_that_is_told_late() -> None:
+    store = await store_of(known("Alice will live in Lisbon", at=SAID, valid_from=SAID + timedelta(days=60)))
+    said = facts(fact("Alice lives in Berlin"))
+    given = choose(("Berlin", "supersede", "Lisbon"))
+    await run(store, task_of(say("x", at=SAID - timedelta(days=5))), said, given, now=SAID)
+    assert contents(await all_of(store)) == ["Alice lives in Berlin", "Alice will live in Lisbon"]
+
+
+class CountingStore(BareStore):
+    """Counts what it is asked for."""
+
+    def __init__(self, store: InMemoryStore) -> None:
+        super().__init__(store)
+        self.asked = 0
+        self.list_memories, self.list = self.counted, store.list_memories
+
+    async def counted(self, scope: Scope, query: Any) -> Any:
+        self.asked += 1
+        return await self.list(scope, query)
+
+
+async def test_many_facts_about_one_target_do_not_read_it_once_for_each() -> None:
+    async def asked(facts_told: int) -> int:
+        inner = InMemoryStore()
+        await store_of(*(known(f"Alice collects stamps of country{number}") for number in range(30)), into=inner)
+        store = CountingStore(inner)
+        told = [fact(f"Alice collects stamps of country{number}") for number in range(facts_told)]
+        distilled, _ = await run(store, task_of(say("x")), facts(*told))
+        assert not distilled.batch.puts
+        return store.asked
+
+    assert await asked(24) == await asked(10)
+
+
+async def test_calls_that_were_paid_for_are_counted_though_their_answers_cannot_be_used() -> None:
+    task = task_of(say("x"))
+    with ScriptedChatModel(['{"facts": "none"}', "no JSON"]) as model, pytest.raises(ModelOutputError):
+        await distiller(InMemoryStore(), model).distil(SCOPE, task)
+    assert task.meter.usage.model_calls == 2
+    assert task.meter.usage.prompt_tokens > 0
+
+
+@EMBEDDERS
+async def test_what_was_counted_as_it_went_on_is_what_it_cost(embedder: HashedEmbedder | None) -> None:
+    store, task = await store_of(known("Alice likes tea"), embedder=embedder), task_of(say("x"))
+    steps = ("no JSON", facts(fact("Alice skis")), choose(), FINE)
+    distilled, _ = await run(store, task, *steps, embedder=embedder, use_reviser=True)
+    assert distilled.usage == task.meter.usage
+    assert distilled.usage.model_calls == 4
 
 
 async def test_what_replaces_a_memory_that_has_ended_already_stands_beside_it() -> None:

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reme_core.errors import ConfigurationError, ConflictError, InvalidInputError, MemoryNotFoundError, StoreError
+from reme_core.errors import (
+    ConfigurationError,
+    ConflictError,
+    InvalidInputError,
+    MemoryNotFoundError,
+    StoreError,
+    UnsupportedFilterError,
+)
 from reme_core.ports import (
     DeleteMemory,
     EventQuery,
@@ -21,11 +28,13 @@ from reme_core.ports import (
     PutMemory,
     WriteBatch,
 )
-from reme_core.schema import Memory
+from reme_core.schema import Memory, MemoryPage, Scope
 from reme_core.stores import InMemoryStore, LocalStore
 from reme_core.testing.store_values import ALICE, BOB, NOW, at, axis, leaning
+from reme_core.text import normalise_content, query_terms, terms
 from reme_core.tools import Draft
 from reme_core.tools.targets import all_memories
+from reme_core.tools.twins import certain_words
 from tests.support.toolbox import EMMA, NOAH, held
 
 ALL = MemoryFilter(include_superseded=True)
@@ -215,7 +224,16 @@ async def test_pages_of_a_draft_partition_it(store: LocalStore) -> None:
             break
     assert len(seen) == len(set(seen)) == 9
     assert seen == [item.memory_id for item in await all_memories(draft, ALICE, MemoryFilter())]
-    for wrong in ("x", "2026-01-01 ", ""):
+    for wrong in (
+        "x",
+        "2026-01-01 ",
+        "",
+        "5",
+        "[]",
+        '["2026-01-01", "", null]',
+        '["2026-01-01", "a", "x"]',
+        "[" * 99999,
+    ):
         with pytest.raises(InvalidInputError):
             await draft.list_memories(ALICE, ListMemories(cursor=wrong))
     for call in (
@@ -224,6 +242,87 @@ async def test_pages_of_a_draft_partition_it(store: LocalStore) -> None:
     ):
         with pytest.raises(InvalidInputError):
             await call
+
+
+class Counting(InMemoryStore):
+    """Counts the memories that are read from it."""
+
+    read = 0
+
+    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
+        page = await super().list_memories(scope, query)
+        self.read += len(page.memories)
+        return page
+
+
+async def filled(count: int, text: str = "Emma has thing number {}") -> Counting:
+    store = Counting()
+    many = [held(f"m-{place:05}", text.format(place), created_at=at(place % 60)) for place in range(count)]
+    await store.put(ALICE, write(*many))
+    return store
+
+
+async def test_a_draft_reads_the_store_below_about_once_however_deep_it_lies() -> None:
+    store = await filled(2000)
+    outer = Draft(store)
+    inner = Draft(outer)
+    assert len(await all_memories(inner, ALICE, ALL)) == 2000
+    assert store.read == 2000
+    await outer.put(ALICE, write(held("new-1", "Emma sings.", created_at=at(7)), deletes=("m-00001",)))
+    await inner.put(ALICE, write(held("new-2", "Emma runs.", created_at=at(9))))
+    store.read = 0
+    assert len(await all_memories(inner, ALICE, ALL)) == 2001
+    assert store.read <= 4 * 2000
+
+
+async def test_writing_to_a_draft_does_not_read_its_target() -> None:
+    store = await filled(2000)
+    outer = Draft(store)
+    inner = Draft(outer)
+    [there] = await inner.put(ALICE, write(held("new-1", " emma has THING number 77!")))
+    assert there.memory_id == "m-00077"
+    await inner.put(ALICE, write(held("new-2", "Emma drinks tea."), same(there, content="Emma has a cello.")))
+    await outer.put(ALICE, batch_of(inner))
+    assert store.read < 20
+
+
+async def test_a_text_without_any_certain_word_is_compared_with_the_target() -> None:
+    store = await filled(50, "the {}s, and ours")
+    draft = Draft(store)
+    [there] = await draft.put(ALICE, write(held("new-1", "THE 7S, and ours?")))
+    assert there.memory_id == "m-00007"
+    assert store.read == 50
+
+
+async def test_where_a_store_has_no_words_the_target_is_read() -> None:
+    class Wordless(InMemoryStore):
+        async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
+            if query.filter.keyword is not None:
+                msg = "no words here"
+                raise UnsupportedFilterError(msg)
+            return await super().list_memories(scope, query)
+
+    store = Wordless()
+    await store.put(ALICE, write(held("m-1", "Emma has a cello.")))
+    [there] = await Draft(store).put(ALICE, write(held("new-1", "emma has a cello")))
+    assert there.memory_id == "m-1"
+
+
+PIECES = st.sampled_from(
+    ["Emma", "doGs", "dogs", "tea", "THE", "Straße", "strasse", "7Kind", "ﬁn", "Ａ", "é", "ς", "ТЕСТ", "שלום", "سلام",
+     "茶", "北京", "か", "゛", "ｶﾞ", " ", "´", "`", "’", "'", "-", "_", "/", "@", ".", ",", "\u0301", "\u3099", "\n"]
+)  # fmt: skip
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.one_of(st.lists(PIECES, max_size=8).map("".join), st.text(max_size=20)))
+def test_every_spelling_of_a_text_has_its_certain_words(text: str) -> None:
+    assert set(query_terms(certain_words(normalise_content(text)))) <= set(terms(text))
+
+
+@pytest.mark.parametrize("text", ["Emma plays the cello.", "她住在柏林，喜欢喝茶。", "Алиса пьёт чай"])
+def test_ordinary_sentences_have_certain_words(text: str) -> None:
+    assert certain_words(normalise_content(text))
 
 
 IDS, TEXTS = st.sampled_from(["a", "b", "c", "d"]), st.sampled_from(["one", "One!", "two", "three", "four"])
@@ -250,6 +349,42 @@ async def contents(store: InMemoryStore | Draft) -> list[tuple[object, ...]]:
         (item.memory_id, item.content, item.memory_target, item.is_current)
         for item in await all_memories(store, ALICE, ALL)
     )
+
+
+async def pages_of(store: Draft, limit: int) -> list[MemoryPage]:
+    pages: list[MemoryPage] = []
+    while not pages or pages[-1].next_cursor is not None:
+        cursor = pages[-1].next_cursor if pages else None
+        pages.append(await store.list_memories(ALICE, ListMemories(filter=ALL, limit=limit, cursor=cursor)))
+    return pages
+
+
+places = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 5)), max_size=20)
+
+
+@settings(max_examples=300, deadline=None)
+@given(below=places, between=places, above=places, gone=st.sets(st.integers(0, 15)), limit=st.integers(1, 7))
+def test_pages_of_nested_drafts_are_full_and_in_order(
+    below: list[Any], between: list[Any], above: list[Any], gone: set[int], limit: int
+) -> None:
+    async def work() -> None:
+        base = InMemoryStore()
+        outer = Draft(base)
+        inner = Draft(outer)
+        for number, (store, wanted) in enumerate(((base, below), (outer, between), (inner, above))):
+            for place, minute in wanted:
+                text = f"Emma has {place} cats, {number}."
+                await store.put(ALICE, write(held(f"m-{place}", text, created_at=at(minute))))
+        there = {f"m-{place}" for place, _ in [*below, *between, *above]}
+        await inner.put(ALICE, write(deletes=tuple(there & {f"m-{place}" for place in gone})))
+        left = there - {f"m-{place}" for place in gone}
+        held_now = await inner.get(ALICE, sorted(left))
+        pages = await pages_of(inner, limit)
+        found = [memory for page in pages for memory in page.memories]
+        assert found == sorted(held_now, key=lambda item: (-item.created_at.timestamp(), item.memory_id))
+        assert all(len(page.memories) == limit for page in pages[:-1])
+
+    asyncio.run(work())
 
 
 @settings(max_examples=300, deadline=None)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from reme_core.errors import ConfigurationError, ModelOutputError, ModelUnavailableError
-from reme_core.ports import ChatResult
-from reme_core.schema import Message, TextBlock
+from reme_core.ports import ChatResult, RunTrace
+from reme_core.schema import Message, TextBlock, Usage
 from reme_core.stores import LocalStore
 from reme_core.testing import ScriptedChatModel
 from reme_core.tools import AddMemoryOp, DeleteMemoryOp, Draft, ReviseMemoryOp, Verdict, revise
@@ -66,6 +66,25 @@ async def test_an_answer_that_cannot_be_used_is_asked_for_once_more(answer: Any)
     with pytest.raises(ModelOutputError) as caught:
         await asked(answer, answer)
     assert caught.value.raw
+
+
+async def test_what_a_failed_revision_has_cost_is_in_the_trace(store: LocalStore) -> None:
+    message = Message(role="assistant", content=(TextBlock(text="{}"),))
+    empty = ChatResult(message=message, parsed={}, usage=Usage(model_calls=1, prompt_tokens=70, completion_tokens=2))
+    trace = RunTrace()
+    for steps in ([empty, empty], [empty, ModelOutputError("nothing was said", raw="")]):
+        with ScriptedChatModel(steps) as model, pytest.raises(ModelOutputError):
+            await revise(model, MESSAGES, [], [], "en", trace=trace)
+    assert trace.usage == Usage(model_calls=4, prompt_tokens=210, completion_tokens=6)
+    with ScriptedChatModel([empty, FINE]) as model:
+        verdict = await revise(model, MESSAGES, [], [], "en", trace=trace)
+    assert verdict.usage.model_calls == 2
+    assert trace.usage.model_calls == 4
+    with ScriptedChatModel([empty, empty]) as model:
+        context = context_over(store, memories=Draft(store), model=model)
+        with pytest.raises(ModelOutputError):
+            await ReviseMemoryOp()({}, context)
+    assert context.trace.usage.model_calls == 2
 
 
 async def test_the_tool_shows_what_the_draft_has_changed(store: LocalStore) -> None:

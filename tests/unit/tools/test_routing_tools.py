@@ -14,10 +14,20 @@ from reme_core.errors import (
     ConflictError,
     InvalidInputError,
     ModelUnavailableError,
+    RunError,
     ToolFeedback,
 )
-from reme_core.ports import EventQuery, MemoryFilter
-from reme_core.schema import MemoryType
+from reme_core.ports import (
+    AgentResult,
+    AgentTask,
+    DeleteMemory,
+    EventQuery,
+    MemoryFilter,
+    PutMemory,
+    ToolContext,
+    WriteBatch,
+)
+from reme_core.schema import Memory, MemoryType
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, NOW
 from reme_core.tools import (
@@ -229,33 +239,100 @@ async def test_a_failing_sub_agent_loses_nothing_of_the_others(store: LocalStore
     assert await current(context, EMMA) == ["Emma lives in Berlin.", "noted Emma"]
 
 
-async def test_a_write_that_comes_too_late_is_the_failure_of_its_agent(store: LocalStore) -> None:
-    class Late(NotingAgent):
-        async def run(self, task: object, context: object) -> object:  # type: ignore[override]  # looks at neither
-            [emma] = await context.memories.get(ALICE, ["emma-1"])  # type: ignore[attr-defined]  # the context of a call
-            changed = emma.model_copy(update={"content": "mine"})
-            for memories in (context.memories, store):  # type: ignore[attr-defined]  # the same
-                await memories.put(ALICE, batch_of(changed))
-            return await super().run(task, context)  # type: ignore[arg-type]  # the same
+class Overtaken(NotingAgent):
+    """Changes or deletes a memory, which somebody else changes meanwhile, so many times."""
 
+    def __init__(self, store: LocalStore, *, times: int, deletes: bool = False) -> None:
+        super().__init__()
+        self.store, self.times, self.deletes = store, times, deletes
+
+    async def run(self, task: AgentTask, context: ToolContext) -> AgentResult:
+        assert isinstance(context.memories, Draft)
+        wanted = MemoryFilter(targets=(str(task.memory_target),))
+        found = await all_memories(context.memories, ALICE, wanted)
+        if self.deletes and found:
+            deletes = [DeleteMemory(memory_id=item.memory_id) for item in found]
+            await context.memories.put(ALICE, WriteBatch(deletes=deletes, at=NOW))
+        elif found:
+            changed = found[0].model_copy(update={"content": f"mine, {found[0].content}"})
+            await context.memories.put(ALICE, WriteBatch(puts=[PutMemory(memory=changed)], at=NOW))
+        if self.times and task.memory_target == "Emma":
+            self.times -= 1
+            await self.interfere(found[0])
+        return await super().run(task, context)
+
+    async def interfere(self, memory: Memory) -> None:
+        changed = memory.model_copy(update={"content": f"theirs, {memory.content}"})
+        await self.store.put(ALICE, WriteBatch(puts=[PutMemory(memory=changed)], at=NOW))
+
+
+class Removed(Overtaken):
+    """The same, where somebody else deletes it."""
+
+    async def interfere(self, memory: Memory) -> None:
+        await self.store.put(ALICE, WriteBatch(deletes=[DeleteMemory(memory_id=memory.memory_id)], at=NOW))
+
+
+@pytest.mark.parametrize("in_draft", [False, True])
+async def test_an_agent_that_was_overtaken_looks_again(store: LocalStore, in_draft: bool) -> None:
+    agent = Overtaken(store, times=1)
+    context = context_over(store, **ANY, memories=Draft(store) if in_draft else store)
+    answer = await hands(agent)({"memory_tasks": [task("Emma"), task("Noah")]}, context)
+    assert "failed" not in answer
+    assert len(agent.tasks) == 3
+    assert context.trace.usage.model_calls == 3
+    assert sorted(context.trace.done) == [EMMA, NOAH]
+    assert context.trace.failures == []
+    assert await current(context, EMMA) == ["mine, theirs, Emma lives in Berlin.", "noted Emma"]
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_an_agent_looks_again_where_its_memory_was_deleted(store: LocalStore, deletes: bool) -> None:
+    agent = Removed(store, times=1, deletes=deletes)
     context = context_over(store, **ANY)
-    assert "failed" in await hands(Late())({"memory_tasks": [task("Emma")]}, context)
+    assert "done" in await hands(agent)({"memory_tasks": [task("Emma")]}, context)
+    assert await current(context, EMMA) == ["noted Emma"]
+
+
+async def test_an_agent_that_is_overtaken_twice_has_failed(store: LocalStore) -> None:
+    agent = Overtaken(store, times=2)
+    context = context_over(store, **ANY)
+    assert "failed" in await hands(agent)({"memory_tasks": [task("Emma")]}, context)
     [(target, error)] = context.trace.failures
     assert target == EMMA
     assert isinstance(error, ConflictError)
+    assert context.trace.usage.model_calls == 2
+    assert await current(context, EMMA) == ["theirs, theirs, Emma lives in Berlin."]
 
 
-def batch_of(memory: object) -> object:
-    from reme_core.ports import PutMemory, WriteBatch
+async def test_an_error_that_is_none_of_ours_stops_no_other_agent(
+    store: LocalStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Slow(NotingAgent):
+        async def run(self, task: AgentTask, context: ToolContext) -> AgentResult:
+            for _ in range(20):  # it is still at work when the other one fails
+                await asyncio.sleep(0)
+            return await super().run(task, context)
 
-    return WriteBatch(puts=[PutMemory(memory=memory)], at=NOW)  # type: ignore[arg-type]  # a memory
-
-
-async def test_an_error_that_is_not_ours_comes_out_as_it_is(store: LocalStore) -> None:
-    with pytest.raises(ZeroDivisionError):
-        await hands(NotingAgent(error=ZeroDivisionError()))(
-            {"memory_tasks": [task("Noah")]}, context_over(store, **ANY)
-        )
+    error = KeyError("a bug")
+    context = context_over(store, **ANY)
+    other = NotingAgent(PROCEDURAL, error=error)
+    await AddMetaMemoryOp()({"meta_memories": [task("Noah", "procedural")]}, context)
+    answer = await hands(Slow(), other)({"memory_tasks": [task("Noah", "procedural"), task("Emma")]}, context)
+    assert answer.splitlines() == [
+        "- procedural(Noah): failed, nothing was changed: KeyError: 'a bug'",
+        "- personal(Emma): done. kept Emma",
+    ]
+    [(target, failure)] = context.trace.failures
+    assert target == Target(PROCEDURAL, "Noah")
+    assert type(failure) is RunError
+    assert failure.__cause__ is error
+    assert context.trace.done == [EMMA]
+    assert await current(context, EMMA) == ["Emma lives in Berlin.", "noted Emma"]
+    [record] = caplog.records
+    assert record.name == "reme"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
 
 
 async def test_a_cancelled_call_ends_its_sub_agents_and_writes_nothing(store: LocalStore) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, field_validator
 
 from reme_core.errors import ConfigurationError, InvalidInputError, ToolFeedback
 from reme_core.ports import Tool
@@ -195,6 +195,49 @@ def test_wrong_arguments_are_answered_with_the_form_that_is_wanted(arguments: An
 async def test_outside_a_loop_wrong_arguments_are_the_callers_error() -> None:
     with pytest.raises(InvalidInputError, match="count: "):
         await CountOp()({"words": [{"nothing": 1}]}, None)  # type: ignore[arg-type]  # never looked at
+
+
+@pytest.mark.parametrize("make", [DeleteMemoryOp, ReadHistoryMemoryOp])
+@pytest.mark.parametrize("bad", ["", "a\x00b", "x" * 10_000])
+async def test_what_a_list_holds_is_checked_as_the_field_is(make: Any, bad: str) -> None:
+    arguments = {"memory_ids": ["right", bad]}
+    with pytest.raises(ToolFeedback, match=r"memory_ids\[1\].*write an object of this form"):
+        read_arguments(make(), arguments)
+    with pytest.raises(InvalidInputError, match="memory_ids"):
+        await make()(arguments, None)  # never looked at
+
+
+class EvenItem(ToolItem):
+    number: int = Field(description="A number.")
+
+    @field_validator("number")
+    @classmethod
+    def _check(cls, value: int) -> int:
+        if value % 2:
+            msg = "is odd"
+            raise ValueError(msg)
+        return value
+
+
+class EvenOp(BaseMemoryToolOp[EvenItem]):
+    name = "even"
+    description = "Take even numbers."
+    item = EvenItem
+    items_name = "numbers"
+    plain_items = True
+
+    async def execute(self, items: Any, context: Any) -> str:
+        return ",".join(str(item.number) for item in items)
+
+
+async def test_what_only_the_item_refuses_is_feedback_too() -> None:
+    tool = EvenOp()
+    arguments = read_arguments(tool, {"numbers": [2, 3]})
+    with pytest.raises(ToolFeedback, match=r"is odd.*write an object of this form"):
+        await tool.run(arguments, None)  # type: ignore[arg-type]  # never looked at
+    with pytest.raises(InvalidInputError, match="is odd"):
+        await tool({"numbers": [2, 3]}, None)  # type: ignore[arg-type]  # the same
+    assert await tool({"numbers": [2, 4]}, None) == "2,4"  # type: ignore[arg-type]  # the same
 
 
 async def test_null_means_left_out_where_something_may_be_left_out() -> None:

@@ -249,6 +249,44 @@ async def test_what_is_replaced_by_something_else_said_later_is_closed_where_the
     assert (new.content, new.valid_from, new.sources) == ("Emma works in Oslo.", old.valid_to, (SOURCE,))
 
 
+async def test_what_was_said_before_the_memory_it_replaces_becomes_its_past(store: LocalStore) -> None:
+    before, later = EARLY - timedelta(days=9), NOW - timedelta(minutes=9)
+    await put(
+        store,
+        held(
+            "emma-8",
+            "Emma works in Rome.",
+            observed_at=before,
+            valid_from=before,
+            valid_to=later,
+            superseded_by="emma-9",
+        ),
+        held("emma-9", "Emma works in Oslo.", observed_at=later, valid_from=later),
+    )
+    item = {"memory_id": "emma-9", "memory_content": "Emma works in Bern."}
+    await UpdateMemoryOp(keep_past=True)({"memories": [item]}, context_over(store))
+    rome, oslo = await store.get(ALICE, ["emma-8", "emma-9"])
+    [bern] = await store.get(ALICE, [str(rome.superseded_by)])
+    assert (oslo.content, oslo.is_current, oslo.revision) == ("Emma works in Oslo.", True, 1)
+    assert (bern.content, bern.valid_to, bern.superseded_by) == ("Emma works in Bern.", later, "emma-9")
+    assert rome.valid_to == bern.valid_from == MESSAGES[-1].created_at
+    answer = await UpdateMemoryOp(keep_past=True)({"memories": [item]}, context_over(store, run_id="run-2"))
+    assert "nothing changed" in answer
+    assert await store.events(ALICE, EventQuery(run_id="run-2")) == []
+
+
+async def test_what_is_put_right_in_the_same_breath_keeps_its_id_where_the_past_is_kept(store: LocalStore) -> None:
+    context = context_over(store)
+    await AddMemoryOp()({"memories": [{"memory_content": "Emma drinks tea."}]}, context)
+    [event] = await store.events(ALICE, EventQuery(run_id="run-1"))
+    item = {"memory_id": event.memory_id, "memory_content": "Emma drinks green tea now."}
+    await UpdateMemoryOp(keep_past=True)({"memories": [item]}, context)
+    item = {"memory_id": event.memory_id, "memory_content": "Emma loves tea."}
+    await UpdateMemoryOp(keep_past=True)({"memories": [item]}, context)
+    [memory] = await store.get(ALICE, [event.memory_id])
+    assert (memory.content, memory.is_current) == ("Emma loves tea.", True)
+
+
 async def test_what_is_only_completed_keeps_its_id_where_the_past_is_kept(store: LocalStore) -> None:
     await put(store, held("emma-9", "Emma works in Rome.", EMMA, observed_at=EARLY, valid_from=EARLY))
     item = {"memory_id": "emma-9", "memory_content": "Emma works in Rome as a baker."}

@@ -1,0 +1,107 @@
+"""How memories that took each other's place share time, worked out on values before anything is written.
+
+A chain is what replaced what: memories of one type and target that hang together through `superseded_by`. At each time
+that one holds which was said last, of those that had begun; so it makes no difference in which order they came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from reme_core.schema import Memory
+from reme_core.text import normalise_content
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """What a new memory comes to in a chain.
+
+    Attributes:
+        memory: The new memory, ended where another one of the chain begins; None if the chain says it already.
+        changed: The memories of the chain whose end it moves.
+    """
+
+    memory: Memory | None
+    changed: tuple[Memory, ...] = ()
+
+
+def chain_of(memories: Iterable[Memory], seeds: Iterable[str]) -> list[Memory]:
+    """Return those of a target's memories that hang together with the ones of these ids, themselves included.
+
+    Links to memories that are gone count as well: two that one memory took the place of belong together without it.
+    """
+    held = {memory.memory_id: memory for memory in memories}
+    neighbours: dict[str, set[str]] = {}
+    for memory in held.values():
+        if memory.superseded_by is not None:
+            neighbours.setdefault(memory.memory_id, set()).add(memory.superseded_by)
+            neighbours.setdefault(memory.superseded_by, set()).add(memory.memory_id)
+    reached: set[str] = set()
+    waiting = list(seeds)
+    while waiting:
+        memory_id = waiting.pop()
+        if memory_id not in reached:
+            reached.add(memory_id)
+            waiting += neighbours.get(memory_id, ())
+    return [memory for memory_id, memory in held.items() if memory_id in reached]
+
+
+def place(chain: Sequence[Memory], new: Memory, *, at: datetime) -> Placed:
+    """Give a new memory its time in a chain; the new one must have begun.
+
+    Of two memories the one said later holds from its beginning on: it ends the other one there, or makes it one that
+    never held, if it began no later. What was told with an end of its own keeps that. What begins only after `at` ends
+    nothing yet. Of what was said at the same time the text decides.
+
+    Args:
+        chain: The memories that the new one takes its place among.
+        new: The memory; current, or with an end of its own.
+        at: The time of writing.
+    """
+    held = {memory.memory_id: memory for memory in chain}
+    placed, changed = new, list[Memory]()
+    for old in held.values():
+        if _rank(old) < _rank(new):
+            ended = _ended(old, new, held.get(old.superseded_by or ""))
+            if ended is not None:
+                changed.append(ended)
+        elif old.valid_from <= at:
+            placed = _ended(placed, old, held.get(placed.superseded_by or "")) or placed
+    if any(_says(old, placed) for old in held.values()):
+        return Placed(memory=None)
+    return Placed(memory=placed, changed=tuple(changed))
+
+
+def _rank(memory: Memory) -> tuple[datetime, str, str]:
+    return memory.observed_at, normalise_content(memory.content), memory.memory_id
+
+
+def _ended(memory: Memory, by: Memory, successor: Memory | None) -> Memory | None:
+    """Return a memory as one said later ends it; None where that changes nothing.
+
+    `successor` is the one that has ended it so far. Of two that end it at the same time the one said later is named.
+    """
+    end = max(memory.valid_from, by.valid_from)
+    if _ends_itself(memory) or (_ends_itself(by) and by.valid_to is not None and by.valid_to <= memory.valid_from):
+        return None
+    if memory.valid_to is not None:
+        is_nearer = successor is not None and _rank(by) > _rank(successor)
+        if end > memory.valid_to or (end == memory.valid_to and not is_nearer):
+            return None
+    return memory.model_copy(update={"valid_to": end, "superseded_by": by.memory_id})
+
+
+def _ends_itself(memory: Memory) -> bool:
+    return memory.valid_to is not None and memory.superseded_by is None
+
+
+def _says(old: Memory, new: Memory) -> bool:
+    """Tell whether an ended memory adds nothing to one that says the same, and held for all of its time."""
+    return (
+        new.valid_to is not None
+        and normalise_content(old.content) == normalise_content(new.content)
+        and old.valid_from <= new.valid_from
+        and (old.valid_to is None or new.valid_to <= old.valid_to)
+    )
