@@ -10,6 +10,10 @@ from reme_core.ports import Target, WriteBatch
 from reme_core.schema import Block, MemoryType, Message, Scope, Usage
 
 
+SHOWN_CHARS = 16_000
+"""Of one message a model is shown this much, head and tail; some 4,000 tokens, which leave room in a small window."""
+
+
 @dataclass(slots=True)
 class Spent:
     """Counts what an attempt costs as it goes on, so that an attempt that fails has a cost, too.

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from reme_core.ports import ResponseSchema, Target
 from reme_core.runtime.asking import PACKAGE, Question, with_problems
-from reme_core.runtime.distil import DistilTask
+from reme_core.runtime.distil import SHOWN_CHARS, DistilTask
 from reme_core.runtime.known_targets import KnownTargets, is_same_target
 from reme_core.runtime.said_times import SaidTime
 from reme_core.schema import MemoryType, Source
@@ -125,7 +125,7 @@ def extraction_question(
     names = _asked(task.targets) if task.targets is not None else known.shown(types)
     if names:
         wanted["targets"] = names
-    parts = [fence("request", json_line(wanted)), fence("conversation", conversation_lines(task.messages))]
+    parts = [fence("request", json_line(wanted)), fence("conversation", conversation_lines(task.messages, max_chars=SHOWN_CHARS))]
     return Question(
         system=load_prompt(PACKAGE, "extract", language).fill({}),
         user=with_problems("\n".join(parts), problems, language),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from reme_core.errors import JobNotFoundError, PartialFailureError, ReMeError
 from reme_core.ports import Clock, SummaryRequest
+from reme_core.runtime.distil import SHOWN_CHARS
 from reme_core.runtime.record import VerbatimSummarizer, recorded, since
 from reme_core.runtime.runner import SUMMARY, JobRunner, Outcome, SummaryPayload
 from reme_core.schema import Block, Job, Memory, MemoryType, Message, Scope, SummaryResult, Usage
@@ -15,7 +16,6 @@ from reme_core.schema import Block, Job, Memory, MemoryType, Message, Scope, Sum
 # One job takes one call to extract, whose prompt has to stay small beside the window of a small model.
 _JOB_MESSAGES = 60
 _JOB_CHARS = 16_000
-_MESSAGE_CHARS = 8000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class DistillingSummarizer:
         return result
 
     def _jobs(self, request: SummaryRequest, messages: Sequence[Message], blocks: Sequence[Block]) -> list[Job]:
-        sizes = {message.message_id: min(len(message.full_text), _MESSAGE_CHARS) for message in messages}
+        sizes = {message.message_id: min(len(message.full_text), SHOWN_CHARS) for message in messages}
         now = self.clock.now()
         return [
             Job(
