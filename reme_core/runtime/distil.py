@@ -9,7 +9,6 @@ from reme_core.errors import ReMeError
 from reme_core.ports import Target, WriteBatch
 from reme_core.schema import Block, MemoryType, Message, Scope, Usage
 
-
 SHOWN_CHARS = 16_000
 """Of one message a model is shown this much, head and tail; some 4,000 tokens, which leave room in a small window."""
 

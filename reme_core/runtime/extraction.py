@@ -125,7 +125,8 @@ def extraction_question(
     names = _asked(task.targets) if task.targets is not None else known.shown(types)
     if names:
         wanted["targets"] = names
-    parts = [fence("request", json_line(wanted)), fence("conversation", conversation_lines(task.messages, max_chars=SHOWN_CHARS))]
+    lines = conversation_lines(task.messages, max_chars=SHOWN_CHARS)
+    parts = [fence("request", json_line(wanted)), fence("conversation", lines)]
     return Question(
         system=load_prompt(PACKAGE, "extract", language).fill({}),
         user=with_problems("\n".join(parts), problems, language),
