@@ -1,11 +1,14 @@
 """Cut a ranking to a budget of tokens, without repetition."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from reme_core.text.normalise import normalise_content
-from reme_core.text.segment import query_terms, terms
+from reme_core.text.segment import query_terms
 
+# Words that stand between blanks: counting them in a text without blanks would take an anagram for a repetition.
+_WORD = re.compile(r"\w+")
 # A text below this many terms ("ok", "thanks") is in some other by chance: it is repetition only when the same.
 _CONTAINED_TERMS = 3
 
@@ -48,7 +51,7 @@ def fill_budget(
         if room is not None and candidate.tokens > room:
             continue
         form = normalise_content(candidate.text)
-        bag = tuple(sorted(terms(form)))
+        bag = tuple(sorted(_WORD.findall(form)))
         if _repeats(form, forms) or (len(bag) >= _CONTAINED_TERMS and bag in bags):
             continue
         taken.append(candidate)

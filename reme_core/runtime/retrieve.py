@@ -133,10 +133,11 @@ def cut_hits(
 ) -> tuple[Hit, ...]:
     """Take hits from the top, without repetition: as many as asked for, or as fit a budget of tokens."""
     budgeted = token_budget is not None
+    memories = [(place, hit) for place, hit in enumerate(hits) if hit.layer == "memory"]
     candidates = (
         Candidate(item=place, text=hit.memory, tokens=counter.count(hit.memory) if budgeted else 0)
         for place, hit in enumerate(hits)
-        if not _is_told(hit, hits[:place])
+        if not _is_told(hit, [memory for above, memory in memories if above < place])
     )
     most = limit if budgeted else limit or DEFAULT_LIMIT
     taken = fill_budget(candidates, budget_tokens=token_budget, limit=most)
@@ -149,7 +150,8 @@ def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
 
 def _in_place_of(hit: Hit, said: Sequence[Hit]) -> Hit:
     """Put a memory where the best message stands that says nothing else: it tells the same, and since when."""
-    scores = [other.score for other in said if _is_told(other, [hit])]
+    ids = frozenset(hit.message_ids)
+    scores = [other.score for other in said if ids.intersection(other.message_ids) and _is_told(other, [hit])]
     return hit.model_copy(update={"score": max(scores)}) if scores and max(scores) > hit.score else hit
 
 
@@ -157,7 +159,7 @@ def _is_told(hit: Hit, above: Sequence[Hit]) -> bool:
     """Tell whether a message says nothing that a memory made of it, higher up, doesn't say in the same words."""
     if hit.layer != "message":
         return False
-    told = [other for other in above if other.layer == "memory" and hit.message_ids[0] in other.message_ids]
+    told = [other for other in above if hit.message_ids[0] in other.message_ids]
     if not told:
         return False
     words = frozenset(query_terms(hit.memory))
