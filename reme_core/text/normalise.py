@@ -20,6 +20,8 @@ def normalise_content(text: str) -> str:
 
 
 def _folded(text: str) -> str:
+    if text.isascii():  # the same, in a fraction of the time
+        return " ".join(text.lower().split())
     # Case folding may undo NFKC and the reverse (a known property of Unicode, UAX #15): repeat until nothing changes.
     for _ in range(4):
         form = " ".join(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split())
