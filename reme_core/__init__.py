@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from reme_core.ports import Counts
     from reme_core.reme import ReMe
     from reme_core.runtime.portable import Moved
-    from reme_core.runtime.runner import Trying
     from reme_core.runtime.slicing import Slicing
     from reme_core.runtime.strategies import AgenticRetriever, AgenticSummarizer, SimpleSummarizer
+    from reme_core.runtime.trying import Trying
     from reme_core.schema import (
         Block,
         ChatReply,
@@ -97,7 +97,7 @@ _ELSEWHERE = MappingProxyType(
         "SimpleSummarizer": "reme_core.runtime.strategies",
         "Slicing": "reme_core.runtime.slicing",
         "SyncReMe": "reme_core.sync",
-        "Trying": "reme_core.runtime.runner",
+        "Trying": "reme_core.runtime.trying",
     }
 )
 

@@ -43,7 +43,7 @@ from reme_core.runtime.embedding import embed_waiting
 from reme_core.runtime.portable import Moved, export_scope, import_scope
 from reme_core.runtime.record import VerbatimSummarizer
 from reme_core.runtime.retrieve import SimpleRetriever
-from reme_core.runtime.runner import JobRunner, Trying
+from reme_core.runtime.runner import JobRunner
 from reme_core.runtime.slicing import Slicing
 from reme_core.runtime.strategies import (
     AgenticRetriever,
@@ -55,6 +55,7 @@ from reme_core.runtime.strategies import (
     needs_model,
 )
 from reme_core.runtime.summarize import DistillingSummarizer
+from reme_core.runtime.trying import Trying
 from reme_core.runtime.undo import undo_run
 from reme_core.runtime.work import Work, check_ended
 from reme_core.schema import (

@@ -48,8 +48,8 @@ from reme_core.schema import (
 if TYPE_CHECKING:
     from reme_core.config import Settings, Unset
     from reme_core.reme import ReMe
-    from reme_core.runtime.runner import Trying
     from reme_core.runtime.strategies import BindsDistiller, BindsRetriever
+    from reme_core.runtime.trying import Trying
     from reme_core.text import Language
 
 T = TypeVar("T")

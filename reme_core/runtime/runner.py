@@ -13,7 +13,6 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from reme_core.errors import (
-    ConfigurationError,
     ConflictError,
     JobNotFoundError,
     ModelOutputError,
@@ -34,54 +33,23 @@ from reme_core.ports import (
     MemoryStore,
     SettleJob,
     SettlesWrites,
-    Target,
     WriteBatch,
 )
 from reme_core.runtime.distil import Distilled, Distiller, DistilTask, Spent
 from reme_core.runtime.owner import holder, is_gone
-from reme_core.schema import Event, Job, JobState, Memory, MemoryType, Message, Scope, Usage, shown
+from reme_core.runtime.payload import SUMMARY, SummaryPayload
+from reme_core.runtime.trying import Trying
+from reme_core.schema import Event, Job, JobState, Memory, Message, Scope, Usage
 
 _LOG = logging.getLogger("reme")
 T = TypeVar("T")
 
-SUMMARY = "summary"
-"""The kind of job that distils blocks into memories."""
 
 # Waiting for another holder: it may be in another process, so there is nothing to be told by.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.005, 0.25
 _EVENTS = 1000
-_DAY_S = 86_400.0
 # How often a result is worked out anew because somebody has changed a memory that it changes.
 _TIMES_OVERTAKEN = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trying:
-    """How often a job is tried, and how long it is held.
-
-    Attributes:
-        max_attempts: Then it is given up, and waits among the dead ones with its reason.
-        first_delay_s: After the first failure; four times as long after each further one, a day at most.
-        hold_s: For how long a job is held unless renewed, which is done in time: what another machine must wait for
-            after this one has died. On the same machine nobody waits.
-        max_scopes: Users whose jobs are done at the same time in the background.
-    """
-
-    max_attempts: int = 5
-    first_delay_s: float = 30.0
-    hold_s: float = 60.0
-    max_scopes: int = 8
-
-    def __post_init__(self) -> None:
-        """Check the numbers (ConfigurationError, naming the first that makes no sense)."""
-        for name, value in (("max_attempts", self.max_attempts), ("max_scopes", self.max_scopes)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                msg = f"trying: {name} is a number of at least 1, found {shown(value)}"
-                raise ConfigurationError(msg)
-        for name, seconds, least in (("first_delay_s", self.first_delay_s, 0.0), ("hold_s", self.hold_s, 1e-3)):
-            if not isinstance(seconds, (int, float)) or not least <= seconds <= _DAY_S:
-                msg = f"trying: {name} lies between {least:g} and {_DAY_S:g} seconds, found {shown(seconds)}"
-                raise ConfigurationError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,8 +401,7 @@ class JobRunner:
         error = f"{type(failure).__name__}: {failure}"
         if job.attempts >= self._trying.max_attempts:
             return SettleJob(job_id=job.job_id, owner=owner, outcome="dead", error=error, raw=raw)
-        delay = timedelta(seconds=min(self._trying.first_delay_s * 4.0 ** min(job.attempts - 1, 20), _DAY_S))
-        due = self._clock.now() + delay
+        due = self._clock.now() + timedelta(seconds=self._trying.delay_s(job.attempts))
         return SettleJob(job_id=job.job_id, owner=owner, outcome="retry", due_at=due, error=error, raw=raw)
 
     async def _settle_unless_taken(self, scope: Scope, settle: SettleJob) -> None:
@@ -445,67 +412,6 @@ class JobRunner:
             await self._jobs.settle_job(scope, settle)
         except (JobNotFoundError, ConflictError):
             _LOG.info("job %s was taken over or dropped meanwhile", settle.job_id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryPayload:
-    """What a summary job is about, to and from the JSON on disk.
-
-    Attributes:
-        session_id: The session.
-        block_ids: Its blocks.
-        memory_type: The only type of memory to make.
-        targets: What an earlier attempt has left to do; None: everything.
-        earlier_run: The run of that attempt; if it was never written,
-        earlier_targets: this is left.
-    """
-
-    session_id: str
-    block_ids: tuple[str, ...]
-    memory_type: MemoryType | None = None
-    targets: tuple[Target, ...] | None = None
-    earlier_run: str | None = None
-    earlier_targets: tuple[Target, ...] | None = None
-
-    def write(self) -> dict[str, JsonValue]:
-        """Return it as JSON."""
-        return {
-            "session_id": self.session_id,
-            "block_ids": list(self.block_ids),
-            "memory_type": None if self.memory_type is None else str(self.memory_type),
-        }
-
-    @classmethod
-    def read(cls, job: Job) -> SummaryPayload:
-        """Read what `write` wrote (RunError: it is something else)."""
-        try:
-            payload: dict[str, object] = dict(job.payload)
-            kind, run = payload["memory_type"], payload.get("earlier_run")
-            return cls(
-                session_id=str(payload["session_id"]),
-                block_ids=tuple(map(str, _list(payload["block_ids"]))),
-                memory_type=None if kind is None else MemoryType(str(kind)),
-                targets=_targets(payload.get("targets")),
-                earlier_run=None if run is None else str(run),
-                earlier_targets=_targets(payload.get("earlier_targets")),
-            )
-        except (KeyError, ValueError, TypeError) as exc:
-            msg = f"the payload of job {job.job_id!r} is none of a summary: drop the job, the messages stay"
-            raise RunError(msg) from exc
-
-
-def _list(value: object) -> list[object]:
-    if isinstance(value, list):
-        return value
-    msg = "wanted a list"
-    raise TypeError(msg)
-
-
-def _targets(value: object) -> tuple[Target, ...] | None:
-    if value is None:
-        return None
-    pairs = [(str(kind), str(name)) for kind, name in map(_list, _list(value))]
-    return tuple(Target(MemoryType(kind), name) for kind, name in pairs)
 
 
 def _distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
