@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from reme_core.cli.exits import ExitCode, exit_code
 from reme_core.cli.items import find_item, id_of_hit, print_hit, print_item, print_memory, sources_of
 from reme_core.cli.keyboard import Keyboard
-from reme_core.cli.loop import Loop
+from reme_core.cli.loop import WAKE_S, Loop
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
 from reme_core.cli.where import Where
@@ -147,7 +147,7 @@ class _Talk:
         turn.add_done_callback(lambda _: pieces.put(None))
         has_begun = False
         try:
-            for piece in iter(pieces.get, None):
+            for piece in _until_none(pieces):
                 self._output.piece(piece)
                 has_begun = True
             if has_begun:
@@ -221,3 +221,14 @@ def _number(words: list[str], numbered: Sequence[str], command: str) -> str:
         msg = f"no number {int(word)}: {there}; /memories and /why number things"
         raise InvalidInputError(msg)
     return numbered[int(word) - 1]
+
+
+def _until_none(pieces: SimpleQueue[str | None]) -> Iterator[str]:
+    while True:
+        try:
+            piece = pieces.get(timeout=WAKE_S)
+        except Empty:
+            continue
+        if piece is None:
+            return
+        yield piece

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from types import TracebackType
 from typing import Self, TypeVar
 
 T = TypeVar("T")
+
+WAKE_S = 0.2
+"""The main thread never waits longer at a time: a signal that comes just before it begins to wait doesn't end that."""
 
 
 class Loop:
@@ -46,6 +49,8 @@ class Loop:
         """Do a call and wait for it; Ctrl-C cancels it."""
         future = self.submit(call)
         try:
+            while not future.done():
+                wait([future], timeout=WAKE_S)
             return future.result()
         except KeyboardInterrupt:
             future.cancel()

@@ -44,7 +44,7 @@ def start(tmp_path: Path, remy: Remy) -> Iterator[Callable[..., subprocess.Popen
     yield begin
     for child in children:
         child.kill()
-        child.communicate()
+        child.communicate(timeout=60)
 
 
 def test_what_was_said_in_one_talk_answers_a_question_of_the_next(reme: Reme, remy: Remy) -> None:
@@ -94,7 +94,7 @@ def test_an_answer_is_shown_while_the_model_still_writes_it(
     child.stdin.flush()
     assert child.stdout.read(14) == b"The first half"
     held.go_on.set()
-    out, _ = child.communicate()
+    out, _ = child.communicate(timeout=60)
     assert (child.returncode, out) == (0, b" and the second.\n")
 
 
@@ -305,7 +305,7 @@ def test_what_was_answered_outlives_an_interrupt(
     child.stdin.flush()
     remy.wait_for_requests(3)
     child.send_signal(number)
-    out, err = child.communicate()
+    out, err = child.communicate(timeout=60)
     assert out == b""
     if number is signal.SIGINT:
         assert child.returncode == 130
@@ -331,7 +331,7 @@ def test_ctrl_c_at_the_end_leaves_the_work_to_the_next_start(
         pass
     remy.wait_for_requests(2)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate()
+    _, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (130, b"reme: interrupted\n")
     assert reme("jobs", "--json").value["jobs"][0]["attempts"] == 0
     remy.replied.clear()
@@ -349,7 +349,7 @@ def test_a_real_terminal_prompts_and_its_ctrl_d_ends_the_talk(
         typing.write("grüß dich\n".encode())
         assert child.stdout.readline() == b"Noted.\n"
         typing.write(b"\x04")
-        _, err = child.communicate()
+        _, err = child.communicate(timeout=60)
     assert child.returncode == 0, err
     assert b"> " in err
 

@@ -316,14 +316,14 @@ def test_ctrl_c_ends_with_130_and_nothing_half_done(tmp_path: Path) -> None:
         threading.Thread(target=_let_go_of, args=(tmp_path / "pipe", child), daemon=True).start()
         with (tmp_path / "pipe").open("wb"):  # waits until the command opens it for reading
             child.send_signal(signal.SIGINT)
-            out, err = child.communicate()
+            out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
     assert json.loads(err)["error"]["message"] == "interrupted"
 
 
 def _let_go_of(pipe: Path, child: subprocess.Popen[str]) -> None:
     """Open the pipe when the command has ended, so that a test that fails does not wait for ever."""
-    child.wait()
+    child.wait(timeout=60)
     os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
 
 

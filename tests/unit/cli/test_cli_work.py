@@ -101,7 +101,7 @@ def test_ctrl_c_while_the_model_works_keeps_the_messages_and_gives_the_job_back(
     with subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True) as child:
         remy.wait_for_requests(1)
         child.send_signal(signal.SIGINT)
-        _, err = child.communicate()
+        _, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (130, "reme: interrupted\n")
     [job] = reme("jobs", "--json").value["jobs"]
     assert (job["state"], job["attempts"]) == ("pending", 0)
