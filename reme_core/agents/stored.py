@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from reme_core.errors import MessageNotFoundError
 from reme_core.ports import AppendMessages, ToolContext
-from reme_core.schema import Block, Message, Source, new_id
-from reme_core.text import extractive_summary
-
-_SUMMARY_CHARS = 400
+from reme_core.rules import block_from
+from reme_core.schema import Message, Source, new_id
 
 
 async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tuple[Source, ...]:
@@ -29,7 +26,7 @@ async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tu
             session_id=session_id,
             messages=new,
             want_vectors=context.embedder is not None,
-            slicer=lambda waiting: [_block(session_id, waiting, now)],
+            slicer=lambda waiting: [block_from(session_id, waiting, created_at=now)],
         )
         await context.transcript.append(context.scope, request)
     stored = await context.transcript.get_messages(context.scope, [message.message_id for message in messages])
@@ -45,16 +42,3 @@ async def _missing(message_ids: Sequence[str], context: ToolContext) -> frozense
     except MessageNotFoundError as exc:
         return frozenset(exc.missing)
     return frozenset()
-
-
-def _block(session_id: str, messages: Sequence[Message], now: datetime) -> Block:
-    times = [message.created_at for message in messages]
-    said = [(message.speaker, message.full_text) for message in messages]
-    return Block(
-        session_id=session_id,
-        message_ids=tuple(message.message_id for message in messages),
-        started_at=min(times),
-        ended_at=max(times),
-        summary=extractive_summary(said, limit_chars=_SUMMARY_CHARS),
-        created_at=now,
-    )

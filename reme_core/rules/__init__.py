@@ -3,6 +3,7 @@
 What a write comes to, which memories a filter means, and how memories that took each other's place share time.
 """
 
+from reme_core.rules.blocks import block_from
 from reme_core.rules.chain import Placed, chain_of, place
 from reme_core.rules.match import CheckedFilter, check_filter, matches, metadata_token, metadata_tokens
 from reme_core.rules.plan import (
@@ -23,6 +24,7 @@ __all__ = [
     "Claim",
     "Placed",
     "Plan",
+    "block_from",
     "chain_of",
     "check_batch",
     "check_filter",

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from reme_core.ports import ListMemories, ListsTargets, MemoryFilter, MemoryStore, Target
-from reme_core.schema import STATEMENTS, Memory, MemoryType, Scope
+from reme_core.ports import MemoryStore, Target
+from reme_core.schema import MemoryType, Scope
+from reme_core.tools import read_meta
 
 # Names are shown to the model to be used again: those with the most memories, and none so long that it is no name.
 _MOST_SHOWN = 40
 _LONGEST_SHOWN = 80
-_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +58,4 @@ def _folded(target: Target) -> str:
 
 async def read_known_targets(memories: MemoryStore, scope: Scope) -> KnownTargets:
     """Read the targets of a scope: those of its current memories, and those that its routing table names."""
-    if isinstance(memories, ListsTargets):
-        counts = Counter(await memories.count_targets(scope))
-    else:
-        counts = Counter()
-        async for memory in _all(memories, scope, STATEMENTS):
-            counts[Target(memory.memory_type, memory.memory_target)] += 1
-    async for entry in _all(memories, scope, (MemoryType.META,)):
-        kind, _, name = entry.memory_target.partition("/")
-        if name and kind in STATEMENTS:
-            counts[Target(MemoryType(kind), name)] += 0
-    return KnownTargets(counts)
-
-
-async def _all(memories: MemoryStore, scope: Scope, types: Sequence[MemoryType]) -> AsyncIterator[Memory]:
-    cursor: str | None = None
-    while True:
-        query = ListMemories(filter=MemoryFilter(types=tuple(types)), limit=_PAGE, cursor=cursor)
-        page = await memories.list_memories(scope, query)
-        for memory in page.memories:
-            yield memory
-        cursor = page.next_cursor
-        if cursor is None:
-            return
+    return KnownTargets({entry.target: entry.memories for entry in await read_meta(memories, scope)})

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reme_core.errors import ConfigurationError
+from reme_core.rules import block_from
 from reme_core.schema import Block, Message
-from reme_core.text import extractive_summary
-
-SUMMARY_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +109,5 @@ def open_tail(messages: Sequence[Message]) -> int:
 
 
 def make_block(session_id: str, piece: Slice) -> Block:
-    """Make the block of a slice, its index entry taken from the messages word for word."""
-    messages = piece.messages
-    summary = extractive_summary([(m.speaker, m.full_text) for m in messages], limit_chars=SUMMARY_CHARS)
-    times = [message.created_at for message in messages]
-    return Block(
-        session_id=session_id,
-        message_ids=tuple(message.message_id for message in messages),
-        repeats=piece.repeats,
-        started_at=min(times),
-        ended_at=max(times),
-        summary=summary,
-    )
+    """Make the block of a slice."""
+    return block_from(session_id, piece.messages, repeats=piece.repeats)

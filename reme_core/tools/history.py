@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -17,9 +17,10 @@ from reme_core.errors import (
 )
 from reme_core.ports import AppendMessages, ScoredMessage, ToolContext
 from reme_core.retrieval.hits import message_hit
+from reme_core.rules import block_from
 from reme_core.schema import Block, Memory, Message, StoredMessage, UtcTime, new_id, parse_messages
 from reme_core.schema.checks import Id, Text
-from reme_core.text import conversation_lines, extractive_summary, json_line, prompt_time
+from reme_core.text import conversation_lines, json_line, prompt_time
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 from reme_core.tools.targets import may_touch, target_of
 from reme_core.tools.trace import READ_SCORE, note_hits
@@ -28,7 +29,6 @@ ANSWER_CHARS = 24_000
 """What one answer shows of messages: some 6,000 tokens, so that a few answers fit a window of 32,000."""
 
 _MESSAGE_CHARS = 4000
-_SUMMARY_CHARS = 400
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
 _CLOCK_SKEW = timedelta(days=1)
 
@@ -70,7 +70,7 @@ class AddHistoryMemoryOp(BaseMemoryToolOp[AddHistoryItem]):
             session_id=session_id,
             messages=messages,
             want_vectors=context.embedder is not None,
-            slicer=lambda waiting: [_one_block(session_id, waiting, context.clock.now())],
+            slicer=lambda waiting: [block_from(session_id, waiting, created_at=context.clock.now())],
         )
         appended = await context.transcript.append(context.scope, request)
         [block] = appended.blocks
@@ -187,18 +187,6 @@ def _read_messages(items: Sequence[HistoryMessage], context: ToolContext) -> tup
     except InvalidInputError as exc:
         msg = f"nothing was kept: {exc}"
         raise ToolFeedback(msg) from exc
-
-
-def _one_block(session_id: str, messages: Sequence[Message], now: datetime) -> Block:
-    times = [message.created_at for message in messages]
-    return Block(
-        session_id=session_id,
-        message_ids=tuple(message.message_id for message in messages),
-        started_at=min(times),
-        ended_at=max(times),
-        summary=extractive_summary([(m.speaker, m.full_text) for m in messages], limit_chars=_SUMMARY_CHARS),
-        created_at=now,
-    )
 
 
 def _left_out(messages: Sequence[Message]) -> str:
