@@ -21,6 +21,7 @@ from reme_core.stores.qdrant import search as ranking
 from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.collection import QdrantLayout, ensure_collection
 from reme_core.stores.qdrant.failures import translated
+from reme_core.stores.qdrant.folder import open_folder
 from reme_core.stores.qdrant.loop import BackgroundLoop
 from reme_core.stores.qdrant.points import MEMORY, memory_id_point, read_memory
 
@@ -75,8 +76,10 @@ class QdrantStore:
         self._remote = url is not None
 
         def connect() -> AsyncQdrantClient:
-            if url is None:
-                return AsyncQdrantClient(location=location, path=None if path is None else str(path))
+            if path is not None:
+                return open_folder(Path(path))
+            if location is not None:
+                return AsyncQdrantClient(location=location)
             return AsyncQdrantClient(
                 url=url, api_key=api_key, prefer_grpc=prefer_grpc, timeout=timeout_s, check_compatibility=False
             )
