@@ -7,7 +7,8 @@ ReMeError                            retryable: ClassVar[bool] = False
 │   └── MissingExtraError            (also an ImportError) an optional library is not installed
 ├── StoreError
 │   ├── NotFoundError                the id is unknown *in this scope*
-│   │   ├── MemoryNotFoundError · MessageNotFoundError · BlockNotFoundError · RunNotFoundError · JobNotFoundError
+│   │   ├── MemoryNotFoundError · MessageNotFoundError · BlockNotFoundError · RunNotFoundError · JobNotFoundError ·
+│   │   │   OffloadNotFoundError
 │   ├── ConflictError                an expected revision, or an id that exists with other content
 │   ├── UnsupportedFilterError       a filter that can't be honoured is never ignored
 │   ├── DimensionMismatchError
@@ -134,6 +135,12 @@ class JobNotFoundError(NotFoundError):
     """No such job in this scope: it is done, or was dropped."""
 
     noun = "job"
+
+
+class OffloadNotFoundError(NotFoundError):
+    """No such reference in this scope: there never was, or a clean-up has removed its text."""
+
+    noun = "offload"
 
 
 class ConflictError(StoreError):

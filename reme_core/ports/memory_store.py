@@ -141,7 +141,7 @@ class Counts(MappingModel):
     """How much a scope holds; a store leaves at zero what it doesn't keep.
 
     `current_memories` counts those without an end, by type; `memories` all; `waiting_for_vectors` messages;
-    `jobs` all of them, and `dead_jobs` those given up.
+    `jobs` all of them, and `dead_jobs` those given up; `offload_bytes` the texts of `offloads`.
     """
 
     current_memories: dict[MemoryType, int] = Field(default_factory=dict)
@@ -153,6 +153,8 @@ class Counts(MappingModel):
     events: int = 0
     jobs: int = 0
     dead_jobs: int = 0
+    offloads: int = 0
+    offload_bytes: int = 0
 
 
 @runtime_checkable

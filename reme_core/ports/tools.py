@@ -12,6 +12,7 @@ from reme_core.errors import ReMeError
 from reme_core.ports.chat_model import ChatModel
 from reme_core.ports.embedder import Clock, Embedder
 from reme_core.ports.memory_store import MemoryStore
+from reme_core.ports.offloads import OffloadStore
 from reme_core.ports.transcript import IndexedTranscript
 from reme_core.schema import Hit, MemoryType, Message, Scope, Source, Usage, new_id
 
@@ -67,6 +68,7 @@ class ToolContext:
         scope: Whose data.
         memories: Memories as the call is to see and change them: the store, or a draft over it.
         transcript: Messages and blocks.
+        offloads: What left contexts; None where nothing keeps it.
         embedder: Gives vectors to what is written and asked; None leaves both to their words.
         model: The chat model of agents that were given none.
         clock: Tells the time.
@@ -84,6 +86,7 @@ class ToolContext:
     scope: Scope
     memories: MemoryStore
     transcript: IndexedTranscript
+    offloads: OffloadStore | None = None
     embedder: Embedder | None = None
     model: ChatModel | None = None
     clock: Clock

@@ -18,6 +18,15 @@ from reme_core.schema.messages import (
     parse_messages,
     read_stored_message,
 )
+from reme_core.schema.offloads import (
+    CleanedOffloads,
+    Offload,
+    OffloadInfo,
+    OffloadKind,
+    Reloaded,
+    ReloadResult,
+    new_reference,
+)
 from reme_core.schema.problems import describe, shown
 from reme_core.schema.scope import Scope, make_scope
 from reme_core.schema.times import UtcTime, format_time, parse_time, utc_now
@@ -28,6 +37,7 @@ __all__ = [
     "STATEMENTS",
     "Block",
     "ChatReply",
+    "CleanedOffloads",
     "ContentBlock",
     "Erased",
     "Event",
@@ -42,7 +52,12 @@ __all__ = [
     "MemoryPage",
     "MemoryType",
     "Message",
+    "Offload",
+    "OffloadInfo",
+    "OffloadKind",
     "OtherBlock",
+    "ReloadResult",
+    "Reloaded",
     "RetrieveResult",
     "Role",
     "Scope",
@@ -59,6 +74,7 @@ __all__ = [
     "format_time",
     "make_scope",
     "new_id",
+    "new_reference",
     "parse_messages",
     "parse_time",
     "read_stored_message",

@@ -30,6 +30,7 @@ class Hit(MappingModel):
         name: Who said it (a message).
         role: The role of who said it (a message).
         session_id: The session of a message or a block.
+        reference: Of a passage of an offloaded text, layer `message`: what `reload_context` takes.
         user_id: Whose it is; empty where it comes from the shared scope.
         created_at: When it was said (message), stored (memory) or begun (block).
         observed_at: When what a memory states was said.
@@ -50,6 +51,7 @@ class Hit(MappingModel):
     name: str | None = None
     role: str | None = None
     session_id: str | None = None
+    reference: str | None = None
     user_id: str = ""
     created_at: datetime | None = None
     observed_at: datetime | None = None
@@ -140,6 +142,7 @@ class Erased(MappingModel):
     blocks: int = 0
     events: int = 0
     jobs: int = 0
+    offloads: int = 0
 
     def __add__(self, other: Erased) -> Erased:
         """Add up two deletions."""
@@ -149,4 +152,5 @@ class Erased(MappingModel):
             blocks=self.blocks + other.blocks,
             events=self.events + other.events,
             jobs=self.jobs + other.jobs,
+            offloads=self.offloads + other.offloads,
         )

@@ -1,0 +1,158 @@
+"""The port of what left a context: texts and pointers at messages, each under a random reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from reme_core.schema import CleanedOffloads, Offload, OffloadInfo, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutOffloads:
+    """Texts and pointers to be kept.
+
+    Attributes:
+        offloads: What to keep. One that is there already, by session, kind, name, message, place, `message_ids` and
+            text, is not kept twice: the answer names the reference it has.
+        hold: The session's context is about to refer to them: no clean-up takes them before the session lets go.
+    """
+
+    offloads: Sequence[Offload]
+    hold: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldOffloads:
+    """Says what the context of an open session refers to; it replaces what was said before.
+
+    Attributes:
+        session_id: The session.
+        references: All that its context refers to. None at all: the session is closed.
+        now: The time of saying so.
+    """
+
+    session_id: str
+    references: frozenset[str]
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffloads:
+    """Which offloads of a scope, in the order of keeping.
+
+    Attributes:
+        session_id: Of this session.
+        message_ids: Results of these messages.
+        limit: At most this many.
+        cursor: From the page before.
+        newest_first: The reverse order.
+    """
+
+    session_id: str | None = None
+    message_ids: tuple[str, ...] | None = None
+    limit: int = 100
+    cursor: str | None = None
+    newest_first: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadPage:
+    """One page of offloads; `next_cursor` is None on the last."""
+
+    offloads: tuple[OffloadInfo, ...]
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadSearch:
+    """A search over the texts of offloads, by words.
+
+    Attributes:
+        text: The query as asked.
+        limit: At most this many, at least 1.
+        session_id: Of this session only.
+        made_from: Offloaded at this time or later.
+        made_to: Offloaded before this time.
+    """
+
+    text: str
+    limit: int = 10
+    session_id: str | None = None
+    made_from: datetime | None = None
+    made_to: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredOffload:
+    """The best passage of an offload.
+
+    Attributes:
+        info: Which.
+        passage: The passage as it stands in the text.
+        offset: Where it begins, in characters.
+        first_line: The number of its first line, from 1.
+        score: The share of the query's words that it holds, weighted by how rare they are, in [0, 1].
+    """
+
+    info: OffloadInfo
+    passage: str
+    offset: int
+    first_line: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanOffloads:
+    """Which texts may go. Pointers at messages take no room and stay.
+
+    Attributes:
+        older_than: Texts offloaded before this time go. None: age doesn't matter.
+        max_bytes: Beyond this many bytes of text in the scope, the oldest go, whatever their age. None: no bound.
+        idle_since: Sessions that said last before this time what they hold count as closed.
+        dry_run: Only say what would go.
+    """
+
+    older_than: datetime | None = None
+    max_bytes: int | None = None
+    idle_since: datetime
+    dry_run: bool = False
+
+
+@runtime_checkable
+class OffloadStore(Protocol):
+    """Offloads of many scopes. Guarantees as `MemoryStore`; erasing a scope of the transcript erases them as well."""
+
+    async def put_offloads(self, scope: Scope, put: PutOffloads) -> list[str]:
+        """Keep offloads, all or none; return their references in order.
+
+        Raises:
+            ConflictError: A reference that this scope has for something else.
+        """
+        ...
+
+    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+        """Return an offload with its text.
+
+        Raises:
+            OffloadNotFoundError: This scope has no such reference: it never had, or its text was cleaned up.
+        """
+        ...
+
+    async def list_offloads(self, scope: Scope, query: ListOffloads) -> OffloadPage:
+        """Return one page of what there is, without the texts."""
+        ...
+
+    async def search_offloads(self, scope: Scope, search: OffloadSearch) -> list[ScoredOffload]:
+        """Return the best passage of each offload that holds a word of the query, highest score first; ties: newest."""
+        ...
+
+    async def hold_offloads(self, scope: Scope, hold: HoldOffloads) -> None:
+        """Say what an open session refers to. References that this scope doesn't have are passed over."""
+        ...
+
+    async def clean_offloads(self, scope: Scope, clean: CleanOffloads) -> CleanedOffloads:
+        """Remove texts that may go, never one that an open session holds, and say which."""
+        ...

@@ -1,0 +1,1 @@
+"""Working memory: the context of one session, kept below its limit without losing a word."""
