@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from reme_core import models, stores
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ChatModel, Embedder, IndexedTranscript, JobQueue, MemoryStore
+from reme_core.ports import ChatModel, Embedder, IndexedTranscript, JobQueue, MemoryStore, OffloadStore
 from reme_core.runtime.slicing import Slicing
 from reme_core.schema import describe, shown
 from reme_core.schema.checks import is_path
@@ -111,12 +111,13 @@ class Closable(Protocol):
 class Ports:
     """What a memory stands on; `owned` is what was built here, to be closed with it.
 
-    `jobs` is the transcript, if it keeps jobs as well.
+    `jobs` and `offloads` are the transcript, if it keeps these as well.
     """
 
     memories: MemoryStore
     transcript: IndexedTranscript
     jobs: JobQueue | None
+    offloads: OffloadStore | None
     llm: ChatModel | None
     embedder: Embedder | None
     owned: tuple[Closable, ...]
@@ -160,8 +161,15 @@ def build(
         else:
             transcript = LocalStore(folder / FILE_NAME)
             owned.append(transcript)
-    jobs = transcript if isinstance(transcript, JobQueue) else None
-    return Ports(memories=memories, transcript=transcript, jobs=jobs, llm=chat, embedder=embedder, owned=tuple(owned))
+    return Ports(
+        memories=memories,
+        transcript=transcript,
+        jobs=transcript if isinstance(transcript, JobQueue) else None,
+        offloads=transcript if isinstance(transcript, OffloadStore) else None,
+        llm=chat,
+        embedder=embedder,
+        owned=tuple(owned),
+    )
 
 
 def check_slicing(value: object) -> Slicing:

@@ -100,10 +100,16 @@ class NotFoundError(StoreError):
 
     noun: ClassVar[str] = "item"
 
-    def __init__(self, missing: Sequence[str]) -> None:
-        """Name the ids that were not found."""
+    def __init__(
+        self,
+        missing: Sequence[str],
+        *,
+        where: str = "in this scope",
+        advice: str = "list what there is, or check memory space and user id",
+    ) -> None:
+        """Name the ids that were not found, where they were looked for, and what to do."""
         names = ", ".join(repr(item) for item in list(missing)[:5]) + (" …" if len(missing) > 5 else "")
-        super().__init__(f"no {self.noun} {names} in this scope: list what there is, or check memory space and user id")
+        super().__init__(f"no {self.noun} {names} {where}: {advice}")
         self.missing = tuple(missing)
 
 

@@ -41,7 +41,7 @@ class NamedEmbedder(Protocol):
 
 
 class TokenCounter(Protocol):
-    """Counts tokens as a model would, or near enough."""
+    """Counts tokens as a model would, or near enough; it may be called from any thread, from several at a time."""
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, 0 for an empty one; adding text never lowers it."""

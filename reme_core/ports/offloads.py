@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from reme_core.schema import CleanedOffloads, Offload, OffloadInfo, Scope
+from reme_core.schema import CleanedOffloads, Offload, OffloadInfo, OffloadKind, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +18,12 @@ class PutOffloads:
         offloads: What to keep. One that is there already, by session, kind, name, message, place, `message_ids` and
             text, is not kept twice: the answer names the reference it has.
         hold: The session's context is about to refer to them: no clean-up takes them before the session lets go.
+        exact: Keep each under the reference it has, also where the same is there under another one.
     """
 
     offloads: Sequence[Offload]
     hold: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +32,16 @@ class HoldOffloads:
 
     Attributes:
         session_id: The session.
-        references: All that its context refers to. None at all: the session is closed.
+        references: All that its context refers to.
         now: The time of saying so.
+        keep_since: What it has come to hold at this time or later is held as well: a context that was looked at then
+            doesn't know of it. None: there is no such thing; without references the session is closed.
     """
 
     session_id: str
     references: frozenset[str]
     now: datetime
+    keep_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,10 @@ class ListOffloads:
     Attributes:
         session_id: Of this session.
         message_ids: Results of these messages.
+        references: Only these; those that the scope doesn't have are passed over.
+        made_from: Said at this time or later; offloaded, where nobody said it.
+        made_to: Said before this time.
+        kinds: Of these kinds only.
         limit: At most this many.
         cursor: From the page before.
         newest_first: The reverse order.
@@ -53,6 +62,10 @@ class ListOffloads:
 
     session_id: str | None = None
     message_ids: tuple[str, ...] | None = None
+    references: tuple[str, ...] | None = None
+    made_from: datetime | None = None
+    made_to: datetime | None = None
+    kinds: tuple[OffloadKind, ...] | None = None
     limit: int = 100
     cursor: str | None = None
     newest_first: bool = False
@@ -74,8 +87,9 @@ class OffloadSearch:
         text: The query as asked.
         limit: At most this many, at least 1.
         session_id: Of this session only.
-        made_from: Offloaded at this time or later.
-        made_to: Offloaded before this time.
+        made_from: Said at this time or later; offloaded, where nobody said it.
+        made_to: Said before this time.
+        kinds: Of these kinds only; None: any that has a text.
     """
 
     text: str
@@ -83,6 +97,7 @@ class OffloadSearch:
     session_id: str | None = None
     made_from: datetime | None = None
     made_to: datetime | None = None
+    kinds: tuple[OffloadKind, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +109,8 @@ class ScoredOffload:
         passage: The passage as it stands in the text.
         offset: Where it begins, in characters.
         first_line: The number of its first line, from 1.
-        score: The share of the query's words that it holds, weighted by how rare they are, in [0, 1].
+        score: In [0, 1]: the share of the query's words that it holds, weighted by how rare they are, and lowered where
+            they stand far apart.
     """
 
     info: OffloadInfo
@@ -130,6 +146,7 @@ class OffloadStore(Protocol):
 
         Raises:
             ConflictError: A reference that this scope has for something else.
+            MessageNotFoundError: A pointer at messages that this scope doesn't hold.
         """
         ...
 

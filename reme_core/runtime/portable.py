@@ -1,4 +1,4 @@
-"""A scope as JSON Lines: a header, then a line for each message, block, memory and event.
+"""A scope as JSON Lines: a header, then a line for each message, block, offload, memory and event.
 
 Memories of every type go along, entries of the routing table (`meta`) included. Events are written for reading and are
 not read back: a history belongs to the store in which it happened. Jobs are not written: what is still to be done is
@@ -11,13 +11,20 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, StoreAccessError
+from reme_core.errors import (
+    ConflictError,
+    InvalidInputError,
+    MemoryNotFoundError,
+    OffloadNotFoundError,
+    StoreAccessError,
+    UnsupportedFilterError,
+)
 from reme_core.ports import (
     AppendMessages,
     Embedder,
@@ -25,20 +32,27 @@ from reme_core.ports import (
     FindMessages,
     ListBlocks,
     ListMemories,
+    ListOffloads,
     MemoryFilter,
     MemoryStore,
+    OffloadStore,
     PutMemory,
+    PutOffloads,
     Transcript,
     Vector,
     WriteBatch,
 )
 from reme_core.runtime.embedding import embed_strictly
-from reme_core.schema import Block, Memory, MemoryType, Scope, StoredMessage, describe, new_id, utc_now
+from reme_core.schema import Block, Memory, MemoryType, Offload, Scope, StoredMessage, describe, new_id, utc_now
 from reme_core.schema.mapping import MappingModel
 
 FORMAT = "reme-export"
 VERSION = 1
 _PAGE = 500
+# Texts of offloads may be megabytes each, and a page of them is written at once.
+_PAGE_OF_TEXTS = 20
+# In the order in which they need each other.
+_KINDS = ("message", "block", "offload", "memory")
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -50,6 +64,7 @@ class Moved(MappingModel):
     blocks: int = 0
     memories: int = 0
     events: int = 0
+    offloads: int = 0
 
 
 async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Scope, path: Path) -> Moved:
@@ -58,7 +73,7 @@ async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Sco
     Raises:
         StoreAccessError: The file can't be written.
     """
-    counts = dict.fromkeys(("message", "block", "memory", "event"), 0)
+    counts = dict.fromkeys((*_KINDS, "event"), 0)
     draft = path.with_name(f".{new_id()}.part")
     try:
         with draft.open("w", encoding="utf-8") as file:
@@ -75,7 +90,17 @@ async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Sco
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-    return Moved(messages=counts["message"], blocks=counts["block"], memories=counts["memory"], events=counts["event"])
+    return _moved(counts)
+
+
+def _moved(counts: Mapping[str, int]) -> Moved:
+    return Moved(
+        messages=counts["message"],
+        blocks=counts["block"],
+        memories=counts["memory"],
+        events=counts.get("event", 0),
+        offloads=counts["offload"],
+    )
 
 
 def _settle(flush: Callable[[], None], descriptor: int) -> None:
@@ -87,13 +112,16 @@ async def _everything(
     memories: MemoryStore, transcript: Transcript, scope: Scope
 ) -> AsyncIterator[tuple[str, BaseModel]]:
     cursor: str | None = None
-    # Blocks first: what is said and sliced meanwhile must not give a block whose messages are not in the file.
+    # Messages last: what is said meanwhile must not give a block or an offload whose messages are not in the file.
     while True:
         blocks = await transcript.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))
         for block in blocks.blocks:
             yield "block", block
         if (cursor := blocks.next_cursor) is None:
             break
+    if isinstance(transcript, OffloadStore):
+        async for offload in _offloads(transcript, scope):
+            yield "offload", offload
     while True:
         messages = await transcript.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
         for stored in messages.messages:
@@ -114,6 +142,19 @@ async def _everything(
         after = events[-1].sequence
 
 
+async def _offloads(store: OffloadStore, scope: Scope) -> AsyncIterator[Offload]:
+    cursor: str | None = None
+    while True:
+        page = await store.list_offloads(scope, ListOffloads(limit=_PAGE, cursor=cursor))
+        for info in page.offloads:
+            try:
+                yield await store.get_offload(scope, info.reference)
+            except OffloadNotFoundError:  # cleaned up since the page was read
+                continue
+        if (cursor := page.next_cursor) is None:
+            return
+
+
 async def import_scope(
     memories: MemoryStore,
     transcript: Transcript,
@@ -132,23 +173,34 @@ async def import_scope(
         InvalidInputError: Naming the line that is wrong.
         StoreAccessError: The file can't be read.
         ConflictError: An id that this scope holds with other content.
+        UnsupportedFilterError: There are offloads in the file, and the transcript keeps none.
     """
     lines = await asyncio.to_thread(_read_lines, path, scope)
+    _check_keeping(lines, transcript)
     done = 0
-    counts = dict.fromkeys(("message", "block", "memory"), 0)
+    counts = dict.fromkeys(_KINDS, 0)
     for kind, items in _runs(lines):
         match kind:
             case "message":
                 await _import_messages(transcript, scope, [i for i in items if isinstance(i, StoredMessage)], embedder)
             case "block":
                 await transcript.put_blocks(scope, [item for item in items if isinstance(item, Block)])
+            case "offload" if isinstance(transcript, OffloadStore):
+                offloads = [item for item in items if isinstance(item, Offload)]
+                await transcript.put_offloads(scope, PutOffloads(offloads=offloads, exact=True))
             case "memory":
                 await _import_memories(memories, embedder, scope, [i for i in items if isinstance(i, Memory)])
         counts[kind] += len(items)
         done += len(items)
         if progress is not None:
             progress(done)
-    return Moved(messages=counts["message"], blocks=counts["block"], memories=counts["memory"])
+    return _moved(counts)
+
+
+def _check_keeping(lines: Sequence[tuple[str, BaseModel]], transcript: Transcript) -> None:
+    if not isinstance(transcript, OffloadStore) and any(kind == "offload" for kind, _ in lines):
+        msg = "the file has offloads, and this transcript keeps none: hand in one that is an OffloadStore"
+        raise UnsupportedFilterError(msg)
 
 
 def _read_lines(path: Path, scope: Scope) -> list[tuple[str, BaseModel]]:
@@ -176,10 +228,19 @@ def _check_whole(lines: Sequence[tuple[str, BaseModel]]) -> None:
     """Refuse a file that lacks a part of itself, before any of it is written (InvalidInputError)."""
     said = {item.message.message_id for _, item in lines if isinstance(item, StoredMessage)}
     memories: set[str] = set()
+    references: set[str] = set()
     for _, item in lines:
         if isinstance(item, Block) and not said.issuperset(item.message_ids):
             msg = f"block {item.block_id!r} has messages that the file lacks: nothing was imported; export anew"
             raise InvalidInputError(msg)
+        if isinstance(item, Offload):
+            if not said.issuperset(item.message_ids):
+                msg = f"offload {item.reference!r} points at messages that the file lacks: nothing was imported"
+                raise InvalidInputError(msg)
+            if item.reference in references:
+                msg = f"offload {item.reference!r} stands twice in the file: nothing was imported; remove one of them"
+                raise InvalidInputError(msg)
+            references.add(item.reference)
         if isinstance(item, Memory):
             if item.memory_id in memories:
                 msg = f"memory {item.memory_id!r} stands twice in the file: nothing was imported; remove one of the two"
@@ -209,6 +270,8 @@ def _read_line(line: str, number: int, scope: Scope) -> tuple[str, BaseModel] | 
             return "message", _value(StoredMessage, value, number)
         case "block":
             return "block", _value(Block, value, number)
+        case "offload":
+            return "offload", _value(Offload, value, number)
         case "memory" if isinstance(value, dict):
             mine = {**value, "memory_space": scope.memory_space, "user_id": scope.user_id}
             return "memory", _value(Memory, mine, number)
@@ -227,10 +290,11 @@ def _value(model: type[M], value: object, number: int) -> M:
 
 def _runs(lines: Sequence[tuple[str, BaseModel]]) -> Iterator[tuple[str, list[BaseModel]]]:
     """Group lines of one kind into batches, in the order in which they need each other."""
-    for kind in ("message", "block", "memory"):
+    for kind in _KINDS:
         items = [item for name, item in lines if name == kind]
-        for start in range(0, len(items), _PAGE):
-            yield kind, items[start : start + _PAGE]
+        size = _PAGE_OF_TEXTS if kind == "offload" else _PAGE
+        for start in range(0, len(items), size):
+            yield kind, items[start : start + size]
 
 
 async def _import_messages(

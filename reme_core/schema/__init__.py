@@ -1,6 +1,7 @@
 """Values: everything that crosses disk, network, a prompt or the public face."""
 
 from reme_core.schema.blocks import EXTRACTIVE, Block, StoredMessage
+from reme_core.schema.context import CompactedContext, ContextUse, OffloadedContext, PreparedContext
 from reme_core.schema.hits import ChatReply, Erased, Hit, Layer, MemoryPage, RetrieveResult, SummaryResult, UndoResult
 from reme_core.schema.ids import new_id
 from reme_core.schema.jobs import Job, JobState
@@ -38,7 +39,9 @@ __all__ = [
     "Block",
     "ChatReply",
     "CleanedOffloads",
+    "CompactedContext",
     "ContentBlock",
+    "ContextUse",
     "Erased",
     "Event",
     "EventKind",
@@ -55,7 +58,9 @@ __all__ = [
     "Offload",
     "OffloadInfo",
     "OffloadKind",
+    "OffloadedContext",
     "OtherBlock",
+    "PreparedContext",
     "ReloadResult",
     "Reloaded",
     "RetrieveResult",

@@ -43,7 +43,8 @@ class OffloadInfo(MappingModel):
         chars: Characters of the text; 0 for `messages`.
         lines: Lines of the text; 0 for `messages`.
         bytes: Bytes of the text as UTF-8; 0 for `messages`.
-        created_at: When it was offloaded.
+        created_at: When it was offloaded; its age for a clean-up.
+        said_at: When what it is of was said; None: when it was offloaded.
     """
 
     reference: Id
@@ -57,6 +58,7 @@ class OffloadInfo(MappingModel):
     lines: int = 0
     bytes: int = 0
     created_at: UtcTime
+    said_at: UtcTime | None = None
 
 
 class Offload(MappingModel):
@@ -74,6 +76,7 @@ class Offload(MappingModel):
     place: Annotated[int, Field(ge=0)] | None = None
     message_ids: tuple[Id, ...] = ()
     created_at: UtcTime = Field(default_factory=utc_now)
+    said_at: UtcTime | None = None
 
     @model_validator(mode="after")
     def _text_or_messages(self) -> Offload:
@@ -101,6 +104,7 @@ class Offload(MappingModel):
             lines=self.text.count("\n") + 1 if self.text else 0,
             bytes=len(self.text.encode()),
             created_at=self.created_at,
+            said_at=self.said_at,
         )
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reme_core.testing.ids import SequentialIds
     from reme_core.testing.job_queue_contract import JobQueueContract
     from reme_core.testing.memory_store_contract import MemoryStoreContract
+    from reme_core.testing.offload_store_contract import OffloadStoreContract
     from reme_core.testing.scripted_model import ScriptedChatModel
     from reme_core.testing.store_values import StoreCapabilities
     from reme_core.testing.token_counter_contract import TokenCounterContract
@@ -33,6 +34,7 @@ __all__ = [
     "HashedEmbedder",
     "JobQueueContract",
     "MemoryStoreContract",
+    "OffloadStoreContract",
     "ScriptedChatModel",
     "SequentialIds",
     "StoreCapabilities",
@@ -50,6 +52,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "HashedEmbedder": "reme_core.testing.hashed_embedder",
         "JobQueueContract": "reme_core.testing.job_queue_contract",
         "MemoryStoreContract": "reme_core.testing.memory_store_contract",
+        "OffloadStoreContract": "reme_core.testing.offload_store_contract",
         "ScriptedChatModel": "reme_core.testing.scripted_model",
         "SequentialIds": "reme_core.testing.ids",
         "StoreCapabilities": "reme_core.testing.store_values",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from reme_core.ports import FindMessages, ListMemories, MemoryFilter
+from reme_core.ports import FindMessages, ListMemories, ListOffloads, MemoryFilter
 from reme_core.schema import Memory, Scope
 from reme_core.stores import LocalStore
 from tests.support import writing_child
@@ -35,6 +35,7 @@ class Acknowledged:
     closed: set[str] = field(default_factory=set)
     messages: list[str] = field(default_factory=list)
     erased: list[str] = field(default_factory=list)
+    offloads: dict[str, str] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)
     groups: list[list[str]] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
@@ -55,7 +56,9 @@ class Acknowledged:
                     self.closed.update(entry["ids"])
                 case "erased":
                     self.erased += entry["texts"]
-                case "intent" if entry["what"] in {"batch", "messages"}:
+                case "offloads":
+                    self.offloads.update(entry["held"])
+                case "intent" if entry["what"] in {"batch", "messages", "offloads"}:
                     self.groups.append(entry["ids"])
         if entries[-1]["kind"] == "intent" and entries[-1]["what"] in {"delete", "update", "close"}:
             self.unsure.update(entries[-1]["ids"])
@@ -78,14 +81,16 @@ def run_and_kill(folder: Path, seed: int, chance: random.Random) -> list[bytes]:
     return lines
 
 
-async def held(path: Path) -> tuple[dict[str, Memory], set[str]]:
-    """Return the memories and the ids of the messages in the file."""
+async def held(path: Path) -> tuple[dict[str, Memory], set[str], dict[str, str]]:
+    """Return the memories, the ids of the messages, and the texts of the offloads in the file."""
     store = LocalStore(path)
     page = await store.list_memories(LASTING, ListMemories(filter=MemoryFilter(include_superseded=True), limit=100_000))
     found = await store.find_messages(LASTING, FindMessages(limit=100_000))
+    listed = await store.list_offloads(LASTING, ListOffloads(limit=100_000))
+    texts = {info.reference: (await store.get_offload(LASTING, info.reference)).text for info in listed.offloads}
     await store.close()
     memories = {memory.memory_id: memory for memory in page.memories}
-    return memories, {stored.message.message_id for stored in found.messages}
+    return memories, {stored.message.message_id for stored in found.messages}, texts
 
 
 def remaining(receiver: Connection) -> Iterator[bytes]:
@@ -109,17 +114,18 @@ def test_a_killed_writer_loses_nothing_acknowledged_and_leaves_nothing_half_done
     for kill in range(KILLS_A_FILE):
         said.take(run_and_kill(tmp_path, file_number * 100 + kill, chance))
         assert problems_of_file(path) == []
-    memories, messages = asyncio.run(held(path))
+    memories, messages, offloads = asyncio.run(held(path))
 
     assert not said.deleted.intersection(memories)
     sure = {key: content for key, content in said.contents.items() if key not in said.deleted | said.unsure}
     assert {key: memories[key].content for key in sure if key in memories} == sure
     assert all(memories[key].valid_to for key in said.closed.intersection(sure))
     assert messages.issuperset(said.messages)
+    assert {key: offloads.get(key) for key in said.offloads} == said.offloads
     for group in said.groups:
         if not (said.deleted | said.unsure).intersection(group):
-            assert len({item in messages or item in memories for item in group}) == 1
+            assert len({item in messages or item in memories or item in offloads for item in group}) == 1
     raw = bytes_on_disk(path)
     assert not [text for text in said.erased if text.encode() in raw]
     assert problems_of_file(path) == []
-    assert min(said.kinds[kind] for kind in ("memories", "messages", "deleted", "closed", "erased")) > 3
+    assert min(said.kinds[kind] for kind in ("memories", "messages", "deleted", "closed", "erased", "offloads")) > 3

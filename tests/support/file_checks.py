@@ -20,7 +20,8 @@ _ORPHANS = {
         WHERE memory_words.scope <> 's' || memories.scope""",
     "message of no session": """SELECT count(*) FROM messages m WHERE NOT EXISTS
         (SELECT 1 FROM sessions s WHERE s.session = m.session AND s.scope = m.scope)""",
-    "session of no message": "SELECT count(*) FROM sessions WHERE session NOT IN (SELECT session FROM messages)",
+    "session of nothing": """SELECT count(*) FROM sessions WHERE session NOT IN (SELECT session FROM messages)
+        AND session NOT IN (SELECT session FROM offloads) AND session NOT IN (SELECT session FROM offload_holders)""",
     "block of no session": """SELECT count(*) FROM blocks b WHERE NOT EXISTS
         (SELECT 1 FROM sessions s WHERE s.session = b.session AND s.scope = b.scope)""",
     "message in no block's row": """SELECT count(*) FROM messages m WHERE block IS NOT NULL AND NOT EXISTS
@@ -37,7 +38,30 @@ _ORPHANS = {
         OR job_id IS NOT json_extract(body, '$.job_id') OR state IS NOT json_extract(body, '$.state')""",
     "scope of nothing": """SELECT count(*) FROM scopes WHERE scope NOT IN (SELECT scope FROM messages)
         AND scope NOT IN (SELECT scope FROM memories) AND scope NOT IN (SELECT scope FROM events)
-        AND scope NOT IN (SELECT scope FROM jobs)""",
+        AND scope NOT IN (SELECT scope FROM jobs) AND scope NOT IN (SELECT scope FROM offloads)""",
+    "offload of no session": """SELECT count(*) FROM offloads o WHERE NOT EXISTS
+        (SELECT 1 FROM sessions s WHERE s.session = o.session AND s.scope = o.scope)""",
+    "offload whose columns say something else": """SELECT count(*) FROM offloads o JOIN sessions USING (session)
+        WHERE reference IS NOT json_extract(info, '$.reference') OR kind IS NOT json_extract(info, '$.kind')
+        OR session_id IS NOT json_extract(info, '$.session_id') OR bytes IS NOT length(CAST(text AS BLOB))
+        OR length(text) IS NOT json_extract(info, '$.chars')""",
+    "offload without a message": """SELECT count(*) FROM offloads o, json_each(o.info, '$.message_ids') id
+        WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.scope = o.scope AND m.message_id = id.value)""",
+    "offload that its passages don't reach the end of": """SELECT count(*) FROM offloads o WHERE length(text) IS NOT
+        (SELECT coalesce(max(start + chars), 0) FROM offload_passages p WHERE p.offload = o.offload)""",
+    "passage of no offload": """SELECT count(*) FROM offload_passages p WHERE NOT EXISTS
+        (SELECT 1 FROM offloads o WHERE o.offload = p.offload AND o.scope = p.scope)""",
+    "passage without words": """SELECT count(*) FROM offload_passages
+        WHERE passage NOT IN (SELECT rowid FROM offload_words)""",
+    "words of no passage": """SELECT count(*) FROM offload_words
+        WHERE rowid NOT IN (SELECT passage FROM offload_passages)""",
+    "passage's words under another scope": """SELECT count(*) FROM offload_words JOIN offload_passages
+        ON passage = offload_words.rowid WHERE offload_words.scope <> 's' || offload_passages.scope""",
+    "hold of no session or offload": """SELECT count(*) FROM offload_holds h WHERE NOT EXISTS
+        (SELECT 1 FROM offload_holders o WHERE o.session = h.session AND o.scope = h.scope) OR NOT EXISTS
+        (SELECT 1 FROM offloads o WHERE o.offload = h.offload AND o.scope = h.scope)""",
+    "session that holds nothing": """SELECT count(*) FROM offload_holders WHERE session NOT IN
+        (SELECT session FROM offload_holds) OR session NOT IN (SELECT session FROM sessions)""",
     "memory whose last event says something else": """SELECT count(*) FROM memories m WHERE
         (SELECT json_extract(after, '$.revision') FROM events e WHERE e.scope = m.scope AND e.memory_id = m.memory_id
             ORDER BY sequence DESC LIMIT 1) IS NOT m.revision""",
@@ -52,9 +76,9 @@ def problems_of_file(path: Path) -> list[str]:
     """Return everything that is wrong with a file of the local store, in words; nothing is what it should be."""
     with closing(sqlite3.connect(path)) as connection:
         found = [f"integrity: {row[0]}" for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-        for table in ("message_words", "memory_words"):
+        for table in ("message_words", "memory_words", "offload_words"):
             try:
-                connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")  # noqa: S608  # two names
+                connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")  # noqa: S608  # three names
             except sqlite3.DatabaseError as exc:
                 found.append(f"{table}: {exc}")
         connection.rollback()

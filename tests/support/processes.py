@@ -72,6 +72,24 @@ def count_waiting(path: Path) -> int:
     return asyncio.run(work())
 
 
+def offload(path: Path, reference: str, text: str) -> str:
+    """Clean up whatever may go, which must leave an offload of Alice, keep another one, and return its reference."""
+    from reme_core.testing._offload_values import clean, put, text_of
+    from reme_core.testing.store_values import ALICE
+
+    async def work() -> str:
+        store = LocalStore(path)
+        try:
+            await clean(store, max_bytes=0)
+            await store.get_offload(ALICE, reference)
+            [kept] = await put(store, text_of(text))
+            return kept
+        finally:
+            await store.close()
+
+    return asyncio.run(work())
+
+
 def flush_with(folder: Path, dimension: int) -> int:
     """Finish what is left to do, with an embedder that works; return the number of calls of the model."""
     from reme_core.testing import HashedEmbedder

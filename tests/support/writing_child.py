@@ -9,11 +9,17 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from reme_core import ReMe
+from reme_core.ports import CleanOffloads, PutOffloads
+from reme_core.schema import Offload, OffloadKind, Scope, utc_now
+from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
+
+LASTING = Scope(memory_space="space", user_id="lasting")
 
 
 def run(folder: Path, seed: int, lines: Connection) -> None:
@@ -27,12 +33,14 @@ async def write_for_ever(folder: Path, seed: int, lines: Connection) -> None:
 
     chance = random.Random(seed)
     memory = ReMe("space", folder, llm=None, embedding=HashedEmbedder(16))
+    store = LocalStore(folder / "memory.db")
     held: dict[str, str] = {}  # id -> content, of memories of the lasting user
     await memory.stats(user_id="lasting")
     say("ready")
     for step in range(1_000_000):
         tag = f"{seed}x{step}"
-        action = chance.choice(("add", "add", "batch", "update", "delete", "supersede", "summary", "summary", "erase"))
+        actions = ("add", "add", "batch", "update", "delete", "supersede", "summary", "summary", "offload", "erase")
+        action = chance.choice(actions)
         if action == "erase":
             user = f"short-{seed}"
             await memory.summary([{"role": "user", "content": f"fleeting words {tag}."}], user_id=user)
@@ -45,6 +53,14 @@ async def write_for_ever(folder: Path, seed: int, lines: Connection) -> None:
             say("intent", what="messages", ids=ids)
             await memory.summary(messages, user_id="lasting", session_id=f"s{seed}-{step % 3}")
             say("messages", ids=ids)
+        elif action == "offload":
+            kept = [output(f"o{tag}-{place}", 10 ** chance.randint(1, 5)) for place in range(3)]
+            say("intent", what="offloads", ids=[item.reference for item in kept])
+            await store.put_offloads(LASTING, PutOffloads(offloads=kept, hold=True))
+            say("offloads", held={item.reference: item.text for item in kept})
+            # What is held stays; what nobody holds comes and goes.
+            await store.put_offloads(LASTING, PutOffloads(offloads=[output(f"p{tag}", 1_000)]))
+            await store.clean_offloads(LASTING, CleanOffloads(max_bytes=0, idle_since=utc_now() - timedelta(days=1)))
         elif action == "batch":
             drafts = [{"content": f"fact {tag} {place}", "memory_id": f"b{tag}-{place}"} for place in range(5)]
             say("intent", what="batch", ids=[draft["memory_id"] for draft in drafts])
@@ -71,3 +87,11 @@ async def write_for_ever(folder: Path, seed: int, lines: Connection) -> None:
                 say("intent", what="close", ids=[chosen])
                 await memory.update_memory(chosen, user_id="lasting", valid_to="2100-01-01")
                 say("closed", ids=[chosen])
+
+
+def output(reference: str, chars: int) -> Offload:
+    """Build what a tool said, in some lines."""
+    text = "".join(f"line {n} of {reference}\n" for n in range(chars // 20 + 1))
+    return Offload(
+        reference=reference, session_id=reference, kind=OffloadKind.TOOL_RESULT, text=text, created_at=utc_now()
+    )

@@ -6,6 +6,7 @@ import sqlite3
 
 from reme_core.ports import Counts, Target
 from reme_core.schema import MemoryType, Scope
+from reme_core.stores.local.offloads import count_offloads
 from reme_core.stores.local.scopes import find_scope
 
 
@@ -19,6 +20,7 @@ def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
         " ORDER BY memory_type",
         (number,),
     )
+    offloads, offload_bytes = count_offloads(connection, number)
     return Counts(
         current_memories={MemoryType(kind): count for kind, count in by_type},
         memories=_count(connection, "SELECT count(*) FROM memories WHERE scope = ?", number),
@@ -29,6 +31,8 @@ def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
         events=_count(connection, "SELECT count(*) FROM events WHERE scope = ?", number),
         jobs=_count(connection, "SELECT count(*) FROM jobs WHERE scope = ?", number),
         dead_jobs=_count(connection, "SELECT count(*) FROM jobs WHERE scope = ? AND state = 'dead'", number),
+        offloads=offloads,
+        offload_bytes=offload_bytes,
     )
 
 

@@ -8,7 +8,14 @@ from reme_core.errors import StoreUnavailableError
 from reme_core.schema import Erased, Scope
 from reme_core.stores.local.scopes import find_scope
 
-_COUNTED = ("memories", "messages", "blocks", "events", "jobs")
+_COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads")
+# Whose words, the table that holds their row numbers, and its column.
+_WITH_WORDS = (
+    ("message", "messages", "seq"),
+    ("memory", "memories", "row"),
+    ("offload", "offload_passages", "passage"),
+)
+_UNCOUNTED = ("offload_passages", "offload_holds", "offload_holders", "sessions", "changes", "scopes")
 
 
 def erase_rows(connection: sqlite3.Connection, scope: Scope, *, fts5: bool) -> Erased:
@@ -20,14 +27,15 @@ def erase_rows(connection: sqlite3.Connection, scope: Scope, *, fts5: bool) -> E
         table: int(connection.execute(f"SELECT count(*) FROM {table} WHERE scope = ?", (number,)).fetchone()[0])  # noqa: S608
         for table in _COUNTED
     }
-    for words, table, key in (("message", "messages", "seq"), ("memory", "memories", "row")):
+    for words, table, key in _WITH_WORDS:
         rows = f"SELECT {key} FROM {table} WHERE scope = ?"  # noqa: S608  # a closed set of names
-        connection.execute(f"DELETE FROM {words}_vectors WHERE {key} IN ({rows})", (number,))  # noqa: S608
+        if words != "offload":
+            connection.execute(f"DELETE FROM {words}_vectors WHERE {key} IN ({rows})", (number,))  # noqa: S608
         if fts5:
             connection.execute(f"DELETE FROM {words}_words WHERE rowid IN ({rows})", (number,))  # noqa: S608
             # Deleting from FTS5 leaves the words in older segments until these are merged.
             connection.execute(f"INSERT INTO {words}_words ({words}_words) VALUES ('optimize')")  # noqa: S608
-    for table in (*_COUNTED, "sessions", "changes", "scopes"):
+    for table in (*_COUNTED, *_UNCOUNTED):
         connection.execute(f"DELETE FROM {table} WHERE scope = ?", (number,))  # noqa: S608
     return Erased(**counts)
 

@@ -13,10 +13,11 @@ _CHUNK = 500
 
 
 def segment_anew(connection: sqlite3.Connection, *, fts5: bool) -> None:
-    """Write the terms of all messages, blocks and memories again, within a transaction."""
+    """Write the terms of all messages, blocks, memories and offloads again, within a transaction."""
     if fts5:
-        connection.execute("DELETE FROM message_words")
-        connection.execute("DELETE FROM memory_words")
+        for table in ("message_words", "memory_words", "offload_words"):
+            connection.execute(f"DELETE FROM {table}")  # noqa: S608  # three names
+        _segment_offloads(connection)
     for row, scope, body in _rows(
         connection, "SELECT seq, scope, body FROM messages WHERE seq > ? ORDER BY seq LIMIT ?"
     ):
@@ -39,6 +40,17 @@ def segment_anew(connection: sqlite3.Connection, *, fts5: bool) -> None:
     ):
         words = terms(Block.model_validate_json(body).summary)
         connection.execute("UPDATE blocks SET terms = ? WHERE block = ?", (pack_terms(words), row))
+
+
+def _segment_offloads(connection: sqlite3.Connection) -> None:
+    """Write the words of all passages again; one text at a time, since one may be as large as many others."""
+    for (offload,) in connection.execute("SELECT offload FROM offloads ORDER BY offload").fetchall():
+        scope, text = connection.execute("SELECT scope, text FROM offloads WHERE offload = ?", (offload,)).fetchone()
+        passages = connection.execute(
+            "SELECT passage, start, chars FROM offload_passages WHERE offload = ? ORDER BY passage", (offload,)
+        ).fetchall()
+        for passage, start, chars in passages:
+            add_words(connection, "offload_words", scope, passage, terms(text[start : start + chars]))
 
 
 def _rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[int, int, str]]:

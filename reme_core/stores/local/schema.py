@@ -18,6 +18,11 @@ APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files
 
 Migration: TypeAlias = Callable[[sqlite3.Connection], None]
 
+# Terms come segmented, so the tokenizer only has to split at blanks: every other ASCII character belongs to a word.
+_TOKENIZER = "tokenize=\"ascii tokenchars '!#$%&()*+,-./:;<=>?@[\\]^_`{|}~'\""
+# With the places of the words, so that those next to each other can be asked for; rows of other tables don't need them.
+_OFFLOAD_WORDS = f"CREATE VIRTUAL TABLE offload_words USING fts5(scope, words, {_TOKENIZER}, columnsize=0)"
+
 # origin: digest of the job as it was added; created, due: microseconds since 1970; job decides ties of created.
 # The entries of the routing table are few among many memories, and each run begins with reading them.
 _SINCE_VERSION_2 = (
@@ -30,12 +35,48 @@ _SINCE_VERSION_2 = (
 )
 
 
+# digest: of what makes two offloads the same; created: microseconds since 1970, for its age; said: the same, for when
+# it was said; bytes: of the text, which comes last, so that reading the other columns needs none of its pages. Indexed
+# by age with all that a clean-up decides by.
+# Of holders, said: when a session said last what it holds; of holds, since: when it came to hold an offload, or said so
+# again.
+_SINCE_VERSION_3 = (
+    """CREATE TABLE offloads (
+        offload INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session INTEGER NOT NULL,
+        reference TEXT NOT NULL, kind TEXT NOT NULL, message_id TEXT, digest BLOB NOT NULL, created INTEGER NOT NULL,
+        said INTEGER NOT NULL, bytes INTEGER NOT NULL, info TEXT NOT NULL, text TEXT NOT NULL,
+        UNIQUE (scope, reference))""",
+    "CREATE INDEX offloads_by_digest ON offloads (scope, digest)",
+    "CREATE INDEX offloads_by_scope ON offloads (scope, offload)",
+    "CREATE INDEX offloads_by_session ON offloads (session, offload)",
+    "CREATE INDEX offloads_by_message ON offloads (scope, message_id) WHERE message_id IS NOT NULL",
+    "CREATE INDEX offloads_by_age ON offloads (scope, created, offload, kind, bytes)",
+    """CREATE TABLE offload_passages (
+        passage INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, offload INTEGER NOT NULL,
+        start INTEGER NOT NULL, chars INTEGER NOT NULL, line INTEGER NOT NULL)""",
+    "CREATE INDEX passages_by_scope ON offload_passages (scope)",
+    "CREATE INDEX passages_by_offload ON offload_passages (offload)",
+    "CREATE TABLE offload_holders (session INTEGER PRIMARY KEY, scope INTEGER NOT NULL, said INTEGER NOT NULL)",
+    """CREATE TABLE offload_holds (
+        session INTEGER NOT NULL, offload INTEGER NOT NULL, scope INTEGER NOT NULL, since INTEGER NOT NULL,
+        PRIMARY KEY (session, offload)) WITHOUT ROWID""",
+    "CREATE INDEX holds_by_offload ON offload_holds (offload)",
+)
+
+
 def _to_version_2(connection: sqlite3.Connection) -> None:
     for statement in _SINCE_VERSION_2:
         connection.execute(statement)
 
 
-MIGRATIONS: Sequence[Migration] = (_to_version_2,)
+def _to_version_3(connection: sqlite3.Connection) -> None:
+    for statement in _SINCE_VERSION_3:
+        connection.execute(statement)
+    if has_word_tables(connection):
+        connection.execute(_OFFLOAD_WORDS)
+
+
+MIGRATIONS: Sequence[Migration] = (_to_version_2, _to_version_3)
 """Step i leads from version i + 1 to version i + 2."""
 
 SCHEMA_VERSION = len(MIGRATIONS) + 1
@@ -86,13 +127,13 @@ TABLES = (
         row INTEGER NOT NULL)""",
     "CREATE INDEX changes_by_partition ON changes (scope, layer, change)",
     *_SINCE_VERSION_2,
+    *_SINCE_VERSION_3,
 )
 
-# Terms come segmented, so the tokenizer only has to split at blanks: every other ASCII character belongs to a word.
-_TOKENIZER = "tokenize=\"ascii tokenchars '!#$%&()*+,-./:;<=>?@[\\]^_`{|}~'\", detail=column, columnsize=0"
 WORD_TABLES = (
-    f"CREATE VIRTUAL TABLE message_words USING fts5(scope, words, {_TOKENIZER})",
-    f"CREATE VIRTUAL TABLE memory_words USING fts5(scope, words, {_TOKENIZER})",
+    f"CREATE VIRTUAL TABLE message_words USING fts5(scope, words, {_TOKENIZER}, detail=column, columnsize=0)",
+    f"CREATE VIRTUAL TABLE memory_words USING fts5(scope, words, {_TOKENIZER}, detail=column, columnsize=0)",
+    _OFFLOAD_WORDS,
 )
 
 

@@ -41,7 +41,7 @@ def make_scope_number(connection: sqlite3.Connection, scope: Scope) -> int:
 
 
 def find_session(connection: sqlite3.Connection, scope: int, session_id: str) -> int | None:
-    """Return the number of a session, None if it has no messages."""
+    """Return the number of a session, None if it has neither messages nor offloads."""
     row = connection.execute(
         "SELECT session FROM sessions WHERE scope = ? AND session_id = ?", (scope, session_id)
     ).fetchone()

@@ -1,7 +1,8 @@
-"""The local store: memories, messages, blocks and jobs of many scopes in one SQLite file."""
+"""The local store: memories, messages, blocks, jobs and offloads of many scopes in one SQLite file."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 from collections.abc import Sequence
@@ -15,25 +16,44 @@ from reme_core.ports import (
     AppendMessages,
     BlockPage,
     ClaimJob,
+    CleanOffloads,
     Counts,
     EventQuery,
     FindMessages,
+    HoldOffloads,
     ListBlocks,
     ListMemories,
+    ListOffloads,
     MemorySearch,
     MessagePage,
     MessageSearch,
     MessageVector,
+    OffloadPage,
+    OffloadSearch,
     PendingText,
+    PutOffloads,
     ScoredBlock,
     ScoredMemory,
     ScoredMessage,
+    ScoredOffload,
     SettleJob,
     Target,
     WriteBatch,
 )
-from reme_core.schema import Block, Erased, Event, Job, JobState, Memory, MemoryPage, Scope, StoredMessage
-from reme_core.stores.local import blocks, jobs, memories, messages, search
+from reme_core.schema import (
+    Block,
+    CleanedOffloads,
+    Erased,
+    Event,
+    Job,
+    JobState,
+    Memory,
+    MemoryPage,
+    Offload,
+    Scope,
+    StoredMessage,
+)
+from reme_core.stores.local import blocks, holds, jobs, memories, messages, offload_search, offloads, search
 from reme_core.stores.local.counts import count_scope, count_targets
 from reme_core.stores.local.database import Database, FileSettings, Work
 from reme_core.stores.local.erase import erase_rows, purge_log
@@ -45,7 +65,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class LocalStore:
-    """A `MemoryStore`, an `IndexedTranscript` and a `JobQueue` on one file; nothing is opened before the first call.
+    """A `MemoryStore`, `IndexedTranscript`, `JobQueue` and `OffloadStore` on one file, opened with the first call.
 
     Several stores, threads, event loops and processes may use the same file at once: each call sees what was
     acknowledged before it, by whomever. Searches rank in memory: a partition (one layer of one scope) is read at its
@@ -201,6 +221,43 @@ class LocalStore:
             return memories.put_batch(connection, scope, checked, fts5=fts5)
 
         return await self._database.write(put_and_settle)
+
+    async def put_offloads(self, scope: Scope, put: PutOffloads) -> list[str]:
+        """Keep offloads; see `OffloadStore.put_offloads`.
+
+        Raises:
+            MessageNotFoundError: Messages that are pointed at and that the scope doesn't hold.
+        """
+        fts5, hold, exact = await self._has_fts5(), put.hold, put.exact
+        prepared = await asyncio.to_thread(offloads.prepare_offloads, tuple(put.offloads))
+        return await self._database.write(
+            lambda c: offloads.put_offloads(c, scope, prepared, hold=hold, exact=exact, fts5=fts5)
+        )
+
+    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+        """Return an offload with its text; see `OffloadStore.get_offload`."""
+        return await self._database.read(lambda c: offloads.get_offload(c, scope, reference))
+
+    async def list_offloads(self, scope: Scope, query: ListOffloads) -> OffloadPage:
+        """Return one page of offloads; see `OffloadStore.list_offloads`."""
+        return await self._database.read(lambda c: offloads.list_offloads(c, scope, query))
+
+    async def search_offloads(self, scope: Scope, search_: OffloadSearch) -> list[ScoredOffload]:
+        """Return the best passages; see `OffloadStore.search_offloads`."""
+        checked = offloads.check_query(search_)
+        return await self._database.read(lambda c: offload_search.search_offloads(c, scope, checked))
+
+    async def hold_offloads(self, scope: Scope, hold: HoldOffloads) -> None:
+        """Say what an open session refers to; see `OffloadStore.hold_offloads`."""
+        checked = holds.check_hold(hold)
+        await self._database.write(lambda c: holds.hold_offloads(c, scope, checked))
+
+    async def clean_offloads(self, scope: Scope, clean: CleanOffloads) -> CleanedOffloads:
+        """Remove texts that may go; see `OffloadStore.clean_offloads`."""
+        checked, fts5 = holds.check_clean(clean), await self._has_fts5()
+        # What is only tried waits for no other writer.
+        run = self._database.read if checked.dry_run else self._database.write
+        return await run(lambda c: holds.clean_offloads(c, scope, checked, fts5=fts5))
 
     async def count_targets(self, scope: Scope) -> dict[Target, int]:
         """Return the number of current memories of each target; see `ListsTargets`."""

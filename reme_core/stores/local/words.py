@@ -8,7 +8,7 @@ from typing import Literal
 
 from reme_core.text import query_terms
 
-WordTable = Literal["message_words", "memory_words"]
+WordTable = Literal["message_words", "memory_words", "offload_words"]
 
 
 def add_words(connection: sqlite3.Connection, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
@@ -26,5 +26,23 @@ def remove_words(connection: sqlite3.Connection, table: WordTable, rows: Iterabl
 
 def match_expression(scope: int, keyword: str) -> str:
     """Return the full-text query for every word of a keyword, which has some, in one scope."""
-    quoted = " AND ".join('"' + word.replace('"', '""') + '"' for word in dict.fromkeys(query_terms(keyword)))
-    return f'scope : "s{scope}" AND words : ({quoted})'
+    return match_terms(scope, dict.fromkeys(query_terms(keyword)))
+
+
+def match_terms(scope: int, words: Iterable[str]) -> str:
+    """Return the full-text query for all of some terms, of which there is at least one, in one scope."""
+    return f'scope : "s{scope}" AND words : ({" AND ".join(map(_quoted, words))})'
+
+
+def match_near(scope: int, words: Iterable[str], reach: int) -> str:
+    """Return the full-text query for two terms with at most `reach` others between them, in either order."""
+    return f'scope : "s{scope}" AND words : NEAR({" ".join(map(_quoted, words))}, {reach})'
+
+
+def match_phrase(scope: int, words: Iterable[str]) -> str:
+    """Return the full-text query for terms one behind the other."""
+    return f'scope : "s{scope}" AND words : {_quoted(" ".join(words))}'
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"'

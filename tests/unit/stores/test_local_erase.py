@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 
 from reme_core import ReMe
-from reme_core.ports import ClaimJob, SettleJob
-from reme_core.schema import Erased, Job, Scope, utc_now
+from reme_core.ports import ClaimJob, CleanOffloads, HoldOffloads, PutOffloads, SettleJob
+from reme_core.schema import Erased, Job, Offload, OffloadKind, Scope, utc_now
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.text import pack_terms, terms
@@ -41,7 +41,8 @@ class Life:
 
     async def step(self) -> None:
         user = self.scope.user_id
-        match self.chance.choice(("say", "say", "add", "add", "add", "update", "update", "close", "delete", "promise")):
+        steps = ("say", "say", "add", "add", "add", "update", "update", "close", "delete", "promise", "offload")
+        match self.chance.choice(steps):
             case "say":
                 said = {
                     "role": "user",
@@ -67,8 +68,22 @@ class Life:
                 await self.reme.delete_memory(self.held.pop(self.chance.randrange(len(self.held))), user_id=user)
             case "promise":
                 await self.promise()
+            case "offload":
+                await self.offload()
             case _:
                 pass
+
+    async def offload(self) -> None:
+        session, now = self.word(), utc_now()
+        kept = [
+            Offload(session_id=session, kind=OffloadKind.TEXT, text=self.text(), name=self.word()),
+            Offload(session_id=session, kind=OffloadKind.TOOL_RESULT, text=self.text(), message_id=self.word()),
+        ]
+        self.ids += await self.store.put_offloads(self.scope, PutOffloads(offloads=kept, hold=True))
+        held = frozenset(item.reference for item in kept[: self.chance.randrange(3)])
+        await self.store.hold_offloads(self.scope, HoldOffloads(session_id=session, references=held, now=now))
+        if self.chance.random() < 0.3:
+            await self.store.clean_offloads(self.scope, CleanOffloads(max_bytes=20_000, idle_since=now))
 
     async def promise(self) -> None:
         now = utc_now()
@@ -107,6 +122,7 @@ async def test_nothing_of_an_erased_user_is_left_in_the_bytes_on_disk(tmp_path: 
     raw = bytes_on_disk(path)
     assert erased.memories + erased.messages + erased.events > 50
     assert erased.jobs > 1
+    assert erased.offloads > 1
     assert b"secret" not in raw.lower()
     assert not [item for item in gone.ids if item.encode() in raw]
     hashed = {pack_terms([term]) for word in gone.words for term in terms(word) if term.startswith("secret")}

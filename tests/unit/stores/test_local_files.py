@@ -31,16 +31,20 @@ from reme_core.stores import LocalStore
 from reme_core.stores.local import database, schema
 from reme_core.stores.local.places import check_place
 from reme_core.testing._job_values import job
+from reme_core.testing._offload_values import clean, put, search, text_of
 from reme_core.testing.store_values import ALICE, axis, batch, memory, message
 from tests.support.file_checks import problems_of_file
 from tests.support.snapshots import snapshot
 
 VERSION_1 = Path(__file__).with_name("version_1.sql")
 """The statements that make a file as the first release wrote it, with a little of everything in it."""
+VERSION_2 = Path(__file__).with_name("version_2.sql")
+"""The same of the version that has jobs and no offloads."""
 
 
 async def fill(path: Path, count: int = 3) -> None:
     store = LocalStore(path, synchronous="NORMAL")
+    await put(store, *(text_of(f"offloaded {n}\n" + f"line of {n}\n" * 200) for n in range(count)))
     await store.put(ALICE, batch(*(PutMemory(memory=memory(f"fact {n}"), vector=axis(n % 8)) for n in range(count))))
     await store.append(
         ALICE, AppendMessages(session_id="s", messages=[message(f"said {n} " + "x" * 200) for n in range(count)])
@@ -114,6 +118,7 @@ async def test_any_page_of_zeros_is_a_typed_error_or_does_no_harm(tmp_path: Path
             assert {item.content for item in found.memories} <= set(wanted)
             await store.search(ALICE, MemorySearch(text="fact", vector=axis(1)))
             await store.find_messages(ALICE, FindMessages(keyword="said", limit=1000))
+            await search(store, "offloaded")
             await store.put(ALICE, batch(memory("one more")))
         except StoreError:
             refused += 1
@@ -143,7 +148,7 @@ async def test_a_newer_schema_version_is_refused_and_left_alone(tmp_path: Path) 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     before = digest(path)
-    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 2: install a newer"):
+    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 3: install a newer"):
         await use(path)
     assert digest(path) == before
 
@@ -167,12 +172,15 @@ async def test_words_of_an_older_release_are_cut_anew(tmp_path: Path) -> None:
         connection.execute("UPDATE messages SET terms = x''")
         connection.execute("DELETE FROM memory_words")
         connection.execute("UPDATE message_words SET words = 'old'")
+        connection.execute("UPDATE offload_words SET words = 'old'")
         connection.commit()
     store = LocalStore(path)
     assert len((await store.list_memories(ALICE, ListMemories(filter=MemoryFilter(keyword="fact")))).memories) == 3
     assert len((await store.find_messages(ALICE, FindMessages(keyword="said"))).messages) == 3
     assert not (await store.find_messages(ALICE, FindMessages(keyword="old"))).messages
     assert len(await store.search(ALICE, MemorySearch(text="fact"))) == 3
+    assert len(await search(store, "offloaded")) == 3
+    assert not await search(store, "old")
     await store.close()
     assert problems_of_file(path) == []
 
@@ -256,6 +264,54 @@ async def test_a_file_of_version_1_keeps_everything_and_gains_the_jobs(tmp_path:
     assert tables(path) == tables(tmp_path / "fresh.db")
 
 
+async def test_a_file_of_version_2_keeps_everything_and_gains_the_offloads(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_2.read_text(encoding="utf-8"))
+    store = LocalStore(path)
+    before = await snapshot(store, ALICE)
+    counts = Counts(
+        current_memories={MemoryType.META: 1, MemoryType.PERSONAL: 2}, memories=4, messages=3, waiting_for_vectors=1,
+        blocks=1, sessions=1, events=5, jobs=2, dead_jobs=1,
+    )  # fmt: skip
+    assert before["counts"] == counts.model_dump(mode="json")
+    assert [item.job_id for item in await store.list_jobs(ALICE)] == ["j1", "j2"]
+    found = await store.search(ALICE, MemorySearch(text="violin", vector=axis(0)))
+    assert [item.memory.content for item in found] == ["She sold her violin"]
+    assert len((await store.find_messages(ALICE, FindMessages(keyword="网球"))).messages) == 1
+    await put(store, text_of("what a tool said of 海象"))
+    assert [hit.score for hit in await search(store, "海象")] == [pytest.approx(1.0)]
+    kept = await snapshot(store, ALICE)
+    assert {**kept, "offloads": [], "counts": before["counts"]} == before
+    await store.close()
+    again = LocalStore(path)
+    assert await snapshot(again, ALICE) == kept
+    await again.close()
+    assert problems_of_file(path) == []
+    fresh = LocalStore(tmp_path / "fresh.db")
+    assert (await fresh.count(ALICE)).offloads == 0
+    await fresh.close()
+    assert tables(path) == tables(tmp_path / "fresh.db")
+
+
+async def test_a_file_of_version_2_without_word_tables_gains_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_2.read_text(encoding="utf-8"))
+        connection.executescript("DROP TABLE message_words; DROP TABLE memory_words;")
+    store = LocalStore(path)
+    await put(store, text_of("what a tool said of 海象"))
+    assert len(await search(store, "海象 tools")) == 1
+    await store.close()
+    monkeypatch.setattr(database, "has_fts5", lambda _: False)
+    without = LocalStore(tmp_path / "fresh.db")
+    await without.count(ALICE)
+    await without.close()
+    assert tables(path) == tables(tmp_path / "fresh.db")
+
+
 async def test_of_many_that_open_a_file_of_version_1_at_once_all_succeed(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     with closing(sqlite3.connect(path)) as connection:
@@ -272,12 +328,14 @@ TEXTS = ["The cat sat on the mat.", "Katzen sitzen 猫が好きです", "no anim
 KEYWORDS = ["cat", "mat cat", "猫が", "乌龙茶", "animals", "the", "!!", "sitzen KATZEN", "nothing of it"]
 
 
-async def found_by_keyword(path: Path) -> list[tuple[list[str], list[str]]]:
+async def found_by_keyword(path: Path) -> list[tuple[list[str], list[str], list[tuple[str, float]]]]:
     store = LocalStore(path)
     for number, text in enumerate(TEXTS):
         await store.put(ALICE, batch(memory(text, memory_id=str(number))))
         said = message(text, message_id=str(number))
         await store.append(ALICE, AppendMessages(session_id="s", messages=[said]))
+        await put(store, text_of(text, reference=f"{number}"))
+    await clean(store, max_bytes=sum(len(text.encode()) for text in TEXTS[1:]))
     await store.put(ALICE, batch(memory("a dog now", memory_id="0")))
     answers = []
     for keyword in KEYWORDS:
@@ -287,7 +345,8 @@ async def found_by_keyword(path: Path) -> list[tuple[list[str], list[str]]]:
             memories = sorted(item.memory_id for item in page.memories)
         except ReMeError as exc:
             memories = [type(exc).__name__]
-        answers.append((memories, [item.message.message_id for item in messages.messages]))
+        passages = [(hit.info.reference, hit.score) for hit in await search(store, keyword)]
+        answers.append((memories, [item.message.message_id for item in messages.messages], passages))
     await store.erase(ALICE)
     await store.close()
     return answers
@@ -301,7 +360,8 @@ async def test_a_build_without_full_text_search_gives_the_same_answers_and_says_
     with caplog.at_level(logging.WARNING):
         assert await found_by_keyword(tmp_path / "without.db") == wanted
     assert "without SQLite's FTS5" in caplog.text
-    assert wanted[0] == (["3"], ["0", "3"])
+    assert wanted[0][:2] == (["3"], ["0", "3"])
+    assert [reference for reference, _ in wanted[0][2]] == ["3"]
     with pytest.raises(SchemaVersionError, match="lacks FTS5"):
         await contents(tmp_path / "with.db")
 
