@@ -13,6 +13,7 @@ from reme_core.ports import (
     IndexedTranscript,
     MemoryAgent,
     MemoryStore,
+    OffloadStore,
     RetrieveRequest,
     RunTrace,
     Target,
@@ -37,6 +38,7 @@ class AgenticRetrieval:
     model: ChatModel
     memories: MemoryStore
     transcript: IndexedTranscript
+    offloads: OffloadStore | None = None
     embedder: Embedder | None
     clock: Clock
     counter: TokenCounter
@@ -53,6 +55,7 @@ class AgenticRetrieval:
             scope=scope,
             memories=self.memories,
             transcript=self.transcript,
+            offloads=self.offloads,
             embedder=self.embedder,
             model=self.model,
             clock=self.clock,
@@ -86,7 +89,7 @@ def _joined(hits: list[Hit]) -> list[Hit]:
     """Return each thing found once, the first time it was."""
     seen: dict[tuple[str, ...], Hit] = {}
     for hit in hits:
-        name = hit.memory_id or hit.block_id or ""
+        name = hit.memory_id or hit.reference or hit.block_id or ""
         seen.setdefault((hit.layer, hit.user_id, name, *(hit.message_ids if hit.layer == "message" else ())), hit)
     return list(seen.values())
 

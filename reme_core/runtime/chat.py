@@ -16,6 +16,7 @@ from reme_core.ports import (
     FindMessages,
     IndexedTranscript,
     MemoryStore,
+    OffloadStore,
     RunTrace,
     Summarizer,
     SummaryRequest,
@@ -37,6 +38,7 @@ class Chat:
         model: Its model.
         memories: What it knows.
         transcript: What was said.
+        offloads: What left contexts, for agents with a tool that reads it.
         embedder: Embeds its searches; None searches by words.
         clock: Tells the time.
         summarizer: Keeps the turn.
@@ -46,6 +48,7 @@ class Chat:
     model: ChatModel
     memories: MemoryStore
     transcript: IndexedTranscript
+    offloads: OffloadStore | None = None
     embedder: Embedder | None
     clock: Clock
     summarizer: Summarizer
@@ -61,6 +64,7 @@ class Chat:
             scope=scope,
             memories=self.memories,
             transcript=self.transcript,
+            offloads=self.offloads,
             embedder=self.embedder,
             model=self.model,
             clock=self.clock,

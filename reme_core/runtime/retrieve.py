@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +16,21 @@ from reme_core.ports import (
     MemorySearch,
     MemoryStore,
     MessageSearch,
+    OffloadSearch,
+    OffloadStore,
     RetrieveRequest,
     ScoredBlock,
     ScoredMemory,
     ScoredMessage,
+    ScoredOffload,
     TokenCounter,
     Vector,
 )
 from reme_core.retrieval import Candidate, fill_budget
+from reme_core.retrieval.passages import Told, passage_hit, passage_scores, text_of, word_share
 from reme_core.runtime.embedding import embed_one
 from reme_core.runtime.hits import block_hit, memory_hit, message_hit
-from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, RetrieveResult, Scope, Usage
+from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
 from reme_core.text import query_terms, terms
 
 DEFAULT_LIMIT = 10
@@ -56,12 +61,14 @@ class SimpleRetriever:
         transcript: The two lower layers.
         embedder: Embeds the question; None searches by words.
         counter: Counts the tokens of a budget.
+        offloads: What left contexts: passages of tool results are found beside messages. None: nothing keeps it.
     """
 
     memories: MemoryStore
     transcript: IndexedTranscript
     embedder: Embedder | None
     counter: TokenCounter
+    offloads: OffloadStore | None = None
 
     async def retrieve(self, scope: Scope, request: RetrieveRequest) -> RetrieveResult:
         """Return what was found, best first; see `Retriever.retrieve`."""
@@ -77,7 +84,7 @@ class SimpleRetriever:
         while True:
             found = [await self._search(part, request, layers, vector, wanted) for part in scopes]
             hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
-            results = self._cut(hits, request)
+            results = await asyncio.to_thread(self._cut, hits, request)
             # What repeats was left out: where that leaves room and there is more, look further down.
             enough = request.token_budget is not None or len(results) >= goal or wanted > _MOST_CANDIDATES
             if enough or len(hits) < wanted:
@@ -108,11 +115,33 @@ class SimpleRetriever:
             message_hit(scope, item, max(item.score, 0.0) / (4 if item.stored.message.message_id in outdated else 2))
             for item in messages
         ]
+        passages = await self._passages(scope, search, asked, said) if "message" in layers else []
         return [
             *(_in_place_of(hit, said) for hit in distilled),
             *said,
+            *passages,
             *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
         ]
+
+    async def _passages(
+        self, scope: Scope, search: MessageSearch, asked: frozenset[str], said: Sequence[Hit]
+    ) -> list[Hit]:
+        """Return passages of tool results that left a context, with scores beside those of messages.
+
+        Summaries that were replaced, which are offloaded too, say again what their messages say.
+        """
+        if self.offloads is None:
+            return []
+        wanted = OffloadSearch(
+            text=search.text,
+            limit=search.limit,
+            session_id=search.session_id,
+            made_from=search.said_from,
+            made_to=search.said_to,
+            kinds=(OffloadKind.TOOL_RESULT,),
+        )
+        results = await self.offloads.search_offloads(scope, wanted)
+        return await asyncio.to_thread(_passage_hits, scope, results, asked, said) if results else []
 
     async def _outdated(
         self, scope: Scope, request: RetrieveRequest, vector: Vector | None, found: Sequence[ScoredMemory]
@@ -128,6 +157,14 @@ class SimpleRetriever:
         return cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget)
 
 
+def _passage_hits(
+    scope: Scope, found: Sequence[ScoredOffload], asked: frozenset[str], said: Sequence[Hit]
+) -> list[Hit]:
+    told = [Told(word_share(asked, hit.memory), hit.score) for hit in said]
+    scores = passage_scores([word_share(asked, item.passage) for item in found], told)
+    return [passage_hit(scope, item, score) for item, score in zip(found, scores, strict=True)]
+
+
 def cut_hits(
     hits: Sequence[Hit], counter: TokenCounter, *, limit: int | None, token_budget: int | None
 ) -> tuple[Hit, ...]:
@@ -135,7 +172,7 @@ def cut_hits(
     budgeted = token_budget is not None
     memories = [(place, hit) for place, hit in enumerate(hits) if hit.layer == "memory"]
     candidates = (
-        Candidate(item=place, text=hit.memory, tokens=counter.count(hit.memory) if budgeted else 0)
+        Candidate(item=place, text=text_of(hit), tokens=counter.count(hit.memory) if budgeted else 0)
         for place, hit in enumerate(hits)
         if not _is_told(hit, [memory for above, memory in memories if above < place])
     )
@@ -157,7 +194,7 @@ def _in_place_of(hit: Hit, said: Sequence[Hit]) -> Hit:
 
 def _is_told(hit: Hit, above: Sequence[Hit]) -> bool:
     """Tell whether a message says nothing that a memory made of it, higher up, doesn't say in the same words."""
-    if hit.layer != "message":
+    if hit.layer != "message" or hit.reference is not None:
         return False
     told = [other for other in above if hit.message_ids[0] in other.message_ids]
     if not told:

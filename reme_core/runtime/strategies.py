@@ -24,6 +24,7 @@ from reme_core.ports import (
     IndexedTranscript,
     MemoryAgent,
     MemoryStore,
+    OffloadStore,
     Retriever,
     TokenCounter,
     Tool,
@@ -42,6 +43,7 @@ class RuntimePorts:
 
     memories: MemoryStore
     transcript: IndexedTranscript
+    offloads: OffloadStore | None = None
     embedder: Embedder | None
     model: ChatModel | None
     clock: Clock
@@ -222,12 +224,14 @@ class AgenticRetriever:
             model=ports.model_for(self.model, "agentic retrieval"),
             memories=ports.memories,
             transcript=ports.transcript,
+            offloads=ports.offloads,
             embedder=ports.embedder,
             clock=ports.clock,
             counter=ports.counter,
             simple=SimpleRetriever(
                 memories=ports.memories,
                 transcript=ports.transcript,
+                offloads=ports.offloads,
                 embedder=ports.embedder,
                 counter=ports.counter,
             ),

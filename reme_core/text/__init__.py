@@ -4,6 +4,16 @@ Pure functions over strings (and messages) of any language; the only library is 
 """
 
 from reme_core.text.conversation import conversation_lines, fence, json_line, prompt_time, shortened
+from reme_core.text.excerpt import (
+    Match,
+    Matches,
+    Piece,
+    cut_middle,
+    is_cut_of,
+    read_piece,
+    search_text,
+    without_notices,
+)
 from reme_core.text.language import Language, prompt_language
 from reme_core.text.normalise import normalise_content
 from reme_core.text.prompts import Prompt, load_prompt, parse_prompt
@@ -15,11 +25,16 @@ from reme_core.text.tokens import estimate_tokens
 __all__ = [
     "TERMS_VERSION",
     "Language",
+    "Match",
+    "Matches",
+    "Piece",
     "Prompt",
     "conversation_lines",
+    "cut_middle",
     "estimate_tokens",
     "extractive_summary",
     "fence",
+    "is_cut_of",
     "is_question",
     "json_line",
     "load_prompt",
@@ -29,8 +44,11 @@ __all__ = [
     "prompt_language",
     "prompt_time",
     "query_terms",
+    "read_piece",
+    "search_text",
     "shortened",
     "split_sentences",
     "terms",
     "unpack_terms",
+    "without_notices",
 ]

@@ -19,6 +19,7 @@ from reme_core.tools.handsoff import HandsOffOp
 from reme_core.tools.history import AddHistoryMemoryOp, ReadHistoryMemoryOp
 from reme_core.tools.identity import ReadIdentityMemoryOp, UpdateIdentityMemoryOp
 from reme_core.tools.meta import AddMetaMemoryOp, ReadMetaMemoryOp, describe_target, read_descriptions, read_meta
+from reme_core.tools.reload import ReloadOp
 from reme_core.tools.reviser import ReviseMemoryOp, Verdict, revise
 from reme_core.tools.search import VectorRetrieveMemoryOp
 from reme_core.tools.summary import AddSummaryMemoryOp
@@ -40,6 +41,7 @@ __all__ = [
     "ReadHistoryMemoryOp",
     "ReadIdentityMemoryOp",
     "ReadMetaMemoryOp",
+    "ReloadOp",
     "RetrieveBlockOp",
     "RetrieveMessageOp",
     "ReviseMemoryOp",

@@ -27,4 +27,4 @@ def _identity(hit: Hit) -> tuple[object, ...]:
         case "summary":
             return hit.layer, hit.user_id, hit.block_id
         case "message":
-            return hit.layer, hit.user_id, hit.message_ids
+            return hit.layer, hit.user_id, hit.reference, hit.message_ids

@@ -34,6 +34,7 @@ from reme_core.tools import (
     ReadHistoryMemoryOp,
     ReadIdentityMemoryOp,
     ReadMetaMemoryOp,
+    ReloadOp,
     RetrieveBlockOp,
     RetrieveMessageOp,
     ReviseMemoryOp,
@@ -106,6 +107,7 @@ def context_over(store: LocalStore, **fields: Any) -> ToolContext:
         "scope": ALICE,
         "memories": store,
         "transcript": store,
+        "offloads": store,
         "clock": FixedClock(NOW),
         "run_id": "run-1",
         "author": "tester",
@@ -159,7 +161,7 @@ def every_tool(agents: Sequence[MemoryAgent]) -> list[type[BaseMemoryToolOp[Any]
     simple: list[Any] = [
         AddMemoryOp, UpdateMemoryOp, DeleteMemoryOp, VectorRetrieveMemoryOp, AddMetaMemoryOp, ReadMetaMemoryOp,
         AddHistoryMemoryOp, ReadHistoryMemoryOp, AddSummaryMemoryOp, ReadIdentityMemoryOp, UpdateIdentityMemoryOp,
-        ThinkToolOp, RetrieveBlockOp, RetrieveMessageOp, TimeAwareRetrieveOp, DatetimeToolOp, ReviseMemoryOp,
+        ThinkToolOp, RetrieveBlockOp, RetrieveMessageOp, TimeAwareRetrieveOp, DatetimeToolOp, ReviseMemoryOp, ReloadOp,
     ]  # fmt: skip
 
     def wide(**options: Any) -> VectorRetrieveMemoryOp:

@@ -22,6 +22,7 @@ from reme_core.tools import (
     ReadHistoryMemoryOp,
     ReadIdentityMemoryOp,
     ReadMetaMemoryOp,
+    ReloadOp,
     RetrieveBlockOp,
     RetrieveMessageOp,
     ReviseMemoryOp,
@@ -67,6 +68,7 @@ TABLE: list[tuple[Any, dict[str, Any], str, list[str], str | None]] = [
     (TimeAwareRetrieveOp, {}, "time_aware_retrieve", ["start_time*", "end_time*"], None),
     (DatetimeToolOp, {}, "datetime_tool", [], None),
     (ReviseMemoryOp, {}, "revise_memory", [], None),
+    (ReloadOp, {}, "reload", ["reference", "query", "start_line", "end_line", "offset"], None),
 ]
 PLAIN = {"memory_ids"}
 

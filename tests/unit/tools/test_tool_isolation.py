@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from reme_core.errors import ReMeError
-from reme_core.ports import AppendMessages, MemoryFilter, ToolContext
-from reme_core.schema import Block, Memory, MemoryType, Scope, Source
+from reme_core.ports import AppendMessages, MemoryFilter, PutOffloads, ToolContext
+from reme_core.schema import Block, Memory, MemoryType, Offload, OffloadKind, Scope, Source
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from reme_core.testing.store_values import BOB, NOW
@@ -72,6 +72,8 @@ STRANGE = [
     "user_id", "workspace_id", "memory_space", "memory_target", "memory_type", "memory_id", "scope", "targets",
     "author", "run_id", "ref_memory_id", "sources", "session_id", "filter", "include_shared", "metadata",
 ]  # fmt: skip
+REFERENCES = ["0123456789abcdef", "b0bb0bb0bb0bb0bb", "*", "", "../bob"]
+"""Of an offload that both scopes have, and of one that only Bob has."""
 TIMES = ["2026-01-15", "2020-01-01", "2030-01-01T00:00:00Z", "now", ""]
 
 
@@ -86,6 +88,10 @@ def values(name: str) -> st.SearchStrategy[Any]:
             return st.sampled_from([*NAMES, "space"])
         case "start_time" | "end_time" | "created_at":
             return st.sampled_from(TIMES)
+        case "reference":
+            return st.sampled_from(REFERENCES)
+        case "start_line" | "end_line" | "offset":
+            return st.sampled_from([0, 1, 2, 10**9])
         case "limit":
             return st.sampled_from([1, 50, 200, 0, 10**9])
         case "role":
@@ -118,6 +124,23 @@ def written(draw: st.DrawFn, schema: Any, name: str = "") -> JsonValue:
     return found
 
 
+async def offload(store: LocalStore, scope: Scope, text: str, *references: str) -> None:
+    offloads = [
+        Offload(
+            reference=reference,
+            session_id="session-1",
+            kind=OffloadKind.TOOL_RESULT,
+            text=f"{text} {place}",
+            name=text,
+            message_id="message-1",
+            place=place,
+            created_at=NOW,
+        )
+        for place, reference in enumerate(references)
+    ]
+    await store.put_offloads(scope, PutOffloads(offloads=offloads))
+
+
 @dataclass
 class Guarded:
     """A store with one scope that no call is about."""
@@ -142,6 +165,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
             summary=MARK,
         )
         await store.append(BOB, AppendMessages(session_id="b", messages=[message], slicer=lambda _: [block]))
+        await offload(store, BOB, f"{MARK} tea\n{MARK} cello", *REFERENCES[:2])
         await put(store, held("bob-1", f"{MARK} drinks tea", EMMA, BOB), *others(BOB))
         return Guarded(store, await snapshot(store, BOB))
 
@@ -204,6 +228,7 @@ def test_no_tool_reads_or_writes_beyond_scope_and_targets(guarded: Guarded, data
 
     async def work() -> None:
         await fill(store, scope)
+        await offload(store, scope, "all of the tea", REFERENCES[0])
         noah = held("noah-1", f"{MARK} plays", NOAH, scope)
         await put(store, noah, *others(scope))
         before = await state(store, scope)

@@ -1,0 +1,67 @@
+"""Messages as the lines of a talk, as they are loaded again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import get_args
+
+from reme_core.schema import Message, Role
+from reme_core.text import prompt_time
+
+_ROLES = frozenset(get_args(Role))
+# All that a reader may take for the end of a line.
+_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_INDENT = "  "
+# What a line is made of beside its words: a name has none of it.
+_MARKS = re.compile(r"[\s\[\]():]+")
+
+
+def talk_text(messages: Iterable[Message]) -> str:
+    """Write messages as the lines of a talk, in order, such as `[2023-05-08 Mon 13:56] Alice: I moved`.
+
+    Only what is said begins a line: the further lines of a text are indented, so that no text passes for a message. A
+    call is written as `assistant calls grep({"word": "a"})`, a result as `tool answers grep: ...`, and a part that is
+    kept without being read as `assistant adds thinking: {...}`.
+    """
+    names: dict[str, str] = {}
+    lines: list[str] = []
+    for message in messages:
+        names.update((block.call_id, block.name) for block in message.content if block.type == "tool_call")
+        begin = f"[{prompt_time(message.created_at)}] {_speaker(message)}"
+        lines += [_BREAK.sub(rf"\g<0>{_INDENT}", f"{begin}{part}") for part in _parts(message, names)]
+    return "\n".join(lines)
+
+
+def message_text(message: Message) -> str:
+    """Write one message as it is: exactly its text, and its other parts as `talk_text` writes them, unindented."""
+    texts = [
+        f"{block.kind}: {json.dumps(block.data, ensure_ascii=False)}" if block.type == "other" else text
+        for block in message.content
+        if (text := message.model_copy(update={"content": (block,)}).full_text) or block.type == "other"
+    ]
+    return "\n".join(texts)
+
+
+def _speaker(message: Message) -> str:
+    """Return who speaks: the role of a tool, whose name stands with its answer, else the name, beside it the role."""
+    name = _MARKS.sub(" ", message.speaker).strip()
+    if message.role == "tool" or name in {"", message.role}:
+        return message.role
+    is_plain = message.role == "user" and name.casefold().split(" ")[0] not in _ROLES
+    return name if is_plain else f"{name} ({message.role})"
+
+
+def _parts(message: Message, names: dict[str, str]) -> Iterator[str]:
+    for block in message.content:
+        text = message.model_copy(update={"content": (block,)}).full_text
+        match block.type:
+            case "tool_call":
+                yield f" calls {text}"
+            case "tool_result":
+                yield f" answers {block.name or names.get(block.call_id) or message.name or block.call_id}: {text}"
+            case "other":
+                yield f" adds {block.kind}: {json.dumps(block.data, ensure_ascii=False)}"
+            case _:
+                yield f": {text}"
