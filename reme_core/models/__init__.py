@@ -15,10 +15,12 @@ from reme_core.errors import MissingExtraError
 if TYPE_CHECKING:
     from reme_core.models.back_off import BackOff
     from reme_core.models.cached_embedder import CachedEmbedder
+    from reme_core.models.chat_body import wire_messages
     from reme_core.models.clock import SystemClock
     from reme_core.models.meter import Metered
     from reme_core.models.openai_chat import OpenAIChat
     from reme_core.models.openai_embedder import OpenAIEmbedder
+    from reme_core.models.tiktoken_counter import TiktokenCounter
     from reme_core.models.token_counter import CharacterTokenCounter
 
 __all__ = [
@@ -29,6 +31,8 @@ __all__ = [
     "OpenAIChat",
     "OpenAIEmbedder",
     "SystemClock",
+    "TiktokenCounter",
+    "wire_messages",
 ]
 
 _MODULES: Mapping[str, str] = MappingProxyType(
@@ -40,10 +44,14 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "OpenAIChat": "reme_core.models.openai_chat",
         "OpenAIEmbedder": "reme_core.models.openai_embedder",
         "SystemClock": "reme_core.models.clock",
+        "TiktokenCounter": "reme_core.models.tiktoken_counter",
+        "wire_messages": "reme_core.models.chat_body",
     }
 )
 
-_LIBRARIES: Mapping[str, str] = MappingProxyType({"OpenAIChat": "openai", "OpenAIEmbedder": "openai"})
+_LIBRARIES: Mapping[str, str] = MappingProxyType(
+    {"OpenAIChat": "openai", "OpenAIEmbedder": "openai", "TiktokenCounter": "tiktoken"}
+)
 """Which of them need a library. `openai` comes with every installation, so its extra is the plain distribution."""
 
 

@@ -11,6 +11,8 @@ _MARGIN = 0.95
 _MIN_WINDOW = 1_000
 # A summary takes at most this share of the threshold; four thousand tokens hold six sections of a long task.
 _SUMMARY_SHARE, _MOST_SUMMARY = 0.2, 4_000
+# ... and of what system prompt and tools leave of it.
+_SUMMARY_ROOM = 1 / 3
 # Bytes of one tool result for each token of the threshold: a quarter of the threshold in ASCII, which has four
 # characters a token; and a sixteenth once the result is old.
 _RECENT_BYTES, _OLD_BYTES = 1.0, 0.25
@@ -79,6 +81,10 @@ class ContextLimits:
         """Bytes that an older tool result may take, never more than a recent one."""
         return min(self.old_max_bytes, int(self.threshold * _OLD_BYTES), self.recent_bytes)
 
+    def summary_room(self, taken: int) -> int:
+        """Return the tokens that a summary may take where `taken` are taken by system prompt and tools."""
+        return max(0, min(self.summary_limit, int((self.threshold - taken) * _SUMMARY_ROOM)))
+
     def reserve(self, taken: int) -> int:
-        """Return the tokens of messages that stay in a compaction, where `taken` are taken by the system prompt."""
-        return max(0, min(self.reserve_tokens, (self.threshold - self.summary_limit - taken) // 2))
+        """Return the tokens of messages that stay in a compaction, with `taken` as for `summary_room`."""
+        return max(0, min(self.reserve_tokens, (self.threshold - self.summary_room(taken) - taken) // 2))

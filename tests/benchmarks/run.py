@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+import context
 import footprint
 import locomo
 import small
@@ -30,7 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    figures = [*retrieval(), *small.measure(), *footprint.measure(), *speed.measure()]
+    figures = [*retrieval(), *small.measure(), *footprint.measure(), *context.measure(), *speed.measure()]
     print(show(figures))
     if options.json:
         write(figures, options.json)
