@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from reme_core.schema import (
         Block,
         ChatReply,
+        CleanedOffloads,
+        CompactedContext,
+        ContextUse,
         Erased,
         Event,
         Hit,
@@ -37,6 +40,12 @@ if TYPE_CHECKING:
         MemoryPage,
         MemoryType,
         Message,
+        OffloadedContext,
+        OffloadInfo,
+        OffloadKind,
+        PreparedContext,
+        Reloaded,
+        ReloadResult,
         RetrieveResult,
         Scope,
         Source,
@@ -47,6 +56,10 @@ if TYPE_CHECKING:
     )
     from reme_core.stores import LocalStore, QdrantStore
     from reme_core.sync import SyncReMe
+    from reme_core.sync_context import SyncInContextMemory
+    from reme_core.working.check import ContextCheck
+    from reme_core.working.in_context import InContextMemory
+    from reme_core.working.limits import ContextLimits
 
 __version__ = "0.1.0"
 
@@ -55,10 +68,16 @@ __all__ = [
     "AgenticSummarizer",
     "Block",
     "ChatReply",
+    "CleanedOffloads",
+    "CompactedContext",
+    "ContextCheck",
+    "ContextLimits",
+    "ContextUse",
     "Counts",
     "Erased",
     "Event",
     "Hit",
+    "InContextMemory",
     "Job",
     "JobState",
     "LocalStore",
@@ -67,9 +86,15 @@ __all__ = [
     "MemoryType",
     "Message",
     "Moved",
+    "OffloadInfo",
+    "OffloadKind",
+    "OffloadedContext",
+    "PreparedContext",
     "QdrantStore",
     "ReMe",
     "ReMeError",
+    "ReloadResult",
+    "Reloaded",
     "RetrieveResult",
     "Scope",
     "SimpleSummarizer",
@@ -77,6 +102,7 @@ __all__ = [
     "Source",
     "StoredMessage",
     "SummaryResult",
+    "SyncInContextMemory",
     "SyncReMe",
     "Trying",
     "UndoResult",
@@ -88,7 +114,10 @@ _ELSEWHERE = MappingProxyType(
     {
         "AgenticRetriever": "reme_core.runtime.strategies",
         "AgenticSummarizer": "reme_core.runtime.strategies",
+        "ContextCheck": "reme_core.working.check",
+        "ContextLimits": "reme_core.working.limits",
         "Counts": "reme_core.ports",
+        "InContextMemory": "reme_core.working.in_context",
         "LocalStore": "reme_core.stores",
         "Moved": "reme_core.runtime.portable",
         "QdrantStore": "reme_core.stores",
@@ -96,6 +125,7 @@ _ELSEWHERE = MappingProxyType(
         "ReMeError": "reme_core.errors",
         "SimpleSummarizer": "reme_core.runtime.strategies",
         "Slicing": "reme_core.runtime.slicing",
+        "SyncInContextMemory": "reme_core.sync_context",
         "SyncReMe": "reme_core.sync",
         "Trying": "reme_core.runtime.trying",
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from pydantic import JsonValue
 from reme_core import config
 from reme_core.agents import ReMyAgentV1Op
 from reme_core.config import UNSET, Ports, Settings, Unset
-from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
+from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError, ReMeError
 from reme_core.models import CharacterTokenCounter, SystemClock
 from reme_core.ports import (
     ChatModel,
@@ -81,11 +82,16 @@ from reme_core.schema import (
 from reme_core.schema.checks import is_path
 from reme_core.sync import SyncFace
 from reme_core.text import Language
+from reme_core.working.ports import HeldContexts, WorkingPorts
+from reme_core.working.tokens import TokenLedger
+from reme_core.working_face import WorkingFace
+
+_LOG = logging.getLogger("reme")
 
 _HISTORY_PAGE = 1000
 
 
-class ReMe:
+class ReMe(WorkingFace):
     """Durable, scoped memory.
 
     Every call names the user whose memory it touches; `user_id=""` is the shared scope of the memory space. A call
@@ -166,6 +172,7 @@ class ReMe:
         self._runtime = RuntimePorts(
             memories=self._ports.memories,
             transcript=self._ports.transcript,
+            offloads=self._ports.offloads,
             embedder=self._ports.embedder,
             model=self._ports.llm,
             clock=self._clock,
@@ -180,10 +187,13 @@ class ReMe:
             max_scopes=self._trying.max_scopes,
         )
         self._closed = False
+        self._ledger = TokenLedger(self._runtime.counter)
+        self._held = HeldContexts()
         self._summarizer: Summarizer = self._record
         self._retriever: Retriever = SimpleRetriever(
             memories=self._ports.memories,
             transcript=self._ports.transcript,
+            offloads=self._ports.offloads,
             embedder=self._ports.embedder,
             counter=self._runtime.counter,
         )
@@ -279,6 +289,7 @@ class ReMe:
             transcript=self._ports.transcript,
             embedder=self._ports.embedder,
             model=self._ports.llm,
+            offloads=self._ports.offloads,
             clock=self._clock,
         )
 
@@ -430,6 +441,7 @@ class ReMe:
             model=self._ports.llm,
             memories=self._ports.memories,
             transcript=self._ports.transcript,
+            offloads=self._ports.offloads,
             embedder=self._ports.embedder,
             clock=self._clock,
             summarizer=self._summarizer,
@@ -793,7 +805,42 @@ class ReMe:
             events=sum(count.events for count in counts),
             jobs=sum(count.jobs for count in counts),
             dead_jobs=sum(count.dead_jobs for count in counts),
+            offloads=sum(count.offloads for count in counts),
+            offload_bytes=sum(count.offload_bytes for count in counts),
         )
+
+    async def _recover(self) -> None:
+        await self._work.recover()
+
+    def _working_ports(self) -> WorkingPorts:
+        """Return what working memory stands on (ConfigurationError)."""
+        if self._ports.offloads is None:
+            msg = (
+                "the transcript handed in keeps no offloads: give one that is an OffloadStore as well, or leave "
+                "transcript out for the local file"
+            )
+            raise ConfigurationError(msg)
+        return WorkingPorts(
+            offloads=self._ports.offloads,
+            transcript=self._ports.transcript,
+            keep=self._keep,
+            model=self._ports.llm,
+            ledger=self._ledger,
+            clock=self._clock,
+            held=self._held,
+        )
+
+    async def _keep(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
+        """Take over messages that leave a context; what follows from them goes on in the background."""
+        try:
+            result = await self._summarizer.summarize(scope, request)
+        except PartialFailureError as exc:
+            if not isinstance(exc.done, SummaryResult):
+                raise
+            _LOG.warning("messages that left a context are kept; what follows from them failed: %s", exc)
+            result = exc.done
+        self._work.start(scope)
+        return result
 
     def _parts(self) -> list[MemoryStore | IndexedTranscript]:
         """Return the stores, once where one is both."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime
 from pathlib import Path
@@ -33,17 +33,26 @@ from reme_core.runtime.slicing import Slicing
 from reme_core.schema import (
     Block,
     ChatReply,
+    CleanedOffloads,
+    CompactedContext,
     Erased,
     Event,
     Job,
     Memory,
     MemoryPage,
+    Message,
+    OffloadedContext,
+    OffloadInfo,
+    PreparedContext,
+    ReloadResult,
     RetrieveResult,
     StoredMessage,
     SummaryResult,
     UndoResult,
     Usage,
 )
+from reme_core.sync_context import SyncInContextMemory
+from reme_core.working_face import IDLE_DAYS, RETENTION_DAYS
 
 if TYPE_CHECKING:
     from reme_core.config import Settings, Unset
@@ -51,6 +60,8 @@ if TYPE_CHECKING:
     from reme_core.runtime.strategies import BindsDistiller, BindsRetriever
     from reme_core.runtime.trying import Trying
     from reme_core.text import Language
+    from reme_core.working.check import ContextCheck
+    from reme_core.working.limits import ContextLimits
 
 T = TypeVar("T")
 
@@ -199,6 +210,205 @@ class SyncReMe:
                 include_superseded=include_superseded,
                 include_shared=include_shared,
             )
+        )
+
+    def check_context(
+        self,
+        messages: Sequence[object],
+        *,
+        system_prompt: str = "",
+        compressed_summary: str = "",
+        overhead_tokens: int = 0,
+        max_input_length: int | None = None,
+        limits: ContextLimits | None = None,
+    ) -> ContextCheck:
+        """See `ReMe.check_context`."""
+        return self._run(
+            self._memory.check_context(
+                messages,
+                system_prompt=system_prompt,
+                compressed_summary=compressed_summary,
+                overhead_tokens=overhead_tokens,
+                max_input_length=max_input_length,
+                limits=limits,
+            )
+        )
+
+    def pre_reasoning_hook(
+        self,
+        messages: Sequence[object],
+        *,
+        user_id: str,
+        session_id: str,
+        system_prompt: str = "",
+        compressed_summary: str = "",
+        overhead_tokens: int = 0,
+        max_input_length: int | None = None,
+        limits: ContextLimits | None = None,
+        language: Language | None = None,
+    ) -> PreparedContext:
+        """See `ReMe.pre_reasoning_hook`."""
+        return self._run(
+            self._memory.pre_reasoning_hook(
+                messages,
+                user_id=user_id,
+                session_id=session_id,
+                system_prompt=system_prompt,
+                compressed_summary=compressed_summary,
+                overhead_tokens=overhead_tokens,
+                max_input_length=max_input_length,
+                limits=limits,
+                language=language,
+            )
+        )
+
+    def compact_tool_result(
+        self,
+        messages: Sequence[object],
+        *,
+        user_id: str,
+        session_id: str,
+        max_input_length: int | None = None,
+        limits: ContextLimits | None = None,
+    ) -> list[Message]:
+        """See `ReMe.compact_tool_result`."""
+        return self._run(
+            self._memory.compact_tool_result(
+                messages, user_id=user_id, session_id=session_id, max_input_length=max_input_length, limits=limits
+            )
+        )
+
+    def compact_memory(
+        self,
+        messages: Sequence[object],
+        *,
+        user_id: str,
+        session_id: str,
+        previous_summary: str = "",
+        max_input_length: int | None = None,
+        limits: ContextLimits | None = None,
+        language: Language | None = None,
+    ) -> CompactedContext:
+        """See `ReMe.compact_memory`."""
+        return self._run(
+            self._memory.compact_memory(
+                messages,
+                user_id=user_id,
+                session_id=session_id,
+                previous_summary=previous_summary,
+                max_input_length=max_input_length,
+                limits=limits,
+                language=language,
+            )
+        )
+
+    def offload_context(
+        self, messages: Sequence[object], *, user_id: str, session_id: str | None = None
+    ) -> OffloadedContext:
+        """See `ReMe.offload_context`."""
+        return self._run(self._memory.offload_context(messages, user_id=user_id, session_id=session_id))
+
+    def offload_text(self, text: str, *, user_id: str, session_id: str, name: str | None = None) -> OffloadInfo:
+        """See `ReMe.offload_text`."""
+        return self._run(self._memory.offload_text(text, user_id=user_id, session_id=session_id, name=name))
+
+    def reload_context(
+        self,
+        *,
+        user_id: str,
+        reference: str | None = None,
+        query: str | None = None,
+        session_id: str | None = None,
+        start_line: int | None = None,
+        end_line: int | None = None,
+        offset: int | None = None,
+        limit_chars: int = 4000,
+        limit: int = 5,
+        start_time: datetime | str | None = None,
+        end_time: datetime | str | None = None,
+    ) -> ReloadResult:
+        """See `ReMe.reload_context`."""
+        return self._run(
+            self._memory.reload_context(
+                user_id=user_id,
+                reference=reference,
+                query=query,
+                session_id=session_id,
+                start_line=start_line,
+                end_line=end_line,
+                offset=offset,
+                limit_chars=limit_chars,
+                limit=limit,
+                start_time=start_time,
+                end_time=end_time,
+            )
+        )
+
+    def list_offloads(
+        self,
+        *,
+        user_id: str,
+        session_id: str | None = None,
+        limit: int = 100,
+        newest_first: bool = False,
+        cursor: str | None = None,
+    ) -> tuple[Sequence[OffloadInfo], str | None]:
+        """See `ReMe.list_offloads`."""
+        return self._run(
+            self._memory.list_offloads(
+                user_id=user_id, session_id=session_id, limit=limit, newest_first=newest_first, cursor=cursor
+            )
+        )
+
+    def clean_offloads(
+        self,
+        *,
+        user_id: str,
+        older_than_days: float | None = RETENTION_DAYS,
+        max_bytes: int | None = None,
+        idle_days: float = IDLE_DAYS,
+        dry_run: bool = False,
+    ) -> CleanedOffloads:
+        """See `ReMe.clean_offloads`."""
+        return self._run(
+            self._memory.clean_offloads(
+                user_id=user_id,
+                older_than_days=older_than_days,
+                max_bytes=max_bytes,
+                idle_days=idle_days,
+                dry_run=dry_run,
+            )
+        )
+
+    def close_context(self, session_id: str, *, user_id: str) -> None:
+        """See `ReMe.close_context`."""
+        return self._run(self._memory.close_context(session_id, user_id=user_id))
+
+    def in_context_memory(
+        self,
+        *,
+        user_id: str,
+        session_id: str | None = None,
+        system_prompt: str = "",
+        overhead_tokens: int = 0,
+        max_input_length: int | None = None,
+        limits: ContextLimits | None = None,
+        language: Language | None = None,
+        unrecorded_marks: Iterable[str] = (),
+    ) -> SyncInContextMemory:
+        """See `ReMe.in_context_memory`."""
+        return SyncInContextMemory(
+            self._memory.in_context_memory(
+                user_id=user_id,
+                session_id=session_id,
+                system_prompt=system_prompt,
+                overhead_tokens=overhead_tokens,
+                max_input_length=max_input_length,
+                limits=limits,
+                language=language,
+                unrecorded_marks=unrecorded_marks,
+            ),
+            self._run,
         )
 
     def chat(

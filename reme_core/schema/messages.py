@@ -208,7 +208,12 @@ def parse_messages(
     if isinstance(items, (str, bytes, Mapping, Message)) or not isinstance(items, Iterable):
         msg = f"messages: wanted a list of messages, found {type(items).__name__}"
         raise InvalidInputError(msg)
-    messages = tuple(_parse_one(item, index, now, new_id) for index, item in enumerate(items))
+    if isinstance(items, (list, tuple)) and set(map(type, items)) == {Message}:  # a context, say: they may be thousands
+        messages = tuple(items)
+        if len({message.message_id for message in messages}) == len(messages):
+            return messages
+    else:
+        messages = tuple(_parse_one(item, index, now, new_id) for index, item in enumerate(items))
     seen: set[str] = set()
     for index, message in enumerate(messages):
         if message.message_id in seen:

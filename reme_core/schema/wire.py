@@ -9,6 +9,16 @@ from reme_core.schema.checks import check_json
 
 _ROLES = {"developer": "system", "function": "tool", "human": "user", "ai": "assistant"}
 _TIMES = ("time_created", "timestamp")
+# Beside `content` and `tool_calls` in answers of OpenAI and endpoints like it.
+_VENDOR_KEYS = (
+    "refusal",
+    "annotations",
+    "audio",
+    "function_call",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+)
 _OUR_TYPES = frozenset({"text", "image", "file", "tool_call", "tool_result", "other"})
 
 
@@ -31,8 +41,7 @@ def normalise_message(data: Mapping[str, object]) -> dict[str, object]:
         _rename(fields, "id", "message_id")
     calls = fields.pop("tool_calls", None)
     call_id = fields.pop("tool_call_id", None)
-    fields.pop("refusal", None) if fields.get("refusal") is None else None
-    blocks = _content(fields.get("content"))
+    blocks = [*_content(fields.get("content")), *_vendor_parts(fields)]
     if call_id is not None:
         others = [block for block in blocks if not _is_text(block)]
         blocks = [_tool_result(blocks, call_id, fields.get("name")), *others]
@@ -40,6 +49,18 @@ def normalise_message(data: Mapping[str, object]) -> dict[str, object]:
         blocks = [*blocks, *(_tool_call(call) for call in _sequence(calls, "tool_calls"))]
     fields["content"] = blocks
     return fields
+
+
+def _vendor_parts(fields: dict[str, object]) -> list[object]:
+    """Take out what endpoints add to an answer; empty additions go, others are kept as parts that nobody reads."""
+    parts: list[object] = []
+    for key in _VENDOR_KEYS:
+        value = fields.pop(key, None)
+        if value is None or value in ("", [], {}):
+            continue
+        is_said = key == "refusal" and isinstance(value, str)
+        parts.append({"type": "text", "text": value} if is_said else {"type": "other", "kind": key, "data": value})
+    return parts
 
 
 def _rename(fields: dict[str, object], alias: str, name: str) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from reme_core import ReMe
 from reme_core.ports import ChatRequest, ChatResult
@@ -60,13 +60,14 @@ class SteppedStore(LocalStore):
     """A local store whose calls are points."""
 
     steps: Steps
+    stepped: ClassVar[Mapping[str, str]] = _STEPPED
 
     def __getattribute__(self, name: str) -> Any:
         value = object.__getattribute__(self, name)
-        if name not in _STEPPED:
+        if name not in type(self).stepped:
             return value
         call: Callable[..., Awaitable[Any]] = value
-        return lambda *given: self.steps.around(_STEPPED[name], call(*given))
+        return lambda *given: self.steps.around(type(self).stepped[name], call(*given))
 
 
 class SteppedModel(RuleModel):

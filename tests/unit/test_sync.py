@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from reme_core import ReMe, SyncReMe
+from reme_core import InContextMemory, ReMe, SyncInContextMemory, SyncReMe
 from reme_core.errors import MemoryNotFoundError, ModelUnavailableError, StoreClosedError
 from reme_core.ports import Matrix
 from reme_core.testing import HashedEmbedder
 
 METHODS = [
     name
-    for name, value in vars(ReMe).items()
+    for kind in (ReMe, *ReMe.__bases__)
+    for name, value in vars(kind).items()
     if not name.startswith("_") and inspect.isfunction(value) and name != "close"
 ]
 
@@ -26,14 +27,40 @@ METHODS = [
 @pytest.mark.parametrize("name", METHODS)
 def test_the_blocking_method_has_the_signature_of_the_other(name: str) -> None:
     ours, theirs = inspect.signature(getattr(SyncReMe, name)), inspect.signature(getattr(ReMe, name))
-    assert list(ours.parameters.values()) == list(theirs.parameters.values())
-    assert ours.return_annotation == theirs.return_annotation
+    assert list(ours.parameters.values())[1:] == list(theirs.parameters.values())[1:]  # without self
+    assert ours.return_annotation.removeprefix("Sync") == theirs.return_annotation
     assert not inspect.iscoroutinefunction(getattr(SyncReMe, name))
 
 
 def test_there_is_no_other_method() -> None:
     ours = {name for name, value in vars(SyncReMe).items() if inspect.isfunction(value) and not name.startswith("_")}
     assert ours == {*METHODS, "close"}
+
+
+CONTEXT_METHODS = [
+    name for name, _ in inspect.getmembers(InContextMemory, inspect.isfunction) if not name.startswith("_")
+]
+
+
+@pytest.mark.parametrize("name", CONTEXT_METHODS)
+def test_the_blocking_context_has_the_same_methods(name: str) -> None:
+    ours = inspect.signature(getattr(SyncInContextMemory, name))
+    theirs = inspect.signature(getattr(InContextMemory, name))
+    assert ours == theirs
+    assert not inspect.iscoroutinefunction(getattr(SyncInContextMemory, name))
+
+
+def test_a_context_is_kept_and_compacted_without_await(tmp_path: Path) -> None:
+    with memory_in(tmp_path) as memory:
+        context = memory.in_context_memory(user_id="alice", session_id="talk", max_input_length=2_000)
+        context.add([("user", f"number {number} was said here. " * 30) for number in range(10)])
+        prepared = context.prepare()
+        assert prepared.tokens <= prepared.threshold
+        assert context.estimate_tokens().tokens == prepared.tokens
+        assert context.compressed_summary == prepared.compressed_summary
+        assert context.session_id == "talk"
+        assert context.clear() == len(prepared.messages)
+        assert memory.stats(user_id="alice").messages == 10
 
 
 def memory_in(folder: Path) -> SyncReMe:

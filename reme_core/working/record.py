@@ -1,0 +1,236 @@
+"""Messages that leave a context are in the transcript first."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from reme_core.errors import MessageNotFoundError
+from reme_core.ports import ListOffloads, PutOffloads, SummaryRequest
+from reme_core.schema import (
+    ContentBlock,
+    FileBlock,
+    ImageBlock,
+    Message,
+    Offload,
+    OffloadedContext,
+    OffloadInfo,
+    OffloadKind,
+    Scope,
+    StoredMessage,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+from reme_core.text import is_cut_of
+from reme_core.working.ports import WorkingPorts
+from reme_core.working.references import cited_in, cited_references
+from reme_core.working.shown_summary import is_shown_summary
+
+ORIGINAL_ID = "reme_original_id"
+"""In the metadata of a message whose own id is taken by another one: the id that it had."""
+
+_PAGE = 1000
+
+
+async def record(ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]) -> OffloadedContext:
+    """Put messages on disk, in order, and what follows from them into the queue. Those there already stay as they are.
+
+    A view whose whole is there already is not written again. A message whose id is taken by something else is kept
+    under another id, always the same one: nothing that leaves a context may be lost, nor stop it from being compacted.
+    A summary that was shown as a message is nobody's words, and kept elsewhere.
+
+    Returns:
+        The ids under which the messages lie, in their order; no reference.
+
+    Raises:
+        StoreError: Nothing was written.
+    """
+    placed = await _place(ports, scope, session_id, [item for item in messages if not is_shown_summary(item)])
+    fresh = [item.message for item in placed if item.stored is None]
+    job_ids: tuple[str, ...] = ()
+    if fresh:
+        request = SummaryRequest(session_id=session_id, messages=fresh, ends_session=False, background=True)
+        job_ids = (await ports.keep(scope, request)).job_ids
+    return OffloadedContext(
+        session_id=session_id, message_ids=tuple(item.message.message_id for item in placed), job_ids=job_ids
+    )
+
+
+async def offload_context(
+    ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]
+) -> OffloadedContext:
+    """Put messages on disk as `record` does; the answer names what loads them again, if there were any.
+
+    Raises:
+        StoreError: Not all of it was written; do it again, and nothing is written twice.
+    """
+    recorded = await record(ports, scope, session_id, messages)
+    if not recorded.message_ids:
+        return recorded
+    offload = Offload(
+        session_id=session_id,
+        kind=OffloadKind.MESSAGES,
+        message_ids=recorded.message_ids,
+        created_at=ports.clock.now(),
+    )
+    [reference] = await ports.offloads.put_offloads(scope, PutOffloads(offloads=[offload]))
+    return recorded.model_copy(update={"reference": reference})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """The whole of which a message is a view: as it is stored, under the id it has in the context.
+
+    `reference` loads it; None where nothing points at it.
+    """
+
+    message: Message
+    reference: str | None
+
+
+async def find_wholes(
+    ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]
+) -> dict[str, Whole]:
+    """Return the wholes of those messages that are views of what is stored, by the id that they have in the context."""
+    views = [message for message in messages if cited_in(message)]
+    found = {}
+    for view, item in zip(views, await _place(ports, scope, session_id, views), strict=True):
+        if item.stored is None or item.stored.content == view.content:
+            continue
+        whole = view.model_copy(update={"content": item.stored.content})
+        found[view.message_id] = Whole(message=whole, reference=item.pointer)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Placed:
+    """Where a message lies, or would: under which id, whether it is there, and what points at it."""
+
+    message: Message
+    stored: Message | None
+    pointer: str | None
+
+
+async def _place(ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]) -> list[_Placed]:
+    found = await _find(ports, scope, [message.message_id for message in messages])
+    differing = [
+        message
+        for message in messages
+        if (stored := found.get(message.message_id)) is not None and not message.repeats(stored.message)
+    ]
+    rows = await _cited_rows(ports, scope, differing)
+    placed = []
+    for message in messages:
+        candidate, stored = message, found.get(message.message_id)
+        names = _other_ids(session_id, message)
+        while stored is not None and not _holds(stored, session_id, candidate, rows):
+            name = next(names)
+            candidate = message.model_copy(
+                update={"message_id": name, "metadata": {**message.metadata, ORIGINAL_ID: message.message_id}}
+            )
+            stored = (await _find(ports, scope, [name])).get(name)
+        pointer = None if stored is None else _pointer(candidate, rows)
+        placed.append(_Placed(message=candidate, stored=None if stored is None else stored.message, pointer=pointer))
+    return placed
+
+
+def _other_ids(session_id: str, message: Message) -> Iterator[str]:
+    """Yield the ids for a message whose own is taken: always the same, so that it isn't kept again and again."""
+    number = 0
+    while True:
+        number += 1
+        yield uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([session_id, message.message_id, number])).hex
+
+
+async def _find(ports: WorkingPorts, scope: Scope, message_ids: Sequence[str]) -> dict[str, StoredMessage]:
+    """Return those messages that the transcript holds."""
+    wanted = list(message_ids)
+    try:
+        stored = await ports.transcript.get_messages(scope, wanted)
+    except MessageNotFoundError as exc:
+        missing = frozenset(exc.missing)
+        stored = await ports.transcript.get_messages(scope, [name for name in wanted if name not in missing])
+    return {item.message.message_id: item for item in stored}
+
+
+async def _cited_rows(ports: WorkingPorts, scope: Scope, messages: Iterable[Message]) -> Mapping[str, OffloadInfo]:
+    """Return the offloads that messages cite, by reference."""
+    cited = sorted(frozenset[str]().union(*map(cited_in, messages)))
+    rows: dict[str, OffloadInfo] = {}
+    for start in range(0, len(cited), _PAGE):
+        some = tuple(cited[start : start + _PAGE])
+        page = await ports.offloads.list_offloads(scope, ListOffloads(references=some, limit=len(some)))
+        rows |= {info.reference: info for info in page.offloads}
+    return rows
+
+
+def _pointer(message: Message, rows: Mapping[str, OffloadInfo]) -> str | None:
+    """Return the reference in a view that loads the whole message."""
+    pointers = [name for name in sorted(cited_in(message)) if name in rows and _is_pointer(rows[name], message)]
+    return pointers[0] if pointers else None
+
+
+def _is_pointer(info: OffloadInfo, message: Message) -> bool:
+    return info.kind is OffloadKind.MESSAGES and info.message_ids == (message.message_id,)
+
+
+def _holds(stored: StoredMessage, session_id: str, message: Message, rows: Mapping[str, OffloadInfo]) -> bool:
+    """Tell whether what is stored is this message, or the whole of which this is a view."""
+    whole = stored.message
+    if stored.session_id != session_id:
+        return False
+    if message.repeats(whole):
+        return True
+    # All but the content is the same; thinking and vendors' data may lack in a view, and nothing is new there.
+    if message.model_copy(update={"content": whole.content}) != whole:
+        return False
+    others = [block for block in whole.content if block.type == "other"]
+    if any(block not in others for block in message.content if block.type == "other"):
+        return False
+    view, blocks = _read_blocks(message), _read_blocks(whole)
+    names = {name for name, info in rows.items() if _is_about(info, message)}
+    if not blocks:
+        return len(view) == 1 and view[0].type == "text" and view[0].text in {f"[… reload {name}]" for name in names}
+    return len(view) == len(blocks) and all(_is_view(*pair, names) for pair in zip(view, blocks, strict=True))
+
+
+def _is_about(info: OffloadInfo, message: Message) -> bool:
+    original = message.metadata.get(ORIGINAL_ID, message.message_id)
+    return _is_pointer(info, message) or info.message_id == original
+
+
+def _read_blocks(message: Message) -> list[ContentBlock]:
+    """Return what stays in a view, whatever is cut: all but thinking and vendors' data."""
+    return [block for block in message.content if block.type != "other"]
+
+
+def _is_view(view: ContentBlock, whole: ContentBlock, names: set[str]) -> bool:
+    """Tell whether a block is another one cut, as `fit_messages` and `compact_tool_result` do it.
+
+    A cut text says itself what it is a cut of. `names` are the references of what is kept of this message.
+    """
+    if view == whole:
+        return True
+    match view, whole:
+        case TextBlock(), TextBlock():
+            return any(is_cut_of(view.text, whole.text, name) for name in cited_references([view.text]))
+        case TextBlock(), ImageBlock() | FileBlock():
+            return any(view.text.endswith(f" reload {name}]") for name in names) and "\n" not in view.text
+        case ToolResultBlock(), ToolResultBlock():
+            same = view.model_copy(update={"output": whole.output}) == whole
+            return same and any(is_cut_of(view.output, whole.output, name) for name in cited_references([view.output]))
+        case ToolCallBlock(), ToolCallBlock():
+            same = view.model_copy(update={"arguments": whole.arguments}) == whole
+            cut = view.arguments if isinstance(view.arguments, dict) else {}
+            return same and cut.keys() == {"shortened", "whole"} and cut["whole"] in {f"reload {n}" for n in names}
+        case _:
+            return False
+
+
+def with_ids(messages: Sequence[Message], recorded: OffloadedContext) -> dict[str, str]:
+    """Return under which id each message lies, by the id that it has in the context."""
+    said = [message for message in messages if not is_shown_summary(message)]
+    return {message.message_id: name for message, name in zip(said, recorded.message_ids, strict=True)}

@@ -1,0 +1,225 @@
+"""Tool results in a context: long ones are cut, the whole of each being a row of the store under its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from reme_core.errors import OffloadNotFoundError
+from reme_core.ports import ListOffloads, OffloadStore
+from reme_core.schema import Message, Offload, OffloadInfo, OffloadKind, Scope, ToolResultBlock
+from reme_core.text import cut_middle, is_cut_of
+from reme_core.working.limits import ContextLimits
+from reme_core.working.references import cited_references, renamed, store_offloads
+
+Place: TypeAlias = tuple[str, int]
+"""Where a tool result stands: the id of its message, and the index of the content block."""
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultPlan:
+    """What cutting comes to.
+
+    Attributes:
+        messages: All of them in order; those that don't change are the same objects.
+        offloads: The whole texts of what is cut for the first time, to be stored before the messages are used.
+    """
+
+    messages: tuple[Message, ...]
+    offloads: tuple[Offload, ...] = ()
+
+
+async def known_offloads(
+    offloads: OffloadStore, scope: Scope, session_id: str, messages: Sequence[Message], *, over_bytes: int
+) -> dict[Place, Offload]:
+    """Return the rows of tool results of more than `over_bytes` bytes that are stored already, by where they stand now.
+
+    A row belongs to a result of its message that is the row's text or a cut of it; where it stood in the message when
+    it was stored doesn't matter, since a view may lack parts before it. A cut names its row, of whichever session: a
+    context may be loaded under another one. Where there is no such result nothing is asked, otherwise one page of rows
+    (of up to 1,000), and the text of each that may be it.
+    """
+    long = [message for message in messages if _has_over(message, over_bytes)]
+    outputs = {place: block.output for place, block in _results(long) if _is_over(block.output, over_bytes)}
+    cited = {place: cited_references([output]) for place, output in outputs.items()}
+    by_message: dict[str, list[Place]] = {}
+    for place in outputs:
+        by_message.setdefault(place[0], []).append(place)
+    found: dict[Place, Offload] = {}
+    for info in await _rows(offloads, scope, tuple(by_message)):
+        places = [
+            place
+            for place in by_message.get(info.message_id or "", ())
+            if place not in found
+            and (
+                info.reference in cited[place] or (info.session_id == session_id and info.chars == len(outputs[place]))
+            )
+        ]
+        if not places or info.kind is not OffloadKind.TOOL_RESULT:
+            continue
+        try:
+            row = await offloads.get_offload(scope, info.reference)
+        except OffloadNotFoundError:  # cleaned up since it was listed: what stands there is then all there is
+            continue
+        found |= {place: row for place in places if _is_of(row, outputs[place])}
+    return found
+
+
+def plan_tool_results(
+    messages: Sequence[Message],
+    *,
+    limits: ContextLimits,
+    session_id: str,
+    known: Mapping[Place, Offload],
+    now: datetime,
+    old: bool,
+) -> ToolResultPlan:
+    """Cut tool results that are too long.
+
+    Those above `limits.recent_bytes` are cut to that; with `old`, those in all but the newest `limits.recent_n`
+    messages with tool results to `limits.old_bytes`. What is a cut of its known row is cut from the row's text, under
+    the same reference; any other text is taken as it is, whatever it says of itself.
+
+    Args:
+        messages: A context, in order.
+        limits: How long they may be.
+        session_id: The session whose context it is.
+        known: What `known_offloads` has found.
+        now: The time that new offloads bear.
+        old: Cut older results further.
+    """
+    least = limits.old_bytes if old else limits.recent_bytes
+    # Most contexts have none, and this is asked before each call of a model.
+    long = [place for place, message in enumerate(messages) if _has_over(message, least)]
+    if not long:
+        return ToolResultPlan(messages=tuple(messages))
+    recent = frozenset(_newest_results(messages, limits.recent_n)) if old else frozenset[int]()
+    names: dict[str, str] = {}
+    read = 0
+    planned = list(messages)
+    made: list[Offload] = []
+    for place in long:
+        for message in messages[read : place + 1]:
+            names.update((block.call_id, block.name) for block in message.content if block.type == "tool_call")
+        message, read = messages[place], place + 1
+        limit = limits.old_bytes if old and place not in recent else limits.recent_bytes
+        views: dict[int, ToolResultBlock] = {}
+        for (_, index), block in _results([message]):
+            if not _is_over(block.output, limit):
+                continue
+            row = _row_of(message, block, known.get((message.message_id, index)))
+            if row is None:
+                row = Offload(
+                    session_id=session_id,
+                    kind=OffloadKind.TOOL_RESULT,
+                    text=block.output,
+                    name=block.name or names.get(block.call_id),
+                    message_id=message.message_id,
+                    place=index,
+                    created_at=now,
+                    said_at=message.created_at,
+                )
+            view = cut_middle(row.text, limit, reference=row.reference)
+            if view == block.output:
+                continue
+            views[index] = block.model_copy(update={"output": view})
+            if row is not known.get((message.message_id, index)):
+                made.append(row)
+        planned[place] = _with_views(message, views)
+    return ToolResultPlan(messages=tuple(planned), offloads=tuple(made))
+
+
+async def compact_tool_result(
+    messages: Sequence[Message],
+    *,
+    offloads: OffloadStore,
+    scope: Scope,
+    session_id: str,
+    limits: ContextLimits,
+    now: datetime,
+    old: bool = True,
+) -> ToolResultPlan:
+    """Cut tool results as `plan_tool_results` says; what is cut is stored first, and held for the session.
+
+    The references in the answer are those of the store. Doing it again changes nothing.
+
+    Raises:
+        StoreError: Nothing is to be cut: what could not be stored would be lost.
+    """
+    limit = limits.old_bytes if old else limits.recent_bytes
+    known = await known_offloads(offloads, scope, session_id, messages, over_bytes=limit)
+    plan = plan_tool_results(messages, limits=limits, session_id=session_id, known=known, now=now, old=old)
+    if not plan.offloads:
+        return plan
+    names = await store_offloads(offloads, scope, plan.offloads)
+    return ToolResultPlan(
+        messages=renamed(plan.messages, names),
+        offloads=tuple(item.model_copy(update={"reference": names[item.reference]}) for item in plan.offloads),
+    )
+
+
+def _has_over(message: Message, limit_bytes: int) -> bool:
+    for block in message.content:  # noqa: SIM110  # a generator for each message takes twice as long
+        if block.type == "tool_result" and _is_over(block.output, limit_bytes):
+            return True
+    return False
+
+
+def _newest_results(messages: Sequence[Message], count: int) -> Iterator[int]:
+    """Yield the places of the newest messages with tool results."""
+    for place in range(len(messages) - 1, -1, -1):
+        if count <= 0:
+            return
+        if messages[place].result_ids:
+            count -= 1
+            yield place
+
+
+def _results(messages: Sequence[Message]) -> Iterator[tuple[Place, ToolResultBlock]]:
+    for message in messages:
+        for index, block in enumerate(message.content):
+            if block.type == "tool_result":
+                yield (message.message_id, index), block
+
+
+def _is_over(text: str, limit_bytes: int) -> bool:
+    """Tell whether a text has more bytes than the limit; most are told by their length."""
+    if len(text) > limit_bytes or len(text) * 4 <= limit_bytes:
+        return len(text) > limit_bytes
+    return len(text.encode()) > limit_bytes
+
+
+async def _rows(offloads: OffloadStore, scope: Scope, message_ids: tuple[str, ...]) -> list[OffloadInfo]:
+    """Return what is stored of results in these messages, newest first."""
+    rows: list[OffloadInfo] = []
+    cursor: str | None = None
+    while message_ids:
+        page = await offloads.list_offloads(
+            scope, ListOffloads(message_ids=message_ids, limit=_PAGE, cursor=cursor, newest_first=True)
+        )
+        rows += page.offloads
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return rows
+
+
+def _is_of(row: Offload, output: str) -> bool:
+    """Tell whether an output is the text of a row, or a cut of it."""
+    return row.text == output or is_cut_of(output, row.text, row.reference)
+
+
+def _row_of(message: Message, block: ToolResultBlock, row: Offload | None) -> Offload | None:
+    """Return the row if it is that of this result."""
+    return row if row is not None and row.message_id == message.message_id and _is_of(row, block.output) else None
+
+
+def _with_views(message: Message, views: Mapping[int, ToolResultBlock]) -> Message:
+    if not views:
+        return message
+    content = tuple(views.get(index, block) for index, block in enumerate(message.content))
+    return message.model_copy(update={"content": content})
