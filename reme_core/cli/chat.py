@@ -7,7 +7,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from reme_core.cli.exits import ExitCode, exit_code
-from reme_core.cli.items import find_item, id_of_hit, print_hit, print_item, print_memory, sources_of
+from reme_core.cli.items import Item, find_item, id_of_hit, print_hit, print_item, print_memory, sources_of
 from reme_core.cli.keyboard import Keyboard
 from reme_core.cli.loop import WAKE_S, Loop
 from reme_core.cli.output import Output, counted
@@ -17,7 +17,7 @@ from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
 from reme_core.reme import ReMe
 from reme_core.runtime.inputs import read_id
 from reme_core.runtime.strategies import needs_model
-from reme_core.schema import Block, Hit, Job, JobState, Memory, StoredMessage, new_id
+from reme_core.schema import Hit, Job, JobState, Memory, new_id
 
 _HELP = """\
 /memories [WORDS]     what is remembered, newest first, numbered; with WORDS, what holds them all
@@ -206,7 +206,7 @@ class _Talk:
             raise InvalidInputError(msg)
         self._output.piece(f"{_HELP}\n")
 
-    def _find(self, item_id: str) -> Memory | StoredMessage | Block:
+    def _find(self, item_id: str) -> Item:
         return self._loop.run(find_item(self._memory, item_id, self._user_id))
 
 

@@ -233,7 +233,9 @@ def list_(
 
 @app.command()
 def show(
-    item_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a memory, a message or a block.")],
+    item_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of a memory, a message or a block, or a reference.")
+    ],
     *,
     user: User = None,
     shared: Shared = False,
@@ -242,7 +244,7 @@ def show(
     wait: Wait = DEFAULT_WAIT_S,
     as_json: Json = False,
 ) -> int:
-    """Show a memory, a message or a block with the messages that it comes from."""
+    """Show a memory, a message, a block or the beginning of an offload, with the messages that it comes from."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(reading.show(where, output, item_id))
 

@@ -1,25 +1,37 @@
-"""Memories, messages and blocks: found by id, with what they come from, and printed."""
+"""Memories, messages, blocks and offloads: found by id, with what they come from, and printed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from reme_core.cli.output import Output, counted, minute
 from reme_core.cli.visible import json_line
-from reme_core.errors import BlockNotFoundError, MemoryNotFoundError, MessageNotFoundError, NotFoundError
+from reme_core.errors import (
+    BlockNotFoundError,
+    MemoryNotFoundError,
+    MessageNotFoundError,
+    NotFoundError,
+    OffloadNotFoundError,
+)
 from reme_core.reme import ReMe
-from reme_core.schema import Block, Hit, Memory, StoredMessage
+from reme_core.schema import Block, Hit, Memory, OffloadKind, Reloaded, StoredMessage
+
+Item: TypeAlias = Memory | StoredMessage | Block | Reloaded
+
+# Of an offloaded text `show` prints the beginning; `reload` prints all of it.
+_SHOWN_CHARS = 4000
 
 
 class NoSuchItemError(NotFoundError):
-    """An id that is none of a memory, a message or a block of this scope."""
+    """An id that is none of a memory, a message, a block or an offload of this scope."""
 
-    noun = "memory, message or block"
+    noun = "memory, message, block or offload"
 
 
-async def find_item(memory: ReMe, item_id: str, user_id: str) -> Memory | StoredMessage | Block:
-    """Return the memory, message or block of an id (NoSuchItemError)."""
+async def find_item(memory: ReMe, item_id: str, user_id: str) -> Item:
+    """Return the memory, message or block of an id, or the beginning of an offloaded text (NoSuchItemError)."""
     try:
         return await memory.get_memory(item_id, user_id=user_id)
     except MemoryNotFoundError:
@@ -30,14 +42,21 @@ async def find_item(memory: ReMe, item_id: str, user_id: str) -> Memory | Stored
         pass
     try:
         return await memory.get_block(item_id, user_id=user_id)
-    except BlockNotFoundError as exc:
+    except BlockNotFoundError:
+        pass
+    try:
+        found = await memory.reload_context(user_id=user_id, reference=item_id, limit_chars=_SHOWN_CHARS)
+    except OffloadNotFoundError as exc:
         raise NoSuchItemError([item_id]) from exc
+    return found.results[0]
 
 
-async def sources_of(memory: ReMe, item: Memory | StoredMessage | Block, user_id: str) -> list[StoredMessage]:
+async def sources_of(memory: ReMe, item: Item, user_id: str) -> list[StoredMessage]:
     """Return the messages that something comes from; those that are gone are left out."""
     ids: list[str] = []
     if isinstance(item, Block):
+        ids += item.message_ids
+    if isinstance(item, Reloaded) and item.kind is not OffloadKind.MESSAGES:  # whose text is the messages
         ids += item.message_ids
     for source in item.sources if isinstance(item, Memory) else ():
         ids += source.message_ids
@@ -58,7 +77,7 @@ async def _block_messages(memory: ReMe, block_id: str, user_id: str) -> Sequence
         return ()
 
 
-def print_item(output: Output, item: Memory | StoredMessage | Block, messages: Sequence[StoredMessage]) -> None:
+def print_item(output: Output, item: Item, messages: Sequence[StoredMessage]) -> None:
     """Print something in full, and below it the messages that it comes from."""
     match item:
         case Memory():
@@ -67,6 +86,8 @@ def print_item(output: Output, item: Memory | StoredMessage | Block, messages: S
             print_block(output, item)
         case StoredMessage():
             print_message(output, item)
+        case Reloaded():
+            print_offload(output, item)
     if messages:
         output.line(f"from {counted(len(messages), 'message')}:", style="italic")
     for message in messages:
@@ -110,6 +131,14 @@ def print_block(output: Output, block: Block) -> None:
     output.record(head, block.summary, (f"id {block.block_id}", f"session {block.session_id}"))
 
 
+def print_offload(output: Output, item: Reloaded) -> None:
+    """Print the beginning of an offloaded text."""
+    head = (minute(item.created_at), str(item.kind), item.name or "")
+    foot = [f"reference {item.reference}", f"session {item.session_id}"]
+    foot += [] if item.next_offset is None else [f"up to line {item.last_line} of {item.lines}, reme reload prints all"]
+    output.record(head, item.memory, foot)
+
+
 def print_hit(output: Output, place: int, hit: Hit, *, with_score: bool = True) -> None:
     """Print something found."""
     about = f"{hit.memory_type} / {hit.memory_target}" if hit.layer == "memory" else hit.name or hit.role or ""
@@ -122,15 +151,17 @@ def print_hit(output: Output, place: int, hit: Hit, *, with_score: bool = True) 
         validity(hit.observed_at, hit.valid_from, hit.valid_to) if hit.layer == "memory" else "",
     )
     session = "" if hit.session_id is None else f"session {hit.session_id}"
-    output.record(head, hit.memory, (f"id {id_of_hit(hit)}", session))
+    # The text of a passage ends with its reference.
+    named = "" if hit.reference is not None else f"id {id_of_hit(hit)}"
+    output.record(head, hit.memory, (named, session))
 
 
 def id_of_hit(hit: Hit) -> str:
-    """Return the id of the memory, block or message that was found."""
+    """Return the id of the memory, block or message that was found, or the reference of an offloaded text."""
     match hit.layer:
         case "memory":
             return hit.memory_id or ""
         case "summary":
             return hit.block_id or ""
         case "message":
-            return hit.message_ids[0]
+            return hit.reference or hit.message_ids[0]

@@ -104,6 +104,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun if count == 1 else plural}"
 
 
+def listed(*parts: str) -> str:
+    """Join parts as a sentence does, empty ones left out."""
+    *others, last = [part for part in parts if part]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def minute(moment: datetime | None) -> str:
     """Write a time to the minute, in UTC."""
     return "" if moment is None else moment.strftime("%Y-%m-%d %H:%M")

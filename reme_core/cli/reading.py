@@ -17,10 +17,10 @@ from reme_core.cli.items import (
     print_message,
     sources_of,
 )
-from reme_core.cli.output import Output, counted, minute
+from reme_core.cli.output import Output, counted, listed, minute
 from reme_core.cli.where import Where
 from reme_core.errors import InvalidInputError
-from reme_core.schema import Block, Event, Memory, StoredMessage
+from reme_core.schema import Block, Event, Memory, Reloaded, StoredMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,13 +159,13 @@ def _tell_next(output: Output, cursor: str | None) -> None:
 
 
 async def show(where: Where, output: Output, item_id: str) -> ExitCode:
-    """Print a memory, a message or a block with the messages it comes from."""
+    """Print a memory, a message, a block or an offload with the messages it comes from."""
     user_id = where.user_id
     where.check_file()
     async with where.open() as memory:
         item = await find_item(memory, item_id, user_id)
         messages = await sources_of(memory, item, user_id)
-    kind = {Memory: "memory", Block: "block", StoredMessage: "message"}[type(item)]
+    kind = {Memory: "memory", Block: "block", StoredMessage: "message", Reloaded: "offload"}[type(item)]
     if output.as_json:
         sources: list[JsonValue] = [message.model_dump(mode="json") for message in messages]
         output.value({"kind": kind, kind: item.model_dump(mode="json"), "messages": sources})
@@ -207,10 +207,14 @@ async def export(where: Where, output: Output, file: str) -> ExitCode:
     if output.as_json:
         output.value({"file": file, **moved.model_dump(mode="json")})
     else:
-        output.line(
-            f"wrote {counted(moved.messages, 'message')}, {counted(moved.blocks, 'block')}, "
-            f"{counted(moved.memories, 'memory')} and {counted(moved.events, 'event')} to {file}"
+        written = listed(
+            counted(moved.messages, "message"),
+            counted(moved.blocks, "block"),
+            counted(moved.offloads, "offload") if moved.offloads else "",
+            counted(moved.memories, "memory"),
+            counted(moved.events, "event"),
         )
+        output.line(f"wrote {written} to {file}")
     return ExitCode.DONE
 
 
@@ -234,6 +238,7 @@ async def stats(where: Where, output: Output) -> ExitCode:
             "all memories": str(counts.memories),
             "events": str(counts.events),
             "jobs": f"{counts.jobs}{f' ({counts.dead_jobs} dead)' if counts.dead_jobs else ''}",
+            "offloads": f"{counts.offloads} ({counts.offload_bytes:,} bytes)",
             "file": f"{where.file} ({size:,} bytes, all users)",
         }
     )

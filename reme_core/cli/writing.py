@@ -12,10 +12,11 @@ from pydantic import JsonValue
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import count_import_lines
 from reme_core.cli.items import print_memory
-from reme_core.cli.output import Output, counted
+from reme_core.cli.output import Output, counted, listed
 from reme_core.cli.visible import one_line
 from reme_core.cli.where import Where
 from reme_core.errors import InvalidInputError, PartialFailureError
+from reme_core.ports import Counts
 from reme_core.schema import SummaryResult
 
 _SHOWN = 60
@@ -132,8 +133,13 @@ async def import_file(where: Where, output: Output, file: Path, *, with_embeddin
     if output.as_json:
         output.value(moved.model_dump(mode="json", exclude={"events"}))
     else:
-        messages, blocks = counted(moved.messages, "message"), counted(moved.blocks, "block")
-        output.line(f"read {messages}, {blocks} and {counted(moved.memories, 'memory')}")
+        read = listed(
+            counted(moved.messages, "message"),
+            counted(moved.blocks, "block"),
+            counted(moved.offloads, "offload") if moved.offloads else "",
+            counted(moved.memories, "memory"),
+        )
+        output.line(f"read {read}")
     return ExitCode.DONE
 
 
@@ -161,19 +167,28 @@ async def delete_all(where: Where, output: Output, *, is_sure: bool) -> ExitCode
         if not is_sure:
             counts = await memory.stats(user_id=user_id)
             whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
-            ask(
-                f"delete {counted(counts.messages, 'message')} and {counted(counts.memories, 'memory')} of {whose} "
-                f"in memory space {one_line(where.space)!r} for good?"
-            )
+            ask(f"delete {_what_is_there(counts)} of {whose} in memory space {one_line(where.space)!r} for good?")
         erased = await memory.delete_all_memories(user_id=user_id)
     if output.as_json:
         output.value(erased.model_dump(mode="json"))
     else:
-        output.line(
-            f"deleted {counted(erased.messages, 'message')}, {counted(erased.blocks, 'block')}, "
-            f"{counted(erased.memories, 'memory')} and {counted(erased.events, 'event')}"
+        gone = listed(
+            counted(erased.messages, "message"),
+            counted(erased.blocks, "block"),
+            counted(erased.offloads, "offload") if erased.offloads else "",
+            counted(erased.memories, "memory"),
+            counted(erased.events, "event"),
         )
+        output.line(f"deleted {gone}")
     return ExitCode.DONE
+
+
+def _what_is_there(counts: Counts) -> str:
+    return listed(
+        counted(counts.messages, "message"),
+        counted(counts.offloads, "offload") if counts.offloads else "",
+        counted(counts.memories, "memory"),
+    )
 
 
 def ask(question: str) -> None:

@@ -1,0 +1,274 @@
+"""What the commands about working memory do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.output import Output, counted, minute
+from reme_core.cli.visible import one_line
+from reme_core.cli.where import Where
+from reme_core.cli.writing import ask
+from reme_core.errors import InvalidInputError
+from reme_core.reme import ReMe
+from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, Reloaded, ReloadResult
+
+# A text is read in pieces of this size: each reading costs as much as the whole text, and most texts are one piece.
+_PIECE_CHARS = 10_000_000
+_FOUND_CHARS = 4000
+# Arguments of `ReMe`, and the options that they are here. The short ones are words of a sentence, too.
+_OPTIONS = {
+    "limit_chars": "--chars",
+    "start_line": "--lines",
+    "end_line": "--lines",
+    "start_time": "--from",
+    "end_time": "--to",
+    "session_id": "--session",
+    "older_than_days": "--days",
+    "idle_days": "--idle-days",
+    "max_bytes": "--max-bytes",
+}
+_ARGUMENT = re.compile(rf"\b(?:{'|'.join(_OPTIONS)})\b|^(?:query|offset|limit|cursor)(?=:)")
+_LINES = re.compile(r"(\d{1,9})?(?:(-)(\d{1,9})?)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What `reme reload` was asked; see `ReMe.reload_context`."""
+
+    reference: str | None
+    query: str | None
+    start_line: int | None
+    end_line: int | None
+    offset: int | None
+    chars: int | None
+    session_id: str | None
+    start_time: str | None
+    end_time: str | None
+    limit: int
+
+
+@contextmanager
+def options_named() -> Iterator[None]:
+    """Let what is refused within be told by the names of options: arguments have others."""
+    try:
+        yield
+    except InvalidInputError as exc:
+        told = _ARGUMENT.sub(lambda match: _OPTIONS.get(match[0], f"--{match[0]}"), str(exc))
+        raise InvalidInputError(told) from exc
+
+
+async def list_offloads(
+    where: Where, output: Output, *, session_id: str | None, limit: int, cursor: str | None
+) -> ExitCode:
+    """Print a page of what was offloaded, newest first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        offloads, next_cursor = await memory.list_offloads(
+            user_id=user_id, session_id=session_id, limit=limit, newest_first=True, cursor=cursor
+        )
+    if output.as_json:
+        output.value({"offloads": [item.model_dump(mode="json") for item in offloads], "next_cursor": next_cursor})
+        return ExitCode.DONE
+    for item in offloads:
+        _print_offload(output, item)
+    if not offloads:
+        output.remark("no offloads: nothing has left a context")
+    if next_cursor is not None:
+        output.remark(f"more: --cursor {next_cursor}")
+    return ExitCode.DONE
+
+
+def _print_offload(output: Output, item: OffloadInfo) -> None:
+    is_pointer = item.kind is OffloadKind.MESSAGES
+    size = counted(len(item.message_ids), "message") if is_pointer else f"{item.bytes:,} bytes"
+    session = f"session {item.session_id}"
+    output.line(item.reference, minute(item.created_at), str(item.kind), item.name or "", size, session)
+
+
+def read_lines(text: str) -> tuple[int | None, int | None]:
+    """Read `10-40`, `10-`, `-40` or `10` as first and last line; the numbers are checked later (InvalidInputError)."""
+    match = _LINES.fullmatch(text)
+    first, dash, last = match.groups() if match else (None, None, None)
+    if first is None and last is None:
+        msg = f"--lines: wanted numbers of lines such as 10-40, found {text!r:.60}"
+        raise InvalidInputError(msg)
+    start = None if first is None else int(first)
+    return start, (start if dash is None else None if last is None else int(last))
+
+
+async def reload(where: Where, output: Output, wanted: Wanted) -> ExitCode:
+    """Print what left a context: a text or a piece of it, or what a search finds; nothing found is an exit code."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        if wanted.reference is None:
+            return await _search(memory, user_id, output, wanted)
+        if wanted.query is not None:
+            return await _search_one(memory, user_id, output, wanted)
+        return await _read(memory, user_id, output, wanted)
+
+
+async def _search(memory: ReMe, user_id: str, output: Output, wanted: Wanted) -> ExitCode:
+    """Search everything that was offloaded or said, or list what was at a time."""
+    found = await memory.reload_context(
+        user_id=user_id,
+        query=wanted.query,
+        session_id=wanted.session_id,
+        start_time=wanted.start_time,
+        end_time=wanted.end_time,
+        limit=wanted.limit,
+        limit_chars=_FOUND_CHARS if wanted.chars is None else wanted.chars,
+    )
+    if output.as_json:
+        output.value(found.model_dump(mode="json"))
+    for place, item in enumerate(found.results if not output.as_json else (), start=1):
+        _print_found(output, place, item)
+    return _told(output, has_found=bool(found.results))
+
+
+def _print_found(output: Output, place: int, item: Reloaded) -> None:
+    score = "" if item.score is None else f"{item.score:.2f}"
+    head = (f"{place}.", score, str(item.kind or "message"), minute(item.created_at), item.name or "")
+    named = f"reference {item.reference}" if item.reference else " ".join(("id", *item.message_ids))
+    session = "" if item.session_id is None else f"session {item.session_id}"
+    output.record(head, item.memory, (named, session))
+
+
+async def _search_one(memory: ReMe, user_id: str, output: Output, wanted: Wanted) -> ExitCode:
+    """Search one text."""
+    found = await memory.reload_context(
+        user_id=user_id,
+        reference=wanted.reference,
+        session_id=wanted.session_id,
+        query=wanted.query,
+        start_line=wanted.start_line,  # a place and a query don't go together, and are refused
+        end_line=wanted.end_line,
+        offset=wanted.offset,
+        limit=wanted.limit,
+        limit_chars=_FOUND_CHARS if wanted.chars is None else wanted.chars,
+    )
+    [item] = found.results
+    if output.as_json:
+        output.value(found.model_dump(mode="json"))
+    elif item.matches:
+        _print_text(output, item.memory)
+        output.remark(f"{counted(item.matches, 'place')} of {counted(item.lines, 'line')}")
+    return _told(output, has_found=bool(item.matches))
+
+
+def _told(output: Output, *, has_found: bool) -> ExitCode:
+    if has_found:
+        return ExitCode.DONE
+    output.remark("nothing found")
+    return ExitCode.NOTHING_FOUND
+
+
+async def _read(memory: ReMe, user_id: str, output: Output, wanted: Wanted) -> ExitCode:
+    """Print a text, or the piece that lines, offset and length choose."""
+    found = await memory.reload_context(
+        user_id=user_id,
+        reference=wanted.reference,
+        session_id=wanted.session_id,
+        start_line=wanted.start_line,
+        end_line=wanted.end_line,
+        offset=wanted.offset,
+        limit_chars=_PIECE_CHARS if wanted.chars is None else wanted.chars,
+    )
+    pieces = list(found.results)
+    # A length was asked for, or lines: where those end, an offset alone couldn't say.
+    goes_on = wanted.chars is None and wanted.start_line is None and wanted.end_line is None
+    while goes_on and pieces[-1].next_offset is not None:
+        found = await memory.reload_context(
+            user_id=user_id,
+            reference=wanted.reference,
+            offset=pieces[-1].next_offset,
+            limit_chars=_PIECE_CHARS,
+        )
+        pieces += found.results
+    if output.as_json:
+        output.value(ReloadResult(results=(_joined(pieces),)).model_dump(mode="json"))
+        return ExitCode.DONE
+    _print_text(output, *(piece.memory for piece in pieces))
+    last = pieces[-1]
+    if last.next_offset is not None:
+        # Behind an offset the lines that were asked for would be forgotten.
+        by_lines = wanted.start_line is not None or wanted.end_line is not None
+        more = "the rest of these lines: a larger --chars" if by_lines else f"more: --offset {last.next_offset}"
+        output.remark(f"up to line {last.last_line} of {last.lines}; {more}")
+    return ExitCode.DONE
+
+
+def _joined(pieces: Sequence[Reloaded]) -> Reloaded:
+    last = pieces[-1]
+    text = "".join(piece.memory for piece in pieces)
+    return pieces[0].model_copy(update={"memory": text, "last_line": last.last_line, "next_offset": last.next_offset})
+
+
+def _print_text(output: Output, *pieces: str) -> None:
+    """Print a text; it ends with a line end, as what comes next begins a line."""
+    for piece in pieces:
+        output.piece(piece)
+    if not pieces[-1].endswith("\n"):
+        output.piece("\n")
+
+
+async def clean(
+    where: Where,
+    output: Output,
+    *,
+    older_than_days: float,
+    max_bytes: int | None,
+    idle_days: float,
+    dry_run: bool,
+    is_sure: bool,
+) -> ExitCode:
+    """Remove the texts of old offloads for good; says what would go, and asks."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        cleaned: CleanedOffloads | None = None
+        if dry_run or not is_sure:
+            cleaned = await memory.clean_offloads(
+                user_id=user_id,
+                older_than_days=older_than_days,
+                max_bytes=max_bytes,
+                idle_days=idle_days,
+                dry_run=True,
+            )
+        if cleaned is not None and cleaned.removed and not dry_run:
+            ask(f"{_what_goes(cleaned, where, user_id)} Remove them for good?")
+        if cleaned is None or (cleaned.removed and not dry_run):
+            cleaned = await memory.clean_offloads(
+                user_id=user_id, older_than_days=older_than_days, max_bytes=max_bytes, idle_days=idle_days
+            )
+    _tell_cleaned(output, cleaned, dry_run=dry_run)
+    return ExitCode.DONE
+
+
+def _what_goes(cleaned: CleanedOffloads, where: Where, user_id: str) -> str:
+    whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
+    first, last = minute(cleaned.removed[0].created_at), minute(cleaned.removed[-1].created_at)
+    count = counted(len(cleaned.removed), "offload")
+    return (
+        f"{count} ({cleaned.bytes_removed:,} bytes, made {first} to {last}) of {whose} in memory space "
+        f"{one_line(where.space)!r} would go; --dry-run lists them."
+    )
+
+
+def _tell_cleaned(output: Output, cleaned: CleanedOffloads, *, dry_run: bool) -> None:
+    if output.as_json:
+        output.value(cleaned.model_dump(mode="json"))
+        return
+    if dry_run:
+        for item in cleaned.removed:
+            _print_offload(output, item)
+    done = "would remove" if dry_run else "removed"
+    count = counted(len(cleaned.removed), "offload")
+    output.line(f"{done} {count} ({cleaned.bytes_removed:,} bytes); {cleaned.bytes_left:,} bytes stay")
+    if cleaned.held:
+        output.remark(f"{counted(len(cleaned.held), 'offload')} would go and stay: an open session refers to them")
