@@ -37,6 +37,7 @@ DEFAULT_LIMIT = 10
 # What a budget of tokens is filled from.
 _BUDGET_CANDIDATES = 200
 _MOST_CANDIDATES = 1000
+_MANY_HITS = 50
 # Memories that hold no more are looked for among this many.
 _OUTDATED = 30
 # A found memory adds at most this to the score of the messages it came from: as a fourth of a perfect match does
@@ -84,7 +85,9 @@ class SimpleRetriever:
         while True:
             found = [await self._search(part, request, layers, vector, wanted) for part in scopes]
             hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
-            results = await asyncio.to_thread(self._cut, hits, request)
+            # Going to a thread and back takes longer than to cut a few.
+            is_long = len(hits) > _MANY_HITS
+            results = await asyncio.to_thread(self._cut, hits, request) if is_long else self._cut(hits, request)
             # What repeats was left out: where that leaves room and there is more, look further down.
             enough = request.token_budget is not None or len(results) >= goal or wanted > _MOST_CANDIDATES
             if enough or len(hits) < wanted:
@@ -141,7 +144,9 @@ class SimpleRetriever:
             kinds=(OffloadKind.TOOL_RESULT,),
         )
         results = await self.offloads.search_offloads(scope, wanted)
-        return await asyncio.to_thread(_passage_hits, scope, results, asked, said) if results else []
+        if len(results) > _MANY_HITS:
+            return await asyncio.to_thread(_passage_hits, scope, results, asked, said)
+        return _passage_hits(scope, results, asked, said) if results else []
 
     async def _outdated(
         self, scope: Scope, request: RetrieveRequest, vector: Vector | None, found: Sequence[ScoredMemory]
