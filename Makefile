@@ -46,7 +46,7 @@ imports: .venv/done
 	.venv/bin/lint-imports
 
 unit: .venv/done
-	.venv/bin/python -m pytest -n $(WORKERS)
+	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 bench: .venv/done
 	.venv/bin/python tests/benchmarks/run.py --json bench.json

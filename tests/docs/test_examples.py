@@ -28,8 +28,8 @@ PRINTED = {
 }
 
 
-# So many turns show the same in a third of the time.
-ARGUMENTS = {"long_session.py": ("150",)}
+# So many turns show the same in a sixth of the time.
+ARGUMENTS = {"long_session.py": ("80",)}
 
 
 def run(path: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -162,7 +162,7 @@ async def test_a_budget_of_tokens_counts_the_passages(store: LocalStore) -> None
     assert await found(store, "checksum mismatch", token_budget=20) == []
 
 
-async def test_hits_are_compared_and_counted_beside_the_event_loop(store: LocalStore) -> None:
+async def test_many_hits_are_compared_and_counted_beside_the_event_loop(store: LocalStore) -> None:
     threads: set[int] = set()
 
     class Noted(CharacterTokenCounter):
@@ -170,7 +170,8 @@ async def test_hits_are_compared_and_counted_beside_the_event_loop(store: LocalS
             threads.add(threading.get_ident())
             return super().count(text)
 
-    await keep(store)
+    for number in range(60):
+        await keep(store, session_id=f"log-{number}", text=f"checksum mismatch in sector {number}")
     retriever = SimpleRetriever(memories=store, transcript=store, embedder=None, counter=Noted(), offloads=store)
     await retriever.retrieve(ALICE, RetrieveRequest(query="checksum mismatch", token_budget=2000, now=NOW))
     assert threads

@@ -92,18 +92,18 @@ def test_passages_begin_and_end_with_lines_where_there_are_any() -> None:
         assert text[passage.offset + passage.chars - 1] == "\n"
 
 
-async def test_a_line_of_five_million_characters_is_kept_found_and_removed(tmp_path: Path) -> None:
+async def test_a_line_of_two_million_characters_is_kept_found_and_removed(tmp_path: Path) -> None:
     chance = random.Random(1)
     cells = [f'{{"id":{n},"at":"/srv/{chance.randrange(1000)}/f{n}.log"}}' for n in range(160_000)]
-    text = ("[" + ",".join(cells))[:5_000_000]
+    text = ("[" + ",".join(cells))[:2_000_000]
     store = LocalStore(tmp_path / "memory.db", synchronous="NORMAL")
     [reference] = await put(store, text_of(text))
-    [hit] = await search(store, "f98765.log")
-    assert "f98765.log" in hit.passage
+    [hit] = await search(store, "f45678.log")
+    assert "f45678.log" in hit.passage
     assert len(hit.passage) <= LONGEST
     assert (await store.get_offload(ALICE, reference)).text == text
-    assert (await clean(store, max_bytes=0)).bytes_removed == 5_000_000
-    assert await search(store, "f98765.log") == []
+    assert (await clean(store, max_bytes=0)).bytes_removed == 2_000_000
+    assert await search(store, "f45678.log") == []
     await store.close()
 
 

@@ -257,7 +257,7 @@ def test_any_conversation_fits_with_the_same_ids_and_pairs(
     assert [lengths(view) for view in again.messages] == [lengths(view) for view in fitted.messages]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(st.data(), conversations(), windows())
 def test_what_stays_of_any_conversation_fits_into_any_window(
     data: st.DataObject, messages: list[Message], window: int
