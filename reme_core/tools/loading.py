@@ -121,7 +121,7 @@ def _check(request: ReloadRequest) -> None:
     elif request.reference is None and places:
         problem = "start_line, end_line, offset: are places in one text: give its reference as well"
     elif request.reference is None and request.query is None and not times:
-        problem = "reference or query: give the reference of what to load, or words to search for"
+        problem = "reference or query: give the reference of what to load, words to search for, or a time"
     elif request.reference is not None and times:
         problem = "times: choose among all that was said; with a reference give lines, an offset or a query"
     elif request.query is not None and places:
