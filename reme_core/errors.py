@@ -3,12 +3,13 @@
 ```
 ReMeError                            retryable: ClassVar[bool] = False
 ├── InvalidInputError                (also a ValueError) something handed in is wrong; names what, and what to do
+│   └── InvalidLinesError            lines=… of a file
 ├── ConfigurationError
 │   └── MissingExtraError            (also an ImportError) an optional library is not installed
 ├── StoreError
 │   ├── NotFoundError                the id is unknown *in this scope*
 │   │   ├── MemoryNotFoundError · MessageNotFoundError · BlockNotFoundError · RunNotFoundError · JobNotFoundError ·
-│   │   │   OffloadNotFoundError
+│   │   │   OffloadNotFoundError · ToolCallNotFoundError
 │   ├── ConflictError                an expected revision, or an id that exists with other content
 │   ├── UnsupportedFilterError       a filter that can't be honoured is never ignored
 │   ├── DimensionMismatchError
@@ -66,6 +67,19 @@ def _rebuild(kind: type[ReMeError], message: str, state: dict[str, object]) -> R
 
 class InvalidInputError(ReMeError, ValueError):
     """Something handed in can't be used; nothing was written."""
+
+
+class InvalidLinesError(InvalidInputError):
+    """A file has lines that can't be used; nothing of it was taken over.
+
+    Attributes:
+        lines: Their numbers, from 1, and the reason of each.
+    """
+
+    def __init__(self, message: str, *, lines: Sequence[tuple[int, str]] = ()) -> None:
+        """Keep the message and the lines."""
+        super().__init__(message)
+        self.lines = tuple(lines)
 
 
 class ConfigurationError(ReMeError):
@@ -147,6 +161,12 @@ class OffloadNotFoundError(NotFoundError):
     """No such reference in this scope: there never was, or a clean-up has removed its text."""
 
     noun = "offload"
+
+
+class ToolCallNotFoundError(NotFoundError):
+    """No such recorded tool call in this scope."""
+
+    noun = "tool call"
 
 
 class ConflictError(StoreError):

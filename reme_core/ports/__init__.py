@@ -6,6 +6,7 @@ from reme_core.ports.jobs import ClaimJob, JobQueue, SettleJob, SettlesWrites
 from reme_core.ports.memory_store import (
     Countable,
     Counts,
+    CountsUses,
     DeleteMemory,
     EventQuery,
     ListMemories,
@@ -16,6 +17,8 @@ from reme_core.ports.memory_store import (
     PutMemory,
     Scalar,
     ScoredMemory,
+    Uselessness,
+    UseMemory,
     Vector,
     WriteBatch,
 )
@@ -30,6 +33,7 @@ from reme_core.ports.offloads import (
     ScoredOffload,
 )
 from reme_core.ports.pipelines import Retriever, RetrieveRequest, Summarizer, SummaryRequest
+from reme_core.ports.tool_calls import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolCallStore, ToolPage
 from reme_core.ports.tools import (
     AgentResult,
     AgentTask,
@@ -63,6 +67,7 @@ from reme_core.ports.transcript import (
 
 __all__ = [
     "WAITING",
+    "AddedToolCalls",
     "AgentResult",
     "AgentTask",
     "AppendMessages",
@@ -76,6 +81,7 @@ __all__ = [
     "Clock",
     "Countable",
     "Counts",
+    "CountsUses",
     "DeleteMemory",
     "Embedder",
     "EventQuery",
@@ -86,6 +92,8 @@ __all__ = [
     "ListBlocks",
     "ListMemories",
     "ListOffloads",
+    "ListToolCalls",
+    "ListTools",
     "ListsTargets",
     "Matrix",
     "MemoryAgent",
@@ -122,10 +130,15 @@ __all__ = [
     "Target",
     "TokenCounter",
     "Tool",
+    "ToolCallPage",
+    "ToolCallStore",
     "ToolContext",
+    "ToolPage",
     "ToolSpec",
     "Transcript",
     "TranscriptIndex",
+    "UseMemory",
+    "Uselessness",
     "Vector",
     "WriteBatch",
 ]

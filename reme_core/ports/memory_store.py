@@ -59,20 +59,59 @@ class PutMemory:
         expected_revision: 0: must not exist; n: must have this revision; None: whatever is there.
         on_duplicate: For an add whose normalised content is a current memory of the same type and target already:
             answer with that one, unchanged, or raise.
+        reason: Why this memory is written, where that is not the reason of its batch; None: the batch's.
     """
 
     memory: Memory
     vector: Vector | None = None
     expected_revision: int | None = None
     on_duplicate: Literal["existing", "raise"] = "existing"
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uselessness:
+    """What a memory is that was used often and seldom helped: `freq >= min_freq`, `utility / freq < max_utility`.
+
+    Attributes:
+        min_freq: At least 1; one that was never used is not useless.
+        max_utility: Above 0: from this share of helpful uses on it is not.
+    """
+
+    min_freq: int
+    max_utility: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteMemory:
-    """One memory to be removed; `expected_revision` as in `PutMemory`."""
+    """One memory to be removed.
+
+    Attributes:
+        memory_id: Which.
+        expected_revision: As in `PutMemory`.
+        only_if_useless: Only while its counts make it so (ConflictError); None: whatever they are.
+        reason: As in `PutMemory`.
+    """
 
     memory_id: str
     expected_revision: int | None = None
+    only_if_useless: Uselessness | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseMemory:
+    """A memory that was used: what is added to its counts.
+
+    Attributes:
+        memory_id: Which.
+        uses: Added to `freq`, 0 or more.
+        helpful: Added to `utility`, 0 or more.
+    """
+
+    memory_id: str
+    uses: int = 1
+    helpful: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +119,8 @@ class WriteBatch:
     """Changes that become visible and durable together, or not at all; deletes first, then puts in their order.
 
     So a batch that closes a memory and adds the one that replaces it may add the same content, and a put may take the
-    id that a delete of the batch freed. Each change becomes one event with this reason, run and actor.
+    id that a delete of the batch freed. Each change becomes one event with this run and actor, and with its own
+    reason or else this one.
     """
 
     puts: Sequence[PutMemory] = ()
@@ -141,7 +181,8 @@ class Counts(MappingModel):
     """How much a scope holds; a store leaves at zero what it doesn't keep.
 
     `current_memories` counts those without an end, by type; `memories` all; `waiting_for_vectors` messages;
-    `jobs` all of them, and `dead_jobs` those given up; `offload_bytes` the texts of `offloads`.
+    `jobs` all of them, and `dead_jobs` those given up; `offload_bytes` the texts of `offloads`; `tool_calls` those
+    recorded.
     """
 
     current_memories: dict[MemoryType, int] = Field(default_factory=dict)
@@ -155,6 +196,7 @@ class Counts(MappingModel):
     dead_jobs: int = 0
     offloads: int = 0
     offload_bytes: int = 0
+    tool_calls: int = 0
 
 
 @runtime_checkable
@@ -163,6 +205,27 @@ class Countable(Protocol):
 
     async def count(self, scope: Scope) -> Counts:
         """Return how much the scope holds."""
+        ...
+
+
+@runtime_checkable
+class CountsUses(Protocol):
+    """A memory store that counts how often memories were used; not part of what every store must offer.
+
+    Counts are no part of what a memory says: counting makes no event, and changes neither `revision` nor `updated_at`,
+    so that nobody who edits a memory is held up by those who use it. A put leaves the counts of a stored memory as they
+    are; that of a new one brings its own.
+    """
+
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        """Add to the counts of memories, all or none, and return the memories in the order given.
+
+        Additions of several callers, in other processes too, all count. One that is named twice counts twice.
+
+        Raises:
+            MemoryNotFoundError: Naming every id that this scope doesn't hold.
+            InvalidInputError: A count below zero, or none at all.
+        """
         ...
 
 
@@ -176,7 +239,8 @@ class MemoryStore(Protocol):
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
         """Write a batch and return the stored memories of its puts, in their order.
 
-        A memory's space and user must be those of `scope`. The store sets `revision`, keeps `created_at` on updates.
+        A memory's space and user must be those of `scope`. The store sets `revision`, and keeps `created_at`, `freq`
+        and `utility` on updates.
 
         Raises:
             InvalidInputError: A memory of another scope, or a vector that is not finite, not of unit norm.

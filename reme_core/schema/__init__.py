@@ -5,6 +5,7 @@ from reme_core.schema.context import CompactedContext, ContextUse, OffloadedCont
 from reme_core.schema.hits import ChatReply, Erased, Hit, Layer, MemoryPage, RetrieveResult, SummaryResult, UndoResult
 from reme_core.schema.ids import new_id
 from reme_core.schema.jobs import Job, JobState
+from reme_core.schema.library import DumpedLibrary, LineProblem, LoadedLibrary
 from reme_core.schema.memories import STATEMENTS, Event, EventKind, Memory, MemoryType, Source
 from reme_core.schema.messages import (
     ContentBlock,
@@ -31,6 +32,27 @@ from reme_core.schema.offloads import (
 from reme_core.schema.problems import describe, shown
 from reme_core.schema.scope import Scope, make_scope
 from reme_core.schema.times import UtcTime, format_time, parse_time, utc_now
+from reme_core.schema.tool_calls import (
+    RecordedToolCalls,
+    ToolCallResult,
+    ToolError,
+    ToolMemories,
+    ToolMemory,
+    ToolStatistics,
+    ToolSummary,
+    parse_tool_call_results,
+    shown_input,
+)
+from reme_core.schema.trajectories import (
+    Feedback,
+    Forgotten,
+    RejectedExperience,
+    TaskMemories,
+    TaskSummary,
+    Trajectory,
+    Verdict,
+    parse_trajectories,
+)
 from reme_core.schema.usage import Usage
 
 __all__ = [
@@ -42,15 +64,20 @@ __all__ = [
     "CompactedContext",
     "ContentBlock",
     "ContextUse",
+    "DumpedLibrary",
     "Erased",
     "Event",
     "EventKind",
+    "Feedback",
     "FileBlock",
+    "Forgotten",
     "Hit",
     "ImageBlock",
     "Job",
     "JobState",
     "Layer",
+    "LineProblem",
+    "LoadedLibrary",
     "Memory",
     "MemoryPage",
     "MemoryType",
@@ -61,6 +88,8 @@ __all__ = [
     "OffloadedContext",
     "OtherBlock",
     "PreparedContext",
+    "RecordedToolCalls",
+    "RejectedExperience",
     "ReloadResult",
     "Reloaded",
     "RetrieveResult",
@@ -69,12 +98,22 @@ __all__ = [
     "Source",
     "StoredMessage",
     "SummaryResult",
+    "TaskMemories",
+    "TaskSummary",
     "TextBlock",
     "ToolCallBlock",
+    "ToolCallResult",
+    "ToolError",
+    "ToolMemories",
+    "ToolMemory",
     "ToolResultBlock",
+    "ToolStatistics",
+    "ToolSummary",
+    "Trajectory",
     "UndoResult",
     "Usage",
     "UtcTime",
+    "Verdict",
     "describe",
     "format_time",
     "make_scope",
@@ -82,7 +121,10 @@ __all__ = [
     "new_reference",
     "parse_messages",
     "parse_time",
+    "parse_tool_call_results",
+    "parse_trajectories",
     "read_stored_message",
     "shown",
+    "shown_input",
     "utc_now",
 ]

@@ -27,6 +27,7 @@ class Hit(MappingModel):
         block_ids: The blocks it comes from.
         memory_type: Of a memory.
         memory_target: Of a memory.
+        when_to_use: Of a memory: in which situation it helps, where that is said.
         name: Who said it (a message).
         role: The role of who said it (a message).
         session_id: The session of a message or a block.
@@ -48,6 +49,7 @@ class Hit(MappingModel):
     block_ids: tuple[str, ...] = ()
     memory_type: MemoryType | None = None
     memory_target: str | None = None
+    when_to_use: str = ""
     name: str | None = None
     role: str | None = None
     session_id: str | None = None
@@ -143,6 +145,7 @@ class Erased(MappingModel):
     events: int = 0
     jobs: int = 0
     offloads: int = 0
+    tool_calls: int = 0
 
     def __add__(self, other: Erased) -> Erased:
         """Add up two deletions."""
@@ -153,4 +156,5 @@ class Erased(MappingModel):
             events=self.events + other.events,
             jobs=self.jobs + other.jobs,
             offloads=self.offloads + other.offloads,
+            tool_calls=self.tool_calls + other.tool_calls,
         )

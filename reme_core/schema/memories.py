@@ -16,6 +16,10 @@ MAX_MEMORY_CHARS = 1 << 18
 """A memory is one statement; 262,144 characters leave room for a long procedure."""
 
 
+# As many as JSON and every database keep exactly.
+_MOST_USES = 1 << 53
+
+
 class MemoryType(StrEnum):
     """What a memory is about. `history` is a block seen as a memory; `meta` an entry of the routing table.
 
@@ -91,7 +95,7 @@ class Memory(BaseModel):
     author: Annotated[Text, Field(min_length=1, max_length=128)] = "user"
     importance: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 1.0
-    freq: Annotated[int, Field(ge=0)] = 0
+    freq: Annotated[int, Field(ge=0, le=_MOST_USES)] = 0
     utility: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     sources: tuple[Source, ...] = ()
     metadata: Metadata = Field(default_factory=dict)

@@ -38,7 +38,7 @@ def describe(error: ValidationError, what: str, *, with_values: bool = True) -> 
         reason = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             reason = "is not a known field: remove it, or put it into metadata"
-        told = with_values and item["type"] != "value_error"
+        told = with_values and item["type"] not in {"value_error", "missing"}
         found = f" (found {shown(item['input'])})" if told else ""
         lines.append(f"{what}{place}: {reason}{found}")
     more = error.error_count() - _MOST

@@ -21,6 +21,7 @@ from reme_core.text.questions import is_question
 from reme_core.text.segment import TERMS_VERSION, pack_terms, query_terms, terms, unpack_terms
 from reme_core.text.summary import extractive_summary, split_sentences
 from reme_core.text.tokens import estimate_tokens
+from reme_core.text.tool_errors import error_class, looks_like_error
 
 __all__ = [
     "TERMS_VERSION",
@@ -31,6 +32,7 @@ __all__ = [
     "Prompt",
     "conversation_lines",
     "cut_middle",
+    "error_class",
     "estimate_tokens",
     "extractive_summary",
     "fence",
@@ -38,6 +40,7 @@ __all__ = [
     "is_question",
     "json_line",
     "load_prompt",
+    "looks_like_error",
     "normalise_content",
     "pack_terms",
     "parse_prompt",
