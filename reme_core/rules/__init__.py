@@ -15,8 +15,11 @@ from reme_core.rules.plan import (
     claim_of,
     claims_of,
     ids_of,
+    kept_by_updates,
     plan_batch,
+    reason_for,
 )
+from reme_core.rules.uses import check_useless, check_uses, is_useless, used
 
 __all__ = [
     "Change",
@@ -28,13 +31,19 @@ __all__ = [
     "chain_of",
     "check_batch",
     "check_filter",
+    "check_useless",
+    "check_uses",
     "check_vector",
     "claim_of",
     "claims_of",
     "ids_of",
+    "is_useless",
+    "kept_by_updates",
     "matches",
     "metadata_token",
     "metadata_tokens",
     "place",
     "plan_batch",
+    "reason_for",
+    "used",
 ]

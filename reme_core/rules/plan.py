@@ -6,7 +6,7 @@ A store reads the memories that a batch touches, asks `plan_batch` what follows,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, PutMemory, Vector, WriteBatch
+from reme_core.rules.uses import check_useless
 from reme_core.schema import EventKind, Memory, MemoryType, Scope
 from reme_core.text import normalise_content
 
@@ -38,12 +39,14 @@ class Change:
         after: The state after.
         vector: The vector of the new state, if it brings one.
         keeps_vector: Whether the stored vector, if any, stays.
+        reason: Its own; None: that of the batch.
     """
 
     before: Memory | None
     after: Memory | None
     vector: Vector | None = None
     keeps_vector: bool = False
+    reason: str | None = None
 
     @property
     def memory_id(self) -> str:
@@ -82,8 +85,8 @@ class Plan:
 
 def _joined(first: Change, second: Change) -> Change:
     if not second.keeps_vector:
-        return Change(before=first.before, after=second.after, vector=second.vector)
-    return Change(before=first.before, after=second.after, vector=first.vector, keeps_vector=first.keeps_vector)
+        return replace(second, before=first.before)
+    return replace(second, before=first.before, vector=first.vector, keeps_vector=first.keeps_vector)
 
 
 def claim_of(memory: Memory) -> Claim | None:
@@ -135,23 +138,12 @@ def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
             msg = f"puts[{place}]: the memory belongs to {put.memory.scope!r} and not to {scope!r}"
             raise InvalidInputError(msg)
     puts = [_checked(put, f"puts[{place}].vector") for place, put in enumerate(batch.puts)]
-    return WriteBatch(
-        puts=puts,
-        deletes=batch.deletes,
-        reason=batch.reason,
-        run_id=batch.run_id,
-        actor=batch.actor,
-        at=batch.at,
-    )
+    return replace(batch, puts=puts)
 
 
 def _checked(put: PutMemory, what: str) -> PutMemory:
-    return PutMemory(
-        memory=put.memory.model_copy(deep=True),
-        vector=None if put.vector is None else check_vector(put.vector, what),
-        expected_revision=put.expected_revision,
-        on_duplicate=put.on_duplicate,
-    )
+    vector = None if put.vector is None else check_vector(put.vector, what)
+    return replace(put, memory=put.memory.model_copy(deep=True), vector=vector)
 
 
 def plan_batch(batch: WriteBatch, memories: Iterable[Memory]) -> Plan:
@@ -189,7 +181,8 @@ class _Draft:
             if before is None:
                 raise MemoryNotFoundError([item.memory_id])  # named twice: gone by now
             _expect(item.expected_revision, before, item.memory_id)
-            self._replace(Change(before=before, after=None))
+            check_useless(before, item.only_if_useless)
+            self._replace(Change(before=before, after=None, reason=item.reason))
 
     def put(self, put: PutMemory) -> Memory:
         before = self.held.get(put.memory.memory_id)
@@ -206,7 +199,7 @@ class _Draft:
             raise ConflictError(msg)
         after = _next_state(before, put.memory)
         keeps = put.vector is None and before is not None and before.index_text == after.index_text
-        self._replace(Change(before=before, after=after, vector=put.vector, keeps_vector=keeps))
+        self._replace(Change(before=before, after=after, vector=put.vector, keeps_vector=keeps, reason=put.reason))
         return after
 
     def _replace(self, change: Change) -> None:
@@ -232,8 +225,21 @@ def _expect(revision: int | None, found: Memory | None, memory_id: str) -> None:
         raise ConflictError(msg)
 
 
+def reason_for(own: str | None, batch: WriteBatch) -> str:
+    """Return the reason that an event tells: that of the change itself, where it has one."""
+    return batch.reason if own is None else own
+
+
+def kept_by_updates(before: Memory) -> dict[str, object]:
+    """Return what an update leaves as it is stored, and the next revision: counts are the store's own."""
+    return {
+        "revision": before.revision + 1,
+        "created_at": before.created_at,
+        "freq": before.freq,
+        "utility": before.utility,
+    }
+
+
 def _next_state(before: Memory | None, wanted: Memory) -> Memory:
-    kept: Mapping[str, object] = (
-        {"revision": 1} if before is None else {"revision": before.revision + 1, "created_at": before.created_at}
-    )
+    kept: Mapping[str, object] = {"revision": 1} if before is None else kept_by_updates(before)
     return wanted.model_copy(update=kept, deep=True)

@@ -13,9 +13,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from reme_core.errors import DimensionMismatchError, InvalidInputError, MemoryNotFoundError, StoreClosedError
-from reme_core.ports import EventQuery, ListMemories, MemorySearch, ScoredMemory, Target, Vector, WriteBatch
+from reme_core.ports import EventQuery, ListMemories, MemorySearch, ScoredMemory, Target, UseMemory, Vector, WriteBatch
 from reme_core.retrieval import Query, RankingIndex, Weights, plain_rows
-from reme_core.rules import Change, check_batch, check_filter, check_vector, matches, plan_batch
+from reme_core.rules import (
+    Change,
+    check_batch,
+    check_filter,
+    check_uses,
+    check_vector,
+    matches,
+    plan_batch,
+    reason_for,
+    used,
+)
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
 from reme_core.stores._cursors import check_limit
 from reme_core.stores._pages import cut_page, place_of, read_place
@@ -66,6 +76,18 @@ class InMemoryStore:
                 _apply(held, change)
                 held.events.append(_event(len(held.events) + 1, change, checked))
         return [_copy(memory) for memory in plan.answers]
+
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        """Add to the counts of memories; see `CountsUses.record_uses`. There are no other processes to count with."""
+        checked = check_uses(uses)
+        held = self._partition(scope)
+        with self._lock:
+            names = dict.fromkeys(use.memory_id for use in checked)
+            missing = [name for name in names if name not in held.memories]
+            if missing:
+                raise MemoryNotFoundError(missing)
+            held.memories.update(used([held.memories[name] for name in names], checked))
+            return [_copy(held.memories[use.memory_id]) for use in checked]
 
     async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         """Return memories by id; see `MemoryStore.get`."""
@@ -184,7 +206,7 @@ def _event(sequence: int, change: Change, batch: WriteBatch) -> Event:
         memory_id=change.memory_id,
         before=change.before,
         after=change.after,
-        reason=batch.reason,
+        reason=reason_for(change.reason, batch),
         run_id=batch.run_id,
         actor=batch.actor,
         at=batch.at,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from reme_core.testing.scripted_model import ScriptedChatModel
     from reme_core.testing.store_values import StoreCapabilities
     from reme_core.testing.token_counter_contract import TokenCounterContract
+    from reme_core.testing.tool_call_store_contract import ToolCallStoreContract
     from reme_core.testing.transcript_contract import TranscriptContract, TranscriptIndexContract
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "SequentialIds",
     "StoreCapabilities",
     "TokenCounterContract",
+    "ToolCallStoreContract",
     "TranscriptContract",
     "TranscriptIndexContract",
 ]
@@ -57,6 +59,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "SequentialIds": "reme_core.testing.ids",
         "StoreCapabilities": "reme_core.testing.store_values",
         "TokenCounterContract": "reme_core.testing.token_counter_contract",
+        "ToolCallStoreContract": "reme_core.testing.tool_call_store_contract",
         "TranscriptContract": "reme_core.testing.transcript_contract",
         "TranscriptIndexContract": "reme_core.testing.transcript_contract",
     }

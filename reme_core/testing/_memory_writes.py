@@ -467,6 +467,21 @@ class MemoryEvents:
         events = await store.events(ALICE, EventQuery())
         assert [event.memory_id for event in events] == [old.memory_id, old.memory_id, *(p.memory_id for p in puts)]
 
+    async def test_a_change_with_a_reason_of_its_own_is_told_with_that_and_the_others_with_the_batchs(
+        self, store: MemoryStore
+    ) -> None:
+        old, gone = await add(store, memory("old"), memory("gone"))
+        puts = [
+            PutMemory(memory=changed(old, {"importance": 0.9}), reason="of the update"),
+            PutMemory(memory=memory("new"), reason="of the add"),
+            PutMemory(memory=memory("without"), reason=""),
+            PutMemory(memory=memory("plain")),
+        ]
+        deletes = (DeleteMemory(memory_id=gone.memory_id, reason="of the delete"),)
+        await store.put(ALICE, batch(*puts, deletes=deletes, reason="of the batch"))
+        reasons = [event.reason for event in (await store.events(ALICE, EventQuery()))[2:]]
+        assert reasons == ["of the delete", "of the update", "of the add", "", "of the batch"]
+
     async def test_events_stay_when_their_memory_is_deleted(self, store: MemoryStore) -> None:
         [fact] = await add(store, memory("fact"))
         await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=fact.memory_id),), reason="asked to"))

@@ -28,6 +28,7 @@ from reme_core.testing._memory_isolation import MemoryIsolation
 from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurability
 from reme_core.testing._memory_search import MemoryFilters, MemoryPages, MemoryRanking
 from reme_core.testing._memory_targets import MemoryTargets
+from reme_core.testing._memory_uses import MemoryCounts, MemoryUses, MemoryUsesDurability
 from reme_core.testing._memory_writes import MemoryDuplicates, MemoryEvents, MemoryRevisions, MemoryWrites
 
 
@@ -41,8 +42,11 @@ class MemoryStoreContract(
     MemoryFilters,
     MemoryPages,
     MemoryTargets,
+    MemoryCounts,
+    MemoryUses,
     MemoryIsolation,
     MemoryConcurrency,
     MemoryDurability,
+    MemoryUsesDurability,
 ):
-    """Everything that `reme_core.ports.MemoryStore` promises, and `ListsTargets` of a store that is one."""
+    """Everything that `reme_core.ports.MemoryStore` promises; `ListsTargets` and `CountsUses` of one that is it."""

@@ -20,6 +20,7 @@ from reme_core.ports import (
     PutMemory,
     ScoredMemory,
     Target,
+    Uselessness,
     Vector,
     WriteBatch,
 )
@@ -33,6 +34,7 @@ from reme_core.rules import (
     ids_of,
     matches,
     plan_batch,
+    reason_for,
 )
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, parse_time
 from reme_core.schema.checks import check_id
@@ -62,6 +64,7 @@ class Draft:
         self._outcome: dict[str, Change] = {}
         self._events: list[Event] = []
         self._strict: set[str] = set()
+        self._limits: dict[str, Uselessness | None] = {}
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -79,7 +82,8 @@ class Draft:
         What was added and deleted again is not in it. Memories that end come before those that are changed, and these
         before the new ones; a text is freed before another memory takes it (where texts change places in a ring, one
         memory is closed and opened again for that). An add that somebody else has made meanwhile is answered with
-        theirs, unless another memory of the batch was replaced by it: that is a `ConflictError`.
+        theirs, unless another memory of the batch was replaced by it: that is a `ConflictError`. What was to go only
+        while it is useless goes under that condition, and a change keeps the reason of its own.
         """
         changes = self.changes
         linked = {change.after.superseded_by for change in changes if change.after is not None}
@@ -89,12 +93,18 @@ class Draft:
                 vector=change.vector,
                 expected_revision=0 if change.before is None else change.before.revision,
                 on_duplicate="raise" if after.memory_id in linked | self._strict else "existing",
+                reason=change.reason,
             )
             for change in _ordered(changes, at)
             if (after := change.after) is not None
         ]
         deletes = [
-            DeleteMemory(memory_id=change.memory_id, expected_revision=change.before.revision)
+            DeleteMemory(
+                memory_id=change.memory_id,
+                expected_revision=change.before.revision,
+                only_if_useless=self._limits.get(change.memory_id),
+                reason=change.reason,
+            )
             for change in changes
             if change.after is None and change.before is not None
         ]
@@ -205,6 +215,8 @@ class Draft:
         self._changes += plan.changes
         self._outcome = Plan(answers=(), changes=tuple(self._changes)).outcome
         self._strict |= {put.memory.memory_id for put in batch.puts if put.on_duplicate == "raise"}
+        for item in batch.deletes:  # the first one is of the memory below; a later one of what the draft put there
+            self._limits.setdefault(item.memory_id, item.only_if_useless)
         for change in plan.changes:
             event = Event(
                 sequence=_FIRST_SEQUENCE + len(self._events),
@@ -212,7 +224,7 @@ class Draft:
                 memory_id=change.memory_id,
                 before=change.before,
                 after=change.after,
-                reason=batch.reason,
+                reason=reason_for(change.reason, batch),
                 run_id=batch.run_id,
                 actor=batch.actor,
                 at=batch.at,
@@ -288,7 +300,7 @@ def _closed(change: Change, at: datetime) -> Change:
     before = change.before
     assert before is not None  # noqa: S101  # only what has a text already can be part of a ring
     ended = {"valid_to": max(at, before.valid_from), "revision": before.revision + 1}
-    return Change(before=before, after=before.model_copy(update=ended), keeps_vector=True)
+    return replace(change, after=before.model_copy(update=ended), vector=None, keeps_vector=True)
 
 
 def _score(change: Change, search: MemorySearch, below: float | None) -> float | None:

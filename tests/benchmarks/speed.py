@@ -18,7 +18,10 @@ from corpus import DIMENSION, Corpus, PoolEmbedder, fill, unit
 from figures import Figure
 
 from reme_core import ReMe
+from reme_core.ports import PutMemory, UseMemory, WriteBatch
 from reme_core.retrieval import MEMORY_WEIGHTS, Query, RankingIndex, plain_rows
+from reme_core.schema import Memory, ToolCallResult, make_scope, utc_now
+from reme_core.stores import LocalStore
 
 STORE_100K = "hundred-thousand"
 
@@ -108,6 +111,50 @@ async def writes(folder: Path) -> list[Figure]:
     return figures
 
 
+async def tool_calls(folder: Path) -> list[Figure]:
+    """Add to a tool with 100,000 calls, and add these up; count uses."""
+    scope, corpus, path = make_scope("bench", "u"), Corpus(), folder / "calls.db"
+    fast = LocalStore(path, synchronous="NORMAL")
+    for start in range(0, 100_000, 2000):
+        await fast.add_tool_calls(scope, [one_call(number, corpus) for number in range(start, start + 2000)])
+    await fast.close()
+    store = LocalStore(path)
+    raw = raw_write_ms(folder, "FULL")
+
+    async def add(number: int) -> object:
+        return await store.add_tool_calls(scope, [one_call(100_000 + number, corpus)])
+
+    async def count(_: int) -> object:
+        return await store.tool_statistics(scope, ["search"])
+
+    fact = Memory(memory_space="bench", user_id="u", content=corpus.text())
+    await store.put(scope, WriteBatch(puts=[PutMemory(memory=fact)], at=utc_now()))
+
+    async def use(_: int) -> object:
+        return await store.record_uses(scope, [UseMemory(memory_id=fact.memory_id)])
+
+    added, counted, used = [p50_ms(await timed(n, call)) for n, call in ((300, add), (20, count), (300, use))]
+    await store.close()
+    baseline = f"SQLite's own insert and commit {raw:.2f} ms"
+    return [
+        Figure("one call of a tool with 100k acknowledged, FULL, p50", round(added, 2), "ms", 2.0, True, baseline),
+        Figure("statistics of 100k calls of a tool, p50", round(counted, 1), "ms", 150.0, True),
+        Figure("one use of a memory acknowledged, FULL, p50", round(used, 2), "ms", 2.0, True, baseline),
+    ]
+
+
+def one_call(number: int, corpus: Corpus) -> ToolCallResult:
+    failed = number % 10 == 0
+    return ToolCallResult(
+        tool_name="search",
+        input={"query": corpus.question()},
+        output=f"HTTP {400 + number % 70}" if failed else corpus.text() * 4,
+        success=not failed,
+        time_cost=number % 977 / 100,
+        token_cost=number % 5000,
+    )
+
+
 async def questions(folder: Path) -> list[Figure]:
     figures, corpus = [], Corpus()
     fast = {"backend": "local_file", "synchronous": "NORMAL"}
@@ -164,6 +211,7 @@ def measure() -> list[Figure]:
         return [
             *vector_search(),
             *asyncio.run(writes(folder)),
+            *asyncio.run(tool_calls(folder)),
             *asyncio.run(questions(folder)),
             *cold(folder),
         ]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from reme_core.errors import MemoryNotFoundError
+from reme_core.errors import MemoryNotFoundError, ReMeError
 from reme_core.ports import (
     DeleteMemory,
     EventQuery,
@@ -17,12 +17,13 @@ from reme_core.ports import (
     MemoryStore,
     PutMemory,
     ScoredMemory,
+    UseMemory,
     WriteBatch,
 )
 from reme_core.schema import Erased, Event, Memory, MemoryPage, Scope
 from reme_core.stores.memory_reference import InMemoryStore
 from reme_core.testing.memory_store_contract import MemoryStoreContract
-from reme_core.testing.store_values import BOB, LOOKALIKES
+from reme_core.testing.store_values import BOB, LOOKALIKES, NOW
 
 
 class Wrapped:
@@ -35,6 +36,9 @@ class Wrapped:
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
         self.scopes.add(scope)
         return await self.inner.put(scope, batch)
+
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        return await self.inner.record_uses(scope, uses)
 
     async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         return await self.inner.get(scope, memory_ids)
@@ -269,6 +273,76 @@ class MissingIdsAreLeftOut(Wrapped):
         return [memory for memory in page.memories if memory.memory_id in memory_ids]
 
 
+class UsesAreReadAndWrittenLater(Wrapped):
+    """Adds to the count that it has read, the race that a transaction rules out."""
+
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        read = await self.inner.get(scope, [use.memory_id for use in uses])
+        await asyncio.sleep(0)
+        now = await self.inner.get(scope, [use.memory_id for use in uses])
+        wanted = [was.freq + use.uses - item.freq for was, use, item in zip(read, uses, now, strict=True)]
+        missing = [replace(use, uses=more) for use, more in zip(uses, wanted, strict=True) if more > 0]
+        return await self.inner.record_uses(scope, missing)
+
+
+class UsesNamedTwiceCountOnce(Wrapped):
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        await self.inner.record_uses(scope, list({use.memory_id: use for use in uses}.values()))
+        return await self.inner.get(scope, [use.memory_id for use in uses])
+
+
+class UsesOfSomeAreCounted(Wrapped):
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        return [memory for use in uses for memory in await self.inner.record_uses(scope, [use])]
+
+
+class UsesOfUnknownOnesAreLeftOut(Wrapped):
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        held = (await self.inner.list_memories(scope, ListMemories(limit=9999))).memories
+        known = {memory.memory_id for memory in held}
+        return await self.inner.record_uses(scope, [use for use in uses if use.memory_id in known])
+
+
+class UsesAreChanges(Wrapped):
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        used = await self.inner.record_uses(scope, uses)
+        puts = [PutMemory(memory=memory) for memory in used]
+        return await self.inner.put(scope, WriteBatch(puts=puts, at=NOW))
+
+
+class UsesAreSeenLate(Wrapped):
+    async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
+        found = await self.inner.search(scope, search)
+        return [replace(item, memory=item.memory.model_copy(update={"freq": 0})) for item in found]
+
+
+class HelpfulUsesCountWhole(Wrapped):
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        return await self.inner.record_uses(scope, [replace(use, helpful=round(use.helpful)) for use in uses])
+
+
+class UsesReachOtherScopes(Wrapped):
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        for other in self.scopes - {scope}:
+            with suppress(MemoryNotFoundError):
+                await self.inner.record_uses(other, uses)
+        return await self.inner.record_uses(scope, uses)
+
+
+class WhatIsUsefulIsDeleted(Wrapped):
+    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
+        return await super().put(
+            scope, replace(batch, deletes=[replace(item, only_if_useless=None) for item in batch.deletes])
+        )
+
+
+class ReasonsAreThoseOfTheBatch(Wrapped):
+    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
+        puts = [replace(put, reason=None) for put in batch.puts]
+        deletes = [replace(item, reason=None) for item in batch.deletes]
+        return await super().put(scope, replace(batch, puts=puts, deletes=deletes))
+
+
 class WorksAfterClosing(Wrapped):
     async def close(self) -> None:
         pass
@@ -307,6 +381,35 @@ FAULTS: list[tuple[type[Wrapped], str, tuple[object, ...]]] = [
     (BadVectorsAreTaken, "test_a_vector_that_is_not_one_is_refused", ("zero",)),
     (MissingIdsAreLeftOut, "test_every_unknown_id_is_named", ()),
     (WorksAfterClosing, "test_every_call_after_closing_says_that_it_is_closed", ()),
+    (WorksAfterClosing, "test_using_a_memory_of_a_closed_store_says_that_it_is_closed", ()),
+    (UpdateTakesTheNewCreationTime, "test_a_new_memory_brings_its_counts_and_an_update_leaves_them", ()),
+    (UpdateTakesTheNewCreationTime, "test_an_update_from_what_was_read_before_a_use_keeps_the_use", ()),
+    (UpdateTakesTheNewCreationTime, "test_of_many_uses_and_updates_at_once_none_is_lost", ()),
+    (UsesAreReadAndWrittenLater, "test_of_many_uses_and_updates_at_once_none_is_lost", ()),
+    (UsesNamedTwiceCountOnce, "test_memories_come_back_in_the_order_given_and_count_as_often_as_named", ()),
+    (UsesOfSomeAreCounted, "test_unknown_memories_are_all_named_and_nothing_is_counted", ()),
+    (UsesOfSomeAreCounted, "test_what_is_no_count_is_refused_and_nothing_is_counted", ()),
+    (UsesOfUnknownOnesAreLeftOut, "test_unknown_memories_are_all_named_and_nothing_is_counted", ()),
+    (UsesAreChanges, "test_uses_add_up_and_change_nothing_else", ()),
+    (UsesAreSeenLate, "test_every_reading_call_shows_the_counts_at_once", ()),
+    (HelpfulUsesCountWhole, "test_uses_add_up_and_change_nothing_else", ()),
+    (UsesReachOtherScopes, "test_another_scope_cannot_use_a_memory", ()),
+    (
+        WhatIsUsefulIsDeleted,
+        "test_a_delete_of_what_is_useless_is_refused_after_a_use_that_helped_and_not_after_one_in_vain",
+        (),
+    ),
+    (
+        WhatIsUsefulIsDeleted,
+        "test_a_delete_of_a_memory_that_is_not_useless_is_refused_with_all_of_its_batch",
+        ((9, 0.5),),
+    ),
+    (WhatIsUsefulIsDeleted, "test_what_was_never_used_is_not_useless", ()),
+    (
+        ReasonsAreThoseOfTheBatch,
+        "test_a_change_with_a_reason_of_its_own_is_told_with_that_and_the_others_with_the_batchs",
+        (),
+    ),
 ]
 
 
@@ -322,5 +425,5 @@ async def test_the_contract_catches_the_fault_and_passes_the_right_store(
     fault: type[Wrapped], test: str, args: tuple[object, ...]
 ) -> None:
     await run(Wrapped, test, args)
-    with pytest.raises((AssertionError, pytest.fail.Exception, ExceptionGroup)):
+    with pytest.raises((AssertionError, pytest.fail.Exception, ExceptionGroup, ReMeError)):
         await run(fault, test, args)

@@ -38,7 +38,13 @@ _ORPHANS = {
         OR job_id IS NOT json_extract(body, '$.job_id') OR state IS NOT json_extract(body, '$.state')""",
     "scope of nothing": """SELECT count(*) FROM scopes WHERE scope NOT IN (SELECT scope FROM messages)
         AND scope NOT IN (SELECT scope FROM memories) AND scope NOT IN (SELECT scope FROM events)
-        AND scope NOT IN (SELECT scope FROM jobs) AND scope NOT IN (SELECT scope FROM offloads)""",
+        AND scope NOT IN (SELECT scope FROM jobs) AND scope NOT IN (SELECT scope FROM offloads)
+        AND scope NOT IN (SELECT scope FROM tool_calls)""",
+    "tool call of no scope": "SELECT count(*) FROM tool_calls WHERE scope NOT IN (SELECT scope FROM scopes)",
+    "tool call whose columns say something else": """SELECT count(*) FROM tool_calls
+        WHERE call_id IS NOT json_extract(body, '$.call_id') OR tool_name IS NOT json_extract(body, '$.tool_name')
+        OR success IS NOT json_extract(body, '$.success') OR time_cost IS NOT json_extract(body, '$.time_cost')
+        OR token_cost IS NOT json_extract(body, '$.token_cost') OR success IS NOT (error IS NULL)""",
     "offload of no session": """SELECT count(*) FROM offloads o WHERE NOT EXISTS
         (SELECT 1 FROM sessions s WHERE s.session = o.session AND s.scope = o.scope)""",
     "offload whose columns say something else": """SELECT count(*) FROM offloads o JOIN sessions USING (session)

@@ -33,6 +33,7 @@ def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
         dead_jobs=_count(connection, "SELECT count(*) FROM jobs WHERE scope = ? AND state = 'dead'", number),
         offloads=offloads,
         offload_bytes=offload_bytes,
+        tool_calls=_count(connection, "SELECT count(*) FROM tool_calls WHERE scope = ?", number),
     )
 
 

@@ -8,7 +8,7 @@ from reme_core.errors import StoreUnavailableError
 from reme_core.schema import Erased, Scope
 from reme_core.stores.local.scopes import find_scope
 
-_COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads")
+_COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls")
 # Whose words, the table that holds their row numbers, and its column.
 _WITH_WORDS = (
     ("message", "messages", "seq"),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, Vector, WriteBatch
+from reme_core.rules import check_useless, kept_by_updates, reason_for
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local.filters import check_filter, conditions
@@ -25,6 +27,11 @@ def microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+def from_microseconds(count: int) -> datetime:
+    """Return the time of whole microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=count)
+
+
 def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
     """Check what can be checked without the file.
 
@@ -38,17 +45,8 @@ def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
             msg = f"memory {memory.memory_id!r} belongs to another scope than the call: copy it into this one first"
             raise InvalidInputError(msg)
         vector = None if put.vector is None else check_vector(put.vector, f"the vector of memory {memory.memory_id!r}")
-        puts.append(
-            PutMemory(
-                memory=memory,
-                vector=vector,
-                expected_revision=put.expected_revision,
-                on_duplicate=put.on_duplicate,
-            )
-        )
-    return WriteBatch(
-        puts=puts, deletes=batch.deletes, reason=batch.reason, run_id=batch.run_id, actor=batch.actor, at=batch.at
-    )
+        puts.append(replace(put, vector=vector))
+    return replace(batch, puts=puts)
 
 
 def put_batch(connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, fts5: bool) -> list[Memory]:
@@ -57,7 +55,7 @@ def put_batch(connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *
         return []
     number = make_scope_number(connection, scope)
     changed: list[int] = []
-    missing = [d.memory_id for d in batch.deletes if _find(connection, number, d.memory_id) is None]
+    missing = [d.memory_id for d in batch.deletes if find_memory(connection, number, d.memory_id) is None]
     if missing:
         raise MemoryNotFoundError(missing)
     changed += [_delete_one(connection, number, batch, delete, fts5=fts5) for delete in batch.deletes]
@@ -71,7 +69,8 @@ def put_batch(connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *
     return stored
 
 
-def _find(connection: sqlite3.Connection, scope: int, memory_id: str) -> tuple[int, Memory] | None:
+def find_memory(connection: sqlite3.Connection, scope: int, memory_id: str) -> tuple[int, Memory] | None:
+    """Return the row of a memory and the memory, None where the scope doesn't hold it."""
     row = connection.execute(
         "SELECT row, body FROM memories WHERE scope = ? AND memory_id = ?", (scope, memory_id)
     ).fetchone()
@@ -81,16 +80,17 @@ def _find(connection: sqlite3.Connection, scope: int, memory_id: str) -> tuple[i
 def _delete_one(
     connection: sqlite3.Connection, scope: int, batch: WriteBatch, delete: DeleteMemory, *, fts5: bool
 ) -> int:
-    found = _find(connection, scope, delete.memory_id)
+    found = find_memory(connection, scope, delete.memory_id)
     if found is None:
         raise MemoryNotFoundError([delete.memory_id])
     row, memory = found
     _expect(memory.memory_id, memory.revision, delete.expected_revision)
+    check_useless(memory, delete.only_if_useless)
     connection.execute("DELETE FROM memories WHERE row = ?", (row,))
     connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
     if fts5:
         remove_words(connection, "memory_words", [row])
-    _add_event(connection, scope, batch, EventKind.DELETE, memory, None)
+    _add_event(connection, scope, batch, delete.reason, EventKind.DELETE, memory, None)
     return row
 
 
@@ -98,7 +98,7 @@ def _put_one(
     connection: sqlite3.Connection, scope: int, batch: WriteBatch, put: PutMemory, *, fts5: bool
 ) -> tuple[Memory, int | None]:
     """Write one memory; return it as stored, and its row unless nothing was written."""
-    found = _find(connection, scope, put.memory.memory_id)
+    found = find_memory(connection, scope, put.memory.memory_id)
     _expect(put.memory.memory_id, 0 if found is None else found[1].revision, put.expected_revision)
     twin = _find_twin(connection, scope, put.memory)
     if twin is not None and found is None and put.on_duplicate == "existing":
@@ -115,17 +115,17 @@ def _put_one(
             memory = memory.model_copy(update={"revision": 1})
         words = terms(memory.index_text)
         row = _insert(connection, scope, memory, words)
-        _add_event(connection, scope, batch, EventKind.ADD, None, memory)
+        _add_event(connection, scope, batch, put.reason, EventKind.ADD, None, memory)
         if fts5:
             add_words(connection, "memory_words", scope, row, words)
     else:
         row, before = found
-        memory = put.memory.model_copy(update={"revision": before.revision + 1, "created_at": before.created_at})
+        memory = put.memory.model_copy(update=kept_by_updates(before))
         words = terms(memory.index_text)
         _update(connection, row, memory, words)
         closed = before.valid_to is None and memory.valid_to is not None
         kind = EventKind.SUPERSEDE if closed else EventKind.UPDATE
-        _add_event(connection, scope, batch, kind, before, memory)
+        _add_event(connection, scope, batch, put.reason, kind, before, memory)
         if memory.index_text != before.index_text:
             connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
             if fts5:
@@ -203,6 +203,7 @@ def _add_event(
     connection: sqlite3.Connection,
     scope: int,
     batch: WriteBatch,
+    reason: str | None,
     operation: EventKind,
     before: Memory | None,
     after: Memory | None,
@@ -217,7 +218,7 @@ def _add_event(
             operation,
             None if before is None else before.model_dump_json(),
             None if after is None else after.model_dump_json(),
-            batch.reason,
+            reason_for(reason, batch),
             batch.run_id,
             batch.actor,
             format_time(batch.at),
@@ -230,7 +231,7 @@ def get_memories(connection: sqlite3.Connection, scope: Scope, memory_ids: Seque
     number = find_scope(connection, scope)
     found = {}
     for memory_id in dict.fromkeys(memory_ids):
-        hit = None if number is None else _find(connection, number, memory_id)
+        hit = None if number is None else find_memory(connection, number, memory_id)
         if hit is not None:
             found[memory_id] = hit[1]
     missing = [memory_id for memory_id in dict.fromkeys(memory_ids) if memory_id not in found]

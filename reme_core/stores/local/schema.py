@@ -63,6 +63,19 @@ _SINCE_VERSION_3 = (
     "CREATE INDEX holds_by_offload ON offload_holds (offload)",
 )
 
+# created: microseconds since 1970, with call the order of pages; error: the kind of a failure, NULL for a success. The
+# first index has all that statistics count, so that none of the bodies, which come last, is read for them; the second
+# is for pages of all tools.
+_SINCE_VERSION_4 = (
+    """CREATE TABLE tool_calls (
+        call INTEGER PRIMARY KEY, scope INTEGER NOT NULL, call_id TEXT NOT NULL, tool_name TEXT NOT NULL,
+        created INTEGER NOT NULL, success INTEGER NOT NULL, time_cost REAL, token_cost INTEGER, error TEXT,
+        body TEXT NOT NULL, UNIQUE (scope, call_id))""",
+    """CREATE INDEX tool_calls_by_tool
+        ON tool_calls (scope, tool_name, created, call, success, time_cost, token_cost, error)""",
+    "CREATE INDEX tool_calls_by_age ON tool_calls (scope, created, call)",
+)
+
 
 def _to_version_2(connection: sqlite3.Connection) -> None:
     for statement in _SINCE_VERSION_2:
@@ -76,7 +89,12 @@ def _to_version_3(connection: sqlite3.Connection) -> None:
         connection.execute(_OFFLOAD_WORDS)
 
 
-MIGRATIONS: Sequence[Migration] = (_to_version_2, _to_version_3)
+def _to_version_4(connection: sqlite3.Connection) -> None:
+    for statement in _SINCE_VERSION_4:
+        connection.execute(statement)
+
+
+MIGRATIONS: Sequence[Migration] = (_to_version_2, _to_version_3, _to_version_4)
 """Step i leads from version i + 1 to version i + 2."""
 
 SCHEMA_VERSION = len(MIGRATIONS) + 1
@@ -128,6 +146,7 @@ TABLES = (
     "CREATE INDEX changes_by_partition ON changes (scope, layer, change)",
     *_SINCE_VERSION_2,
     *_SINCE_VERSION_3,
+    *_SINCE_VERSION_4,
 )
 
 WORD_TABLES = (

@@ -1,4 +1,4 @@
-"""The local store: memories, messages, blocks, jobs and offloads of many scopes in one SQLite file."""
+"""The local store: memories, messages, blocks, jobs, offloads and tool calls of many scopes in one SQLite file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Literal
 
 from reme_core.errors import StoreError, StoreUnavailableError
 from reme_core.ports import (
+    AddedToolCalls,
     Appended,
     AppendMessages,
     BlockPage,
@@ -24,6 +25,8 @@ from reme_core.ports import (
     ListBlocks,
     ListMemories,
     ListOffloads,
+    ListToolCalls,
+    ListTools,
     MemorySearch,
     MessagePage,
     MessageSearch,
@@ -38,8 +41,12 @@ from reme_core.ports import (
     ScoredOffload,
     SettleJob,
     Target,
+    ToolCallPage,
+    ToolPage,
+    UseMemory,
     WriteBatch,
 )
+from reme_core.rules import check_uses
 from reme_core.schema import (
     Block,
     CleanedOffloads,
@@ -52,8 +59,21 @@ from reme_core.schema import (
     Offload,
     Scope,
     StoredMessage,
+    ToolCallResult,
+    ToolStatistics,
 )
-from reme_core.stores.local import blocks, holds, jobs, memories, messages, offload_search, offloads, search
+from reme_core.stores.local import (
+    blocks,
+    holds,
+    jobs,
+    memories,
+    messages,
+    offload_search,
+    offloads,
+    search,
+    tool_calls,
+    uses,
+)
 from reme_core.stores.local.counts import count_scope, count_targets
 from reme_core.stores.local.database import Database, FileSettings, Work
 from reme_core.stores.local.erase import erase_rows, purge_log
@@ -65,11 +85,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class LocalStore:
-    """A `MemoryStore`, `IndexedTranscript`, `JobQueue` and `OffloadStore` on one file, opened with the first call.
+    """A `MemoryStore`, `IndexedTranscript`, `JobQueue`, `OffloadStore` and `ToolCallStore` on one file.
 
-    Several stores, threads, event loops and processes may use the same file at once: each call sees what was
-    acknowledged before it, by whomever. Searches rank in memory: a partition (one layer of one scope) is read at its
-    first search and follows the file from then on.
+    The file is opened with the first call. Several stores, threads, event loops and processes may use it at once: each
+    call sees what was acknowledged before it, by whomever. Searches rank in memory: a partition (one layer of one
+    scope) is read at its first search and follows the file from then on.
     """
 
     def __init__(
@@ -104,6 +124,11 @@ class LocalStore:
         """Write a batch; see `MemoryStore.put`."""
         checked, fts5 = memories.check_batch(scope, batch), await self._has_fts5()
         return await self._database.write(lambda c: memories.put_batch(c, scope, checked, fts5=fts5))
+
+    async def record_uses(self, scope: Scope, uses_: Sequence[UseMemory]) -> list[Memory]:
+        """Add to the counts of memories, whichever process adds; see `CountsUses.record_uses`."""
+        checked = check_uses(uses_)
+        return await self._database.write(lambda c: uses.record_uses(c, scope, checked))
 
     async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         """Return memories by id; see `MemoryStore.get`."""
@@ -258,6 +283,29 @@ class LocalStore:
         # What is only tried waits for no other writer.
         run = self._database.read if checked.dry_run else self._database.write
         return await run(lambda c: holds.clean_offloads(c, scope, checked, fts5=fts5))
+
+    async def add_tool_calls(self, scope: Scope, calls: Sequence[ToolCallResult]) -> AddedToolCalls:
+        """Record calls; see `ToolCallStore.add_tool_calls`."""
+        prepared = await asyncio.to_thread(tool_calls.prepare_calls, tuple(calls))
+        return await self._database.write(lambda c: tool_calls.add_calls(c, scope, prepared))
+
+    async def get_tool_calls(self, scope: Scope, call_ids: Sequence[str]) -> list[ToolCallResult]:
+        """Return calls by id; see `ToolCallStore.get_tool_calls`."""
+        ids = tuple(call_ids)
+        return await self._database.read(lambda c: tool_calls.get_calls(c, scope, ids))
+
+    async def tool_statistics(self, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:
+        """Add up the calls of each tool; see `ToolCallStore.tool_statistics`."""
+        names = tuple(tool_names)
+        return await self._database.read(lambda c: tool_calls.tool_statistics(c, scope, names))
+
+    async def list_tool_calls(self, scope: Scope, query: ListToolCalls) -> ToolCallPage:
+        """Return one page of calls; see `ToolCallStore.list_tool_calls`."""
+        return await self._database.read(lambda c: tool_calls.list_calls(c, scope, query))
+
+    async def list_tools(self, scope: Scope, query: ListTools) -> ToolPage:
+        """Return one page of tools; see `ToolCallStore.list_tools`."""
+        return await self._database.read(lambda c: tool_calls.list_tools(c, scope, query))
 
     async def count_targets(self, scope: Scope) -> dict[Target, int]:
         """Return the number of current memories of each target; see `ListsTargets`."""

@@ -55,6 +55,7 @@ def payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInde
         "first": models.PayloadSchemaType.INTEGER,
         "last": models.PayloadSchemaType.INTEGER,
         "applied": models.PayloadSchemaType.BOOL,
+        "counts": models.PayloadSchemaType.BOOL,
         "memory_ids": keyword,
         "run_id": keyword,
     }

@@ -44,6 +44,16 @@ def all_commits(scope: Scope, *more: models.Condition) -> models.Filter:
     return models.Filter(must=[equals("scope", scope_key(scope)), equals("kind", COMMIT), *more])
 
 
+def counts_uses() -> models.FieldCondition:
+    """Match the commits that counted uses, and tell no event."""
+    return is_true("counts")
+
+
+def until(number: int) -> models.FieldCondition:
+    """Match the commits up to this number."""
+    return models.FieldCondition(key="last", range=models.Range(lte=number))
+
+
 def older_than(sequence: int) -> models.Filter:
     """Match the points of memories that an earlier commit brought to their state."""
     return models.Filter(must=[models.FieldCondition(key="sequence", range=models.Range(lt=sequence))])
@@ -68,6 +78,7 @@ def told(scope: Scope, query: EventQuery, after: int) -> models.Filter:
     conditions: list[models.Condition] = [
         is_true("applied"),
         models.FieldCondition(key="last", range=models.Range(gt=after)),
+        models.Filter(must_not=[counts_uses()]),
     ]
     if query.memory_id is not None:
         conditions.append(equals("memory_ids", text_key(query.memory_id)))

@@ -5,17 +5,19 @@ number of its first event, and it is written as *insert only*: of all writers th
 process, one gets its commit in, and the others read again and plan anew. Then the memories are brought to the state
 that the commit tells, each unless a later commit has been there, and the commit is marked as applied. A writer that
 dies in between leaves a commit that the next call of a store on this scope applies.
+
+Counting uses is such a commit as well, one without events: it takes a number of its own, which no event has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from qdrant_client import models
 
-from reme_core.errors import StoreUnavailableError
-from reme_core.ports import EventQuery, WriteBatch
-from reme_core.rules import Plan, claims_of, ids_of, plan_batch
+from reme_core.errors import MemoryNotFoundError, StoreUnavailableError
+from reme_core.ports import EventQuery, UseMemory, WriteBatch
+from reme_core.rules import Plan, claims_of, ids_of, plan_batch, reason_for, used
 from reme_core.schema import Event, Memory, Scope, new_id
 from reme_core.stores.qdrant import filters
 from reme_core.stores.qdrant.backend import Backend
@@ -52,12 +54,36 @@ async def write(backend: Backend, scope: Scope, batch: WriteBatch) -> tuple[Memo
         if await _insert(backend, scope, commit):
             await apply(backend, scope, commit)
             return plan.answers
+    raise _overloaded()
+
+
+async def count_uses(backend: Backend, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+    """Add checked uses to the counts of memories; see `CountsUses.record_uses`."""
+    names = list(dict.fromkeys(use.memory_id for use in uses))
+    if not names:
+        return []
+    for _ in range(_ATTEMPTS):
+        last = await settle(backend, scope)
+        held = await _by_ids(backend, scope, names)
+        missing = [name for name in names if name not in held]
+        if missing:
+            raise MemoryNotFoundError(missing)
+        counted = used([item.memory for item in held.values()], uses)
+        vectors = final_vectors((name, item.vector) for name, item in held.items())
+        commit = Commit(token=new_id(), events=(), number=last + 1, counted=tuple(counted.values()), vectors=vectors)
+        if await _insert(backend, scope, commit):
+            await apply(backend, scope, commit)
+            return [counted[use.memory_id] for use in uses]
+    raise _overloaded()
+
+
+def _overloaded() -> StoreUnavailableError:
     msg = f"{_ATTEMPTS} times in a row another writer was quicker; try again when there are fewer"
-    raise StoreUnavailableError(msg)
+    return StoreUnavailableError(msg)
 
 
 async def settle(backend: Backend, scope: Scope) -> int:
-    """Apply what a writer has left behind, and return the number of the newest event, 0 if there is none.
+    """Apply what a writer has left behind, and return the last number of the newest commit, 0 if there is none.
 
     Nobody commits before the commit before is applied, so only the newest can be left behind.
     """
@@ -69,6 +95,15 @@ async def settle(backend: Backend, scope: Scope) -> int:
     if not commit.applied:
         await apply(backend, scope, commit)
     return commit.last
+
+
+async def count_events(backend: Backend, scope: Scope) -> int:
+    """Apply what a writer has left behind, and return how many events the scope has.
+
+    Every number up to the last one is that of an event or of uses; what others count from then on has later ones.
+    """
+    last = await settle(backend, scope)
+    return last - await backend.count(scope, filters.all_commits(scope, filters.counts_uses(), filters.until(last)))
 
 
 async def events(backend: Backend, scope: Scope, query: EventQuery) -> list[Event]:
@@ -97,14 +132,19 @@ def _is_asked_for(event: Event, query: EventQuery) -> bool:
 
 async def _held(backend: Backend, scope: Scope, batch: WriteBatch) -> dict[str, Held]:
     """Read the memories that a batch touches: by their ids, with vectors, and those that hold what it claims."""
-    points = [memory_id_point(scope, name) for name in ids_of(batch)]
-    records = await backend.retrieve(scope, points, vectors=True)
-    held = [_read(record) for record in records if record.payload and record.payload.get("kind") == MEMORY]
+    held = list((await _by_ids(backend, scope, ids_of(batch))).values())
     claims = [claim_key(claim) for claim in claims_of(batch)]
     if claims:
         wanted = filters.all_memories(scope, filters.one_of("claim", claims))
         held += [_read(record) for record in await backend.scroll(scope, wanted, limit=len(claims))]
     return {item.memory.memory_id: item for item in reversed(held)}
+
+
+async def _by_ids(backend: Backend, scope: Scope, names: Iterable[str]) -> dict[str, Held]:
+    """Read the memories that are there, with their vectors."""
+    records = await backend.retrieve(scope, [memory_id_point(scope, name) for name in names], vectors=True)
+    held = [_read(record) for record in records if record.payload and record.payload.get("kind") == MEMORY]
+    return {item.memory.memory_id: item for item in held}
 
 
 def _read(record: models.Record) -> Held:
@@ -119,7 +159,7 @@ def _commit(batch: WriteBatch, plan: Plan, held: dict[str, Held], *, first: int)
             memory_id=change.memory_id,
             before=change.before,
             after=change.after,
-            reason=batch.reason,
+            reason=reason_for(change.reason, batch),
             run_id=batch.run_id,
             actor=batch.actor,
             at=batch.at,
@@ -146,6 +186,8 @@ async def apply(backend: Backend, scope: Scope, commit: Commit) -> None:
     points: Sequence[models.PointStruct] = outcome_points(scope, commit)
     operations: list[models.UpdateOperation] = [
         backend.upsert_operation(scope, points, filters.older_than(commit.first)),
-        *backend.payload_operations(scope, commit_id_point(scope, commit.first), {"applied": True}, drop=["vectors"]),
+        *backend.payload_operations(
+            scope, commit_id_point(scope, commit.first), {"applied": True}, drop=["vectors", "counted"]
+        ),
     ]
     await backend.update(scope, operations)

@@ -27,6 +27,7 @@ from reme_core.text import terms
 
 _NAMESPACE = uuid.UUID("8d0e1d2c-5f6b-4d0a-9a86-3f5b1c7e2a41")
 _EVENTS = TypeAdapter(list[Event])
+_MEMORIES = TypeAdapter(list[Memory])
 
 MEMORY, GONE, COMMIT = "memory", "gone", "commit"
 
@@ -41,29 +42,33 @@ class Held:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The changes of one batch.
+    """The changes of one batch, or uses that were counted.
 
     Attributes:
         token: Random: tells whose commit it is.
-        events: What happened, numbered.
+        events: What happened, numbered; nothing where uses were counted.
+        number: The number of a commit without events, which no event has.
+        counted: The memories with their new counts, where uses were counted; empty once the commit was applied.
         vectors: The vector of each memory that has one afterwards; empty once the commit was applied.
         applied: Whether the memories have been brought to this state.
     """
 
     token: str
     events: tuple[Event, ...]
+    number: int = 0
+    counted: tuple[Memory, ...] = ()
     vectors: Mapping[str, Vector]
     applied: bool = False
 
     @property
     def first(self) -> int:
-        """The number of its first event."""
-        return self.events[0].sequence
+        """The number of its first event, or its own."""
+        return self.events[0].sequence if self.events else self.number
 
     @property
     def last(self) -> int:
-        """The number of its last event."""
-        return self.events[-1].sequence
+        """The number of its last event, or its own."""
+        return self.events[-1].sequence if self.events else self.number
 
 
 def text_key(text: str) -> str:
@@ -135,7 +140,7 @@ def gone_point(scope: Scope, memory_id: str, sequence: int) -> models.PointStruc
 
 def commit_point(scope: Scope, commit: Commit) -> models.PointStruct:
     """Write a commit."""
-    run_id = commit.events[0].run_id
+    run_id = commit.events[0].run_id if commit.events else None
     payload: dict[str, object] = {
         "scope": scope_key(scope),
         "kind": COMMIT,
@@ -149,12 +154,17 @@ def commit_point(scope: Scope, commit: Commit) -> models.PointStruct:
     }
     if run_id is not None:
         payload["run_id"] = text_key(run_id)
+    if not commit.events:
+        payload["counts"] = True
+        payload["counted"] = _MEMORIES.dump_json(list(commit.counted)).decode()
     return models.PointStruct(id=commit_id_point(scope, commit.first), vector={}, payload=payload)
 
 
 def outcome_points(scope: Scope, commit: Commit) -> list[models.PointStruct]:
     """Return the points of all memories that a commit touched, as they are after it."""
-    after = {event.memory_id: event.after for event in commit.events}
+    after = {memory.memory_id: memory for memory in commit.counted} | {
+        event.memory_id: event.after for event in commit.events
+    }
     return [
         gone_point(scope, name, commit.first)
         if memory is None
@@ -179,9 +189,12 @@ def read_commit(payload: Mapping[str, object] | None) -> Commit:
         CorruptDataError: It can't be what we wrote.
     """
     vectors: dict[str, str] = json.loads(_text(payload, "vectors")) if payload and "vectors" in payload else {}
+    counted = _MEMORIES.validate_json(_text(payload, "counted")) if payload and "counted" in payload else []
     return Commit(
         token=_text(payload, "token"),
         events=tuple(_EVENTS.validate_json(_text(payload, "events"))),
+        number=_number(payload, "first"),
+        counted=tuple(counted),
         vectors={name: _unpack(packed) for name, packed in vectors.items()},
         applied=bool(payload and payload.get("applied")),
     )
@@ -202,6 +215,14 @@ def _text(payload: Mapping[str, object] | None, key: str) -> str:
     value = None if payload is None else payload.get(key)
     if not isinstance(value, str):
         msg = f"a point of this collection has no {key!r}: something else has written here"
+        raise CorruptDataError(msg)
+    return value
+
+
+def _number(payload: Mapping[str, object] | None, key: str) -> int:
+    value = None if payload is None else payload.get(key)
+    if not isinstance(value, int):
+        msg = f"a point of this collection has no number {key!r}: something else has written here"
         raise CorruptDataError(msg)
     return value
 

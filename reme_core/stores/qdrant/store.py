@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 from qdrant_client import AsyncQdrantClient, models
 
 from reme_core.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, MemoryNotFoundError
-from reme_core.ports import Counts, EventQuery, ListMemories, MemorySearch, ScoredMemory, Vector, WriteBatch
-from reme_core.rules import CheckedFilter, check_batch, check_filter, check_vector
+from reme_core.ports import Counts, EventQuery, ListMemories, MemorySearch, ScoredMemory, UseMemory, Vector, WriteBatch
+from reme_core.rules import CheckedFilter, check_batch, check_filter, check_uses, check_vector
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
 from reme_core.stores._cursors import check_limit
 from reme_core.stores._pages import Place, cut_page, read_place
@@ -105,6 +105,19 @@ class QdrantStore:
             lambda: self._locked(scope, lambda backend: log.write(backend, scope, checked)), uninterrupted=True
         )
         return [memory.model_copy(deep=True) for memory in answers]
+
+    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+        """Add to the counts of memories; see `CountsUses.record_uses`.
+
+        Additions are ordered as writes are: exact among all processes that share a server, whatever else they write.
+        One whose answer is lost on its way (`StoreUnavailableError`) may have counted. Each call leaves a record of
+        some 300 bytes in the log of the scope until that is erased, so count what was used together in one call.
+        """
+        checked = check_uses(uses)
+        counted = await self._loop.run(
+            lambda: self._locked(scope, lambda backend: log.count_uses(backend, scope, checked)), uninterrupted=True
+        )
+        return [memory.model_copy(deep=True) for memory in counted]
 
     async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         """Return memories by id; see `MemoryStore.get`."""
@@ -241,12 +254,12 @@ async def _count(backend: Backend, scope: Scope) -> Counts:
     return Counts(
         current_memories={kind: number for kind, number in current.items() if number},
         memories=await backend.count(scope, filters.all_memories(scope)),
-        events=await log.settle(backend, scope),
+        events=await log.count_events(backend, scope),
     )
 
 
 async def _erase(backend: Backend, scope: Scope) -> Erased:
-    events = await log.settle(backend, scope)
+    events = await log.count_events(backend, scope)
     memories = await backend.count(scope, filters.all_memories(scope))
     await backend.delete(scope, filters.whole_scope(scope))
     return Erased(memories=memories, events=events)

@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 
 from reme_core import ReMe
-from reme_core.ports import ClaimJob, CleanOffloads, HoldOffloads, PutOffloads, SettleJob
-from reme_core.schema import Erased, Job, Offload, OffloadKind, Scope, utc_now
+from reme_core.ports import ClaimJob, CleanOffloads, HoldOffloads, PutOffloads, SettleJob, UseMemory
+from reme_core.schema import Erased, Job, Offload, OffloadKind, Scope, ToolCallResult, utc_now
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.text import pack_terms, terms
@@ -41,7 +41,7 @@ class Life:
 
     async def step(self) -> None:
         user = self.scope.user_id
-        steps = ("say", "say", "add", "add", "add", "update", "update", "close", "delete", "promise", "offload")
+        steps = ("say", "say", "add", "add", "add", "update", "update", "close", "delete", "promise", "offload", "call")
         match self.chance.choice(steps):
             case "say":
                 said = {
@@ -70,6 +70,8 @@ class Life:
                 await self.promise()
             case "offload":
                 await self.offload()
+            case "call":
+                await self.call()
             case _:
                 pass
 
@@ -84,6 +86,15 @@ class Life:
         await self.store.hold_offloads(self.scope, HoldOffloads(session_id=session, references=held, now=now))
         if self.chance.random() < 0.3:
             await self.store.clean_offloads(self.scope, CleanOffloads(max_bytes=20_000, idle_since=now))
+
+    async def call(self) -> None:
+        made = [
+            ToolCallResult(tool_name=self.word(), input={self.word(): self.word()}, output=self.text(), success=success)
+            for success in (True, False)
+        ]
+        self.ids += (await self.store.add_tool_calls(self.scope, made)).added
+        if self.held:
+            await self.store.record_uses(self.scope, [UseMemory(memory_id=self.chance.choice(self.held))])
 
     async def promise(self) -> None:
         now = utc_now()
@@ -123,6 +134,7 @@ async def test_nothing_of_an_erased_user_is_left_in_the_bytes_on_disk(tmp_path: 
     assert erased.memories + erased.messages + erased.events > 50
     assert erased.jobs > 1
     assert erased.offloads > 1
+    assert erased.tool_calls > 1
     assert b"secret" not in raw.lower()
     assert not [item for item in gone.ids if item.encode() in raw]
     hashed = {pack_terms([term]) for word in gone.words for term in terms(word) if term.startswith("secret")}

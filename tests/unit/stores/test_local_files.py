@@ -25,13 +25,23 @@ from reme_core.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from reme_core.ports import AppendMessages, Counts, FindMessages, ListMemories, MemoryFilter, MemorySearch, PutMemory
+from reme_core.ports import (
+    AppendMessages,
+    Counts,
+    FindMessages,
+    ListMemories,
+    MemoryFilter,
+    MemorySearch,
+    PutMemory,
+    UseMemory,
+)
 from reme_core.schema import MemoryType
 from reme_core.stores import LocalStore
 from reme_core.stores.local import database, schema
 from reme_core.stores.local.places import check_place
 from reme_core.testing._job_values import job
-from reme_core.testing._offload_values import clean, put, search, text_of
+from reme_core.testing._offload_values import clean, put, references, search, text_of
+from reme_core.testing._tool_call_values import call
 from reme_core.testing.store_values import ALICE, axis, batch, memory, message
 from tests.support.file_checks import problems_of_file
 from tests.support.snapshots import snapshot
@@ -40,6 +50,8 @@ VERSION_1 = Path(__file__).with_name("version_1.sql")
 """The statements that make a file as the first release wrote it, with a little of everything in it."""
 VERSION_2 = Path(__file__).with_name("version_2.sql")
 """The same of the version that has jobs and no offloads."""
+VERSION_3 = Path(__file__).with_name("version_3.sql")
+"""The same of the version that has offloads and no tool calls."""
 
 
 async def fill(path: Path, count: int = 3) -> None:
@@ -148,7 +160,7 @@ async def test_a_newer_schema_version_is_refused_and_left_alone(tmp_path: Path) 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     before = digest(path)
-    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 3: install a newer"):
+    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 4: install a newer"):
         await use(path)
     assert digest(path) == before
 
@@ -290,6 +302,36 @@ async def test_a_file_of_version_2_keeps_everything_and_gains_the_offloads(tmp_p
     assert problems_of_file(path) == []
     fresh = LocalStore(tmp_path / "fresh.db")
     assert (await fresh.count(ALICE)).offloads == 0
+    await fresh.close()
+    assert tables(path) == tables(tmp_path / "fresh.db")
+
+
+async def test_a_file_of_version_3_keeps_everything_and_gains_the_tool_calls(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_3.read_text(encoding="utf-8"))
+    store = LocalStore(path)
+    before = await snapshot(store, ALICE)
+    counts = Counts(
+        current_memories={MemoryType.META: 1, MemoryType.PERSONAL: 2}, memories=4, messages=3, blocks=1, sessions=2,
+        events=5, jobs=2, dead_jobs=1, offloads=2, offload_bytes=26,
+    )  # fmt: skip
+    assert before["counts"] == counts.model_dump(mode="json")
+    found = await store.search(ALICE, MemorySearch(text="violin", vector=axis(0)))
+    assert [item.memory.content for item in found] == ["She sold her violin"]
+    assert references((await clean(store, max_bytes=0)).held) == ["held"]
+    [used] = await store.record_uses(ALICE, [UseMemory(memory_id="tea", uses=2, helpful=0.5)])
+    assert (used.freq, used.utility) == (2, 0.5)
+    assert (await store.add_tool_calls(ALICE, [call("first")])).added == ("first",)
+    kept = await snapshot(store, ALICE)
+    assert {**kept, "memories": [], "tool_calls": [], "counts": before["counts"]} == {**before, "memories": []}
+    await store.close()
+    again = LocalStore(path)
+    assert await snapshot(again, ALICE) == kept
+    await again.close()
+    assert problems_of_file(path) == []
+    fresh = LocalStore(tmp_path / "fresh.db")
+    assert (await fresh.count(ALICE)).tool_calls == 0
     await fresh.close()
     assert tables(path) == tables(tmp_path / "fresh.db")
 

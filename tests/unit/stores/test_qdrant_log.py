@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from qdrant_client import AsyncQdrantClient, models
 
-from reme_core.errors import ConflictError, StoreUnavailableError
-from reme_core.ports import DeleteMemory, EventQuery, PutMemory, WriteBatch
+from reme_core.errors import ConflictError, StoreError, StoreUnavailableError
+from reme_core.ports import DeleteMemory, EventQuery, PutMemory, UseMemory, WriteBatch
 from reme_core.rules import check_batch
 from reme_core.schema import Memory
 from reme_core.stores.qdrant import filters, log
@@ -151,6 +151,75 @@ async def test_vectors_are_kept_once_when_a_commit_was_applied(client: AsyncQdra
     assert record.payload is not None
     assert "vectors" not in record.payload
     assert record.payload["applied"] is True
+
+
+async def test_uses_without_a_common_lock_all_count_among_the_writes_of_others(client: AsyncQdrantClient) -> None:
+    [first] = await write(process(client), PutMemory(memory=memory("fact"), vector=axis(3)))
+    use = [UseMemory(memory_id=first.memory_id, helpful=0.5)]
+    uses = [log.count_uses(process(client), ALICE, use) for _ in range(8)]
+    edits = [write(process(client), changed(first, {"metadata": {"n": n}})) for n in range(4)]
+    async with asyncio.TaskGroup() as group:
+        for work in (*uses, *edits):
+            group.create_task(work)
+    found = (await held(process(client)))[first.memory_id]
+    assert (found.freq, found.utility, found.revision) == (8, 4.0, 5)
+    [record] = await process(client).retrieve(ALICE, [memory_id_point(ALICE, first.memory_id)], vectors=True)
+    vector = dense_of(record.vector)
+    assert vector is not None
+    assert vector.tolist() == axis(3).tolist()
+
+
+async def test_uses_take_numbers_that_no_event_has_and_are_not_told(client: AsyncQdrantClient) -> None:
+    backend = process(client)
+    [first] = await write(backend, memory("fact"))
+    for _ in range(3):
+        await log.count_uses(backend, ALICE, [UseMemory(memory_id=first.memory_id)])
+    [edited] = await write(backend, changed(first, {"content": "edited"}))
+    told = await log.events(backend, ALICE, EventQuery())
+    assert [event.sequence for event in told] == [1, 5]
+    assert told[1].after == edited
+    assert edited.freq == 3
+    assert await log.events(backend, ALICE, EventQuery(after=1, limit=1)) == told[1:]
+    assert await log.count_events(backend, ALICE) == 2
+
+
+async def test_uses_that_others_record_while_events_are_counted_take_nothing_off(client: AsyncQdrantClient) -> None:
+    [first] = await write(process(client), memory("fact"))
+    use = [UseMemory(memory_id=first.memory_id)]
+    await log.count_uses(process(client), ALICE, use)
+
+    class UsedMeanwhile(Interleaving):
+        def __getattr__(self, name: str) -> Any:
+            method = super().__getattr__(name)
+
+            async def count(*args: Any, **kwargs: Any) -> Any:
+                for _ in range(3):
+                    await log.count_uses(process(client), ALICE, use)
+                return await method(*args, **kwargs)
+
+            return count if name == "count" else method
+
+    connection: Any = UsedMeanwhile(client)
+    assert await log.count_events(Backend(client=connection, collection="memories", remote=True), ALICE) == 1
+
+
+async def test_uses_that_were_committed_before_their_process_died_count_once(client: AsyncQdrantClient) -> None:
+    backend = process(client)
+    [first] = await write(backend, PutMemory(memory=memory("fact"), vector=axis(3)))
+    use = [UseMemory(memory_id=first.memory_id, uses=2)]
+    with pytest.raises(StoreError, match="killed"):
+        await log.count_uses(process(client, dies_before="upsert"), ALICE, use)
+    with pytest.raises(StoreError, match="killed"):
+        await log.count_uses(process(client, dies_before="batch_update_points"), ALICE, use)
+    assert (await held(backend))[first.memory_id].freq == 0
+    [left] = await backend.scroll(ALICE, filters.all_commits(ALICE, filters.counts_uses()), limit=9)
+    await log.settle(process(client), ALICE)
+    assert (await held(backend))[first.memory_id].freq == 2
+    await log.count_uses(backend, ALICE, use)
+    await log.apply(backend, ALICE, read_commit(left.payload))  # late, and once more
+    assert (await held(backend))[first.memory_id].freq == 4
+    records = await backend.scroll(ALICE, filters.all_commits(ALICE, filters.counts_uses()), limit=9)
+    assert [{"counted", "vectors"} & set(record.payload or {}) for record in records] == [set(), set()]
 
 
 async def test_a_write_that_is_only_acknowledged_is_no_success(client: AsyncQdrantClient) -> None:

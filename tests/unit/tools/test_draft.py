@@ -26,6 +26,8 @@ from reme_core.ports import (
     MemoryFilter,
     MemorySearch,
     PutMemory,
+    Uselessness,
+    UseMemory,
     WriteBatch,
 )
 from reme_core.schema import Memory, MemoryPage, Scope
@@ -91,6 +93,27 @@ async def test_the_batch_writes_the_net_effect_with_the_revisions_read(store: Lo
     await store.put(ALICE, batch)
     [stored] = await store.get(ALICE, ["emma-1"])
     assert (stored.content, stored.revision) == ("b", 2)
+
+
+async def test_the_batch_keeps_the_condition_of_a_delete_and_the_reasons_of_changes(store: LocalStore) -> None:
+    draft = Draft(store)
+    limits = Uselessness(min_freq=5, max_utility=0.5)
+    used = held("used", "Emma waits.", freq=5)
+    [emma, *_] = await store.put(ALICE, write(same((await store.get(ALICE, ["emma-1"]))[0], content="a"), used))
+    gone = DeleteMemory(memory_id="used", only_if_useless=limits, reason="in vain")
+    refused = DeleteMemory(memory_id="emma-1", only_if_useless=limits)
+    with pytest.raises(ConflictError):
+        await draft.put(ALICE, WriteBatch(deletes=[gone, refused], at=NOW))
+    changed = PutMemory(memory=same(emma, content="b"), reason="of its own")
+    await draft.put(ALICE, WriteBatch(puts=[changed], deletes=[gone], reason="of all", run_id="mine", at=NOW))
+    told = await draft.events(ALICE, EventQuery(run_id="mine"))
+    assert [event.reason for event in told] == ["in vain", "of its own"]
+    batch = batch_of(draft)
+    assert [(item.only_if_useless, item.reason) for item in batch.deletes] == [(limits, "in vain")]
+    assert [put.reason for put in batch.puts] == ["of its own"]
+    await store.record_uses(ALICE, [UseMemory(memory_id="used", uses=1, helpful=5)])
+    with pytest.raises(ConflictError, match="used"):
+        await store.put(ALICE, batch)
 
 
 async def test_what_was_added_and_deleted_leaves_an_empty_draft(store: LocalStore) -> None:
@@ -362,7 +385,7 @@ async def pages_of(store: Draft, limit: int) -> list[MemoryPage]:
 places = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 5)), max_size=20)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(below=places, between=places, above=places, gone=st.sets(st.integers(0, 15)), limit=st.integers(1, 7))
 def test_pages_of_nested_drafts_are_full_and_in_order(
     below: list[Any], between: list[Any], above: list[Any], gone: set[int], limit: int
@@ -387,7 +410,7 @@ def test_pages_of_nested_drafts_are_full_and_in_order(
     asyncio.run(work())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(first=steps, then=steps)
 def test_the_batch_of_a_draft_does_what_its_changes_would_have_done(first: list[Any], then: list[Any]) -> None:
     async def work() -> None:
