@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from reme_core import models, stores
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ChatModel, Embedder, IndexedTranscript, JobQueue, MemoryStore, OffloadStore
+from reme_core.ports import ChatModel, Embedder, IndexedTranscript, JobQueue, MemoryStore, OffloadStore, ToolCallStore
 from reme_core.runtime.slicing import Slicing
 from reme_core.schema import describe, shown
 from reme_core.schema.checks import is_path
@@ -111,13 +111,14 @@ class Closable(Protocol):
 class Ports:
     """What a memory stands on; `owned` is what was built here, to be closed with it.
 
-    `jobs` and `offloads` are the transcript, if it keeps these as well.
+    `jobs`, `offloads` and `tool_calls` are the transcript, if it keeps these as well.
     """
 
     memories: MemoryStore
     transcript: IndexedTranscript
     jobs: JobQueue | None
     offloads: OffloadStore | None
+    tool_calls: ToolCallStore | None
     llm: ChatModel | None
     embedder: Embedder | None
     owned: tuple[Closable, ...]
@@ -166,6 +167,7 @@ def build(
         transcript=transcript,
         jobs=transcript if isinstance(transcript, JobQueue) else None,
         offloads=transcript if isinstance(transcript, OffloadStore) else None,
+        tool_calls=transcript if isinstance(transcript, ToolCallStore) else None,
         llm=chat,
         embedder=embedder,
         owned=tuple(owned),

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reme_core.errors import ReMeError
-from reme_core.ports import Target, WriteBatch
-from reme_core.schema import Block, MemoryType, Message, Scope, Usage
+from reme_core.ports import EventQuery, MemoryStore, Target, WriteBatch
+from reme_core.schema import Block, Event, Job, MemoryType, Message, RejectedExperience, Scope, Usage
 
 SHOWN_CHARS = 16_000
 """Of one message a model is shown this much, head and tail; some 4,000 tokens, which leave room in a small window."""
+
+_EVENTS = 1000
 
 
 @dataclass(slots=True)
@@ -59,11 +61,13 @@ class Distilled:
         batch: The changes, to be written at once with the run id of the task; may be empty.
         usage: What it cost.
         failures: Targets that failed, and why; the batch holds what the others came to.
+        rejected: What was left out, and why.
     """
 
     batch: WriteBatch
     usage: Usage = field(default_factory=Usage)
     failures: tuple[tuple[Target, ReMeError], ...] = ()
+    rejected: tuple[RejectedExperience, ...] = ()
 
 
 class Distiller(Protocol):
@@ -83,3 +87,25 @@ class Distiller(Protocol):
             StoreError: Reading failed.
         """
         ...
+
+
+class Worker(Protocol):
+    """Works out what the jobs of one kind come to; what it answers is written by who runs it."""
+
+    async def work(self, scope: Scope, job: Job, meter: Spent) -> Distilled:
+        """Work out what a job changes. It may be called again for the same job after a failure or a crash.
+
+        `meter` is told what calls cost as they happen. Raises what `Distiller.distil` raises.
+        """
+        ...
+
+
+async def run_events(memories: MemoryStore, scope: Scope, run_id: str) -> list[Event]:
+    """Return everything that a run has written."""
+    events: list[Event] = []
+    while True:
+        after = events[-1].sequence if events else 0
+        page = await memories.events(scope, EventQuery(run_id=run_id, after=after, limit=_EVENTS))
+        events += page
+        if len(page) < _EVENTS:
+            return events

@@ -10,6 +10,7 @@ from itertools import chain, zip_longest
 from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, MemoryStore, Target, Vector
 from reme_core.runtime.extraction import Fact
 from reme_core.schema import Memory, Scope
+from reme_core.schema.tool_calls import is_guideline
 from reme_core.text import normalise_content, query_terms, terms
 from reme_core.tools.targets import all_memories
 
@@ -92,7 +93,7 @@ class Neighbourhood:
         with_ended = fact.ended_at is not None
         few = await self._few(fact.target, with_ended=with_ended)
         if few is not None:
-            return few
+            return tuple(memory for memory in few if not is_guideline(memory))
         by_vector: list[Memory] = []
         if vector is not None:
             search = MemorySearch(
@@ -102,7 +103,8 @@ class Neighbourhood:
         search = MemorySearch(text=fact.index_text, limit=_SEARCHED, filter=_of(fact.target, with_ended=with_ended))
         found = await self.memories.search(self.scope, search)
         by_words = [item.memory for item in found if _overlap(fact, item.memory) >= _LEAST_OVERLAP]
-        return _taken_in_turn(by_words, by_vector)
+        # What the calls of a tool have taught is no statement that talk could better or take back.
+        return tuple(memory for memory in _taken_in_turn(by_words, by_vector) if not is_guideline(memory))
 
     async def _few(self, target: Target, *, with_ended: bool) -> tuple[Memory, ...] | None:
         """Return the memories of a target, if they are few."""

@@ -13,10 +13,12 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from reme_core.errors import (
+    ConfigurationError,
     ConflictError,
     JobNotFoundError,
     ModelOutputError,
     ModelUnavailableError,
+    PartialFailureError,
     ReMeError,
     RunError,
     StoreError,
@@ -25,8 +27,6 @@ from reme_core.ports import (
     ClaimJob,
     Clock,
     DeleteMemory,
-    EventQuery,
-    IndexedTranscript,
     JobQueue,
     ListMemories,
     MemoryFilter,
@@ -35,11 +35,10 @@ from reme_core.ports import (
     SettlesWrites,
     WriteBatch,
 )
-from reme_core.runtime.distil import Distilled, Distiller, DistilTask, Spent
+from reme_core.runtime.distil import Distilled, Spent, Worker, run_events
 from reme_core.runtime.owner import holder, is_gone
-from reme_core.runtime.payload import SUMMARY, SummaryPayload
 from reme_core.runtime.trying import Trying
-from reme_core.schema import Event, Job, JobState, Memory, Message, Scope, Usage
+from reme_core.schema import Job, JobState, Memory, RejectedExperience, Scope, Usage
 
 _LOG = logging.getLogger("reme")
 T = TypeVar("T")
@@ -47,7 +46,6 @@ T = TypeVar("T")
 
 # Waiting for another holder: it may be in another process, so there is nothing to be told by.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.005, 0.25
-_EVENTS = 1000
 # How often a result is worked out anew because somebody has changed a memory that it changes.
 _TIMES_OVERTAKEN = 3
 
@@ -63,6 +61,7 @@ class Outcome:
         failure: Why it is not done, if it is not; it is pending or dead then.
         has_written: Whether it changed anything, deletions included: there is a run to undo then.
         is_lost: Somebody else has taken it meanwhile, and decides what becomes of it.
+        rejected: What it left out, and why.
     """
 
     job: Job
@@ -71,6 +70,7 @@ class Outcome:
     failure: ReMeError | None = None
     has_written: bool = False
     is_lost: bool = False
+    rejected: tuple[RejectedExperience, ...] = ()
 
 
 class _LostError(ConflictError):
@@ -82,23 +82,20 @@ class _TakenBackError(JobNotFoundError):
 
 
 class JobRunner:
-    """Does the jobs of a memory: takes one, distils, and writes the result and the end of the job together."""
+    """Does the jobs of a memory: takes one, has it worked out, and writes what it came to and its end together."""
 
     def __init__(
         self,
         *,
         jobs: JobQueue,
         memories: MemoryStore,
-        transcript: IndexedTranscript,
-        distiller: Distiller,
         clock: Clock,
         trying: Trying | None = None,
     ) -> None:
-        """Keep the ports."""
+        """Keep the ports; which jobs it does is told by `set_worker`."""
         self._jobs = jobs
         self._memories = memories
-        self._transcript = transcript
-        self._distiller = distiller
+        self._workers: dict[str, Worker] = {}
         self._clock = clock
         self._trying = trying or Trying()
         one: object = memories
@@ -106,15 +103,34 @@ class JobRunner:
         # Outcomes that somebody in this process waits for, of jobs that somebody else in it has done.
         self._awaited: dict[str, Outcome | None] = {}
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of jobs that it does; others are left alone."""
+        return tuple(self._workers)
+
+    def set_worker(self, kind: str, worker: Worker | None) -> None:
+        """Say who works out the jobs of a kind; None: nobody does, and they wait."""
+        if worker is None:
+            self._workers.pop(kind, None)
+        else:
+            self._workers[kind] = worker
+
+    async def add_jobs(self, scope: Scope, jobs: Sequence[Job]) -> None:
+        """Promise work; it is on disk when this returns."""
+        await self._jobs.add_jobs(scope, jobs)
+
     async def finish(self, scope: Scope, jobs: Sequence[Job]) -> list[Outcome]:
         """Wait until each of these jobs is done or has failed, doing those that come before them where nobody does."""
         outcomes: dict[str, Outcome] = {}
         wanted = {job.job_id: job for job in jobs}
         self._awaited.update(dict.fromkeys(wanted))
         pause = _FIRST_LOOK_S
+        given_back = set[str]()
         try:
             while len(outcomes) < len(wanted):
-                done = await self.run_next(scope)
+                done = await self.run_next(scope, skip=frozenset(given_back))
+                if done is not None and isinstance(done.failure, ConfigurationError):
+                    given_back.add(done.job.job_id)  # it is due again at once, for somebody else
                 if done is not None and done.job.job_id in wanted and not done.is_lost:
                     outcomes[done.job.job_id] = done
                 left = [job for job_id, job in wanted.items() if job_id not in outcomes]
@@ -122,6 +138,9 @@ class JobRunner:
                     # It is out for the others as well, and each try would wait for it anew: they stay pending.
                     outcomes |= {job.job_id: Outcome(job=job, failure=done.failure) for job in left}
                 elif done is None:
+                    undone = [job for job in left if job.kind not in self._workers]
+                    outcomes |= {job.job_id: Outcome(job=job, failure=_nobody(job)) for job in undone}
+                    left = [job for job in left if job.job_id not in outcomes]
                     outcomes |= {item.job.job_id: item for item in await self._done_elsewhere(scope, left)}
                     if len(outcomes) < len(wanted):
                         await asyncio.sleep(pause)
@@ -167,7 +186,7 @@ class JobRunner:
         jobs = await self._jobs.list_jobs(scope, (JobState.PENDING, JobState.RUNNING))
         now = self._clock.now()
         return any(
-            job.kind == SUMMARY
+            job.kind in self._workers
             and job.job_id not in tried
             and (everything or (job.state is JobState.PENDING and job.due_at <= now))
             for job in jobs
@@ -189,14 +208,18 @@ class JobRunner:
                 now=self._clock.now(),
                 hold=timedelta(seconds=self._trying.hold_s),
                 is_gone=is_gone,
-                kinds=(SUMMARY,),
+                kinds=self.kinds,
                 waiting=waiting,
                 skip=skip,
             )
             job = await self._claim(scope, claim)
             if job is None:
                 return None
-            outcome = await self._attempt(scope, job, owner)
+            worker = self._workers.get(job.kind)
+            if worker is None:  # taken away since the claim
+                await self._give_back(scope, job, owner)
+                return Outcome(job=job, failure=_nobody(job))
+            outcome = await self._attempt(scope, job, owner, worker)
         if job.job_id in self._awaited and not outcome.is_lost:
             self._awaited[job.job_id] = outcome
         return outcome
@@ -217,14 +240,14 @@ class JobRunner:
         release = SettleJob(job_id=job.job_id, owner=owner, outcome="release", due_at=self._clock.now())
         await asyncio.shield(self._settle_unless_taken(scope, release))
 
-    async def _attempt(self, scope: Scope, job: Job, owner: str) -> Outcome:
+    async def _attempt(self, scope: Scope, job: Job, owner: str, worker: Worker) -> Outcome:
         if job.attempts > self._trying.max_attempts:
             failure = RunError(f"begun {job.attempts - 1} times and never ended: the process died each time")
             await self._settle_unless_taken(scope, self._after(job, owner, failure))
             return Outcome(job=job, failure=failure)
         meter = Spent()
         try:
-            return await self._held(scope, job, owner, self._do(scope, job, owner, meter))
+            return await self._held(scope, job, owner, self._do(scope, job, owner, worker, meter))
         except _TakenBackError as exc:
             return Outcome(job=job, usage=meter.usage, failure=exc)
         except JobNotFoundError as exc:  # done by somebody who took it over, dropped, or the scope was erased
@@ -233,12 +256,23 @@ class JobRunner:
         except _LostError as exc:
             _LOG.info("job %s was taken over meanwhile", job.job_id)
             return Outcome(job=job, usage=meter.usage, failure=exc, is_lost=True)
+        except ConfigurationError as exc:  # no attempt at the work: it waits for who can do it
+            _LOG.error("job %s can't be done as things are set, and waits: %s", job.job_id, exc)
+            await self._give_back(scope, job, owner)
+            return Outcome(job=job, usage=meter.usage, failure=exc)
         except ReMeError as exc:
             await self._settle_unless_taken(scope, self._after(job, owner, exc))
             return Outcome(job=job, usage=meter.usage, failure=exc)
         except asyncio.CancelledError:
-            await self._give_back(scope, job, owner)
-            raise
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                await self._give_back(scope, job, owner)
+                raise
+            failure = RunError(
+                "the work was cancelled from within"
+            )  # by a stage of somebody's; nobody asked us to stop
+            await self._settle_unless_taken(scope, self._after(job, owner, failure))
+            return Outcome(job=job, usage=meter.usage, failure=failure)
         except Exception as exc:  # noqa: BLE001  # the outer edge of a strategy, which may be somebody else's
             _LOG.exception("job %s met an error that is none of ours", job.job_id)
             failure = RunError(f"{type(exc).__name__}: {exc}")
@@ -282,13 +316,14 @@ class JobRunner:
         except ConflictError as exc:
             raise _LostError(str(exc)) from exc
 
-    async def _do(self, scope: Scope, job: Job, owner: str, meter: Spent) -> Outcome:
-        if self._both is None and job.attempts > 1 and (done := await self._done_before(scope, job)).has_written:
+    async def _do(self, scope: Scope, job: Job, owner: str, worker: Worker, meter: Spent) -> Outcome:
+        # Written and not ended: by a process that was killed, or a run that was cancelled, in between.
+        if self._both is None and (done := await self._done_before(scope, job)).has_written:
             await self._jobs.settle_job(scope, SettleJob(job_id=job.job_id, owner=owner, outcome="done"))
             return done
-        task, usage = replace(await self._task(scope, job), meter=meter), Usage()
+        usage = Usage()
         for left in reversed(range(_TIMES_OVERTAKEN)):
-            distilled = await self._distiller.distil(scope, task)
+            distilled = await worker.work(scope, job, meter)
             usage += distilled.usage
             try:
                 written = await self._write(scope, job, distilled.batch, self._end(job, owner, distilled))
@@ -345,37 +380,11 @@ class JobRunner:
         kept = {name: value for name, value in job.payload.items() if not name.startswith("earlier_")}
         return replace(self._after(job, owner, failure), payload={**kept, "targets": left})
 
-    async def _task(self, scope: Scope, job: Job) -> DistilTask:
-        payload = SummaryPayload.read(job)
-        targets = payload.targets
-        if payload.earlier_run is not None and not await self._events(scope, payload.earlier_run):
-            targets = payload.earlier_targets  # that run was noted, and never written
-        blocks = await self._transcript.get_blocks(scope, payload.block_ids)
-        ids = [message_id for block in blocks for message_id in block.message_ids[block.repeats :]]
-        messages: list[Message] = [item.message for item in await self._transcript.get_messages(scope, ids)]
-        return DistilTask(
-            run_id=job.run_id,
-            session_id=payload.session_id,
-            blocks=tuple(blocks),
-            messages=tuple(messages),
-            memory_type=payload.memory_type,
-            targets=targets,
-        )
-
     async def _done_before(self, scope: Scope, job: Job) -> Outcome:
         """Return what a job's run has written, as the events tell."""
-        events = await self._events(scope, job.run_id)
+        events = await run_events(self._memories, scope, job.run_id)
         memories = _distinct(tuple(event.after for event in events if event.after is not None))
         return Outcome(job=job, memories=memories, has_written=bool(events))
-
-    async def _events(self, scope: Scope, run_id: str) -> list[Event]:
-        events: list[Event] = []
-        while True:
-            after = events[-1].sequence if events else 0
-            page = await self._memories.events(scope, EventQuery(run_id=run_id, after=after, limit=_EVENTS))
-            events += page
-            if len(page) < _EVENTS:
-                return events
 
     async def _done_elsewhere(self, scope: Scope, jobs: Sequence[Job]) -> list[Outcome]:
         """Return what became of jobs that somebody else has ended, in this process or in another."""
@@ -419,9 +428,54 @@ def _distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
     return tuple({memory.memory_id: memory for memory in memories}.values())
 
 
+def _nobody(job: Job) -> ConfigurationError:
+    return ConfigurationError(f"nobody does jobs of kind {job.kind!r} here any more: job {job.job_id!r} waits")
+
+
 def _outcome(job: Job, distilled: Distilled, written: tuple[Memory, ...], usage: Usage) -> Outcome:
-    changes = bool(distilled.batch.puts or distilled.batch.deletes)
     failure = distilled.failures[0][1] if distilled.failures else None
     if failure is not None:
         _LOG.error("job %s is done in part, the rest is tried again: %s", job.job_id, failure)
-    return Outcome(job=job, memories=_distinct(written), usage=usage, failure=failure, has_written=changes)
+    batch = distilled.batch
+    # A put that would repeat what somebody has just written is answered with that, and writes nothing.
+    answered = [(put.memory, memory) for put, memory in zip(batch.puts, written, strict=True)] if written else []
+    own = [memory for new, memory in answered if memory.memory_id == new.memory_id]
+    known = [(new, memory) for new, memory in answered if memory.memory_id != new.memory_id]
+    return Outcome(
+        job=job,
+        memories=_distinct(tuple(own)),
+        usage=usage,
+        failure=failure,
+        has_written=bool(own or batch.deletes),
+        rejected=(*distilled.rejected, *(_repeated(new, memory) for new, memory in known)),
+    )
+
+
+def _repeated(new: Memory, known: Memory) -> RejectedExperience:
+    return RejectedExperience(
+        when_to_use=new.when_to_use,
+        content=new.content,
+        kind="duplicate",
+        reason=f"memory {known.memory_id!r} says it already",
+    )
+
+
+def undone(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return the jobs that are still to be done, in order; those that are no more are not among them."""
+    failed = (outcome for outcome in outcomes if outcome.failure is not None)
+    return tuple(outcome.job.job_id for outcome in failed if not isinstance(outcome.failure, JobNotFoundError))
+
+
+def not_all_done(done: object, failures: Sequence[ReMeError], *, kept: str) -> PartialFailureError:
+    """Return the error of a call that has kept what it was given and could not do what follows.
+
+    `kept` names it: "the messages".
+    """
+    if all(isinstance(failure, JobNotFoundError) for failure in failures):
+        msg = "what follows was dropped, or all of this user was deleted, while it was done"
+    else:
+        msg = (
+            f"{kept} are kept; what follows from them is not done ({failures[0]}): flush() and the next start try "
+            "again what list_jobs (`reme jobs`) shows as pending"
+        )
+    return PartialFailureError(msg, done=done, failures=failures)

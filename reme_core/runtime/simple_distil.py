@@ -10,11 +10,13 @@ from reme_core.runtime.asking import Metered, ask
 from reme_core.runtime.distil import Distilled, DistilTask
 from reme_core.runtime.embedding import embed_strictly
 from reme_core.runtime.extraction import Fact, extraction_question, facts_of
+from reme_core.runtime.flow import Stage, stage
 from reme_core.runtime.known_targets import read_known_targets
 from reme_core.runtime.neighbours import Neighbourhood
 from reme_core.runtime.reconcile import Action, Case, Outcome, reconcile_question
 from reme_core.runtime.resolve import AUTHOR, Changes, key_of, needs_past
 from reme_core.schema import Memory, Scope, Usage
+from reme_core.schema.tool_calls import is_guideline
 from reme_core.text import Language, prompt_language
 from reme_core.tools import revise
 
@@ -66,100 +68,43 @@ def _language(task: DistilTask) -> Language:
 
 @dataclass(slots=True, kw_only=True)
 class _Run:
-    """One call of `distil`, and what it has cost so far."""
+    """One call of `distil`, and what it has cost so far: the context of its stages."""
 
     options: SimpleDistiller
     scope: Scope
     task: DistilTask
     language: Language
+    problems: Sequence[str] = ()
     near: Neighbourhood = field(init=False)
     usage: Usage = field(default_factory=Usage)
     seen: dict[str, Memory] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
 
     @property
-    def _model(self) -> ChatModel:
+    def model(self) -> ChatModel:
+        """The model, its calls counted."""
         return Metered(self.options.model, self.task.meter)
 
     async def work_out(self, problems: Sequence[str]) -> Changes:
-        """Go through both calls; `problems` are those of an earlier attempt."""
+        """Go through all stages; `problems` are those of an earlier attempt."""
+        self.problems = problems
         self.near = Neighbourhood(memories=self.options.memories, scope=self.scope)
-        outcomes, facts = await self._known(await self._extract(problems))
-        await self._embed([fact.index_text for fact in facts])
-        taken = {memory.memory_id for outcome in outcomes for memory in outcome.memories}
-        cases = [await self._case(fact, taken) for fact in facts]
-        outcomes += [Outcome(fact=case.fact, action=Action.ADD) for case in cases if not case.candidates]
-        outcomes += await self._reconcile([case for case in cases if case.candidates], problems)
-        late = dict.fromkeys(outcome.fact.target for outcome in outcomes if needs_past(outcome))
-        changes = Changes(
-            scope=self.scope,
-            now=self.options.clock.now(),
-            equal=await self._equal(outcomes),
-            past={target: await self.near.all_of(target) for target in late},
-        )
-        changes.take(outcomes)
-        return changes
+        return await _DISTILLING(self.task, self)
 
     async def review(self, changes: Changes) -> Sequence[str]:
         """Have the model check what came out; return what is wrong with it."""
         before = list(self.seen.values())
         after = changes.after(before)
-        verdict = await revise(self._model, self.task.messages, before, after, self.language)
+        verdict = await revise(self.model, self.task.messages, before, after, self.language)
         self.usage += verdict.usage
         return verdict.problems
 
     async def distilled(self, changes: Changes) -> Distilled:
         """Return changes as a write, with the vectors of all that is new."""
-        await self._embed(changes.texts)
+        await self.embed(changes.texts)
         return Distilled(batch=changes.batch(self.task.run_id, self.vectors), usage=self.usage)
 
-    async def _extract(self, problems: Sequence[str]) -> list[Fact]:
-        known = await read_known_targets(self.options.memories, self.scope)
-        question = extraction_question(self.task, known, self.language, problems)
-        written, usage = await ask(self._model, question)
-        self.usage += usage
-        return facts_of(written, self.task, known, self.options.clock.now())
-
-    async def _known(self, facts: Sequence[Fact]) -> tuple[list[Outcome], list[Fact]]:
-        """Decide without a model what is known word by word; return that, and the other facts.
-
-        A current memory whose words are said again as over is ended.
-        """
-        outcomes, others = list[Outcome](), list[Fact]()
-        await self.near.prepare(facts)
-        for fact in facts:
-            equal = await self.near.find_equal(fact.target, fact.content, with_ended=fact.ended_at is not None)
-            self.seen |= {memory.memory_id: memory for memory in equal}
-            current = tuple(memory for memory in equal if memory.is_current)
-            if current and fact.ended_at is not None:
-                outcomes.append(Outcome(fact=fact, action=Action.UPDATE, memories=current[:1]))
-            elif not equal:
-                others.append(fact)
-        return outcomes, others
-
-    async def _case(self, fact: Fact, taken: set[str]) -> Case:
-        found = await self.near.near(fact, self.vectors.get(fact.index_text))
-        self.seen |= {memory.memory_id: memory for memory in found}
-        return Case(fact=fact, candidates=tuple(memory for memory in found if memory.memory_id not in taken))
-
-    async def _reconcile(self, cases: Sequence[Case], problems: Sequence[str]) -> Sequence[Outcome]:
-        if not cases:
-            return ()
-        outcomes, usage = await ask(self._model, reconcile_question(cases, self.language, problems))
-        self.usage += usage
-        return outcomes
-
-    async def _equal(self, outcomes: Sequence[Outcome]) -> dict[tuple[Target, str], Memory]:
-        """Return the current memories that say what the model has written into updates; facts were looked up before."""
-        equal: dict[tuple[Target, str], Memory] = {}
-        for outcome in outcomes:
-            if outcome.content:
-                target = outcome.fact.target
-                for memory in await self.near.find_equal(target, outcome.content):
-                    equal[key_of(target, outcome.content)] = memory
-        return equal
-
-    async def _embed(self, texts: Sequence[str]) -> None:
+    async def embed(self, texts: Sequence[str]) -> None:
         """Get the vectors of texts that have none yet."""
         missing = [text for text in dict.fromkeys(texts) if text not in self.vectors]
         if self.options.embedder is None or not missing:
@@ -168,3 +113,92 @@ class _Run:
         self.usage += Usage(embedding_calls=1)
         self.task.meter.add(Usage(embedding_calls=1))
         self.vectors |= dict(zip(missing, rows, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sorted:
+    """Facts of which it is clear what becomes of them, and those that have to be held against others."""
+
+    outcomes: tuple[Outcome, ...]
+    facts: tuple[Fact, ...] = ()
+    cases: tuple[Case, ...] = ()
+
+
+@stage
+async def extract(task: DistilTask, run: _Run) -> tuple[Fact, ...]:
+    """Have the model take facts from the messages."""
+    known = await read_known_targets(run.options.memories, run.scope)
+    written, usage = await ask(run.model, extraction_question(task, known, run.language, run.problems))
+    run.usage += usage
+    return tuple(facts_of(written, task, known, run.options.clock.now()))
+
+
+@stage
+async def settle_known(facts: tuple[Fact, ...], run: _Run) -> _Sorted:
+    """Decide without a model what is known word by word.
+
+    A current memory whose words are said again as over is ended.
+    """
+    outcomes, others = list[Outcome](), list[Fact]()
+    await run.near.prepare(facts)
+    for fact in facts:
+        equal = await run.near.find_equal(fact.target, fact.content, with_ended=fact.ended_at is not None)
+        run.seen |= {memory.memory_id: memory for memory in equal}
+        current = tuple(memory for memory in equal if memory.is_current and not is_guideline(memory))
+        if current and fact.ended_at is not None:
+            outcomes.append(Outcome(fact=fact, action=Action.UPDATE, memories=current[:1]))
+        elif not equal:
+            others.append(fact)
+    return _Sorted(outcomes=tuple(outcomes), facts=tuple(others))
+
+
+@stage
+async def find_candidates(given: _Sorted, run: _Run) -> _Sorted:
+    """Find what each fact may change; what has no neighbours is new."""
+    await run.embed([fact.index_text for fact in given.facts])
+    taken = {memory.memory_id for outcome in given.outcomes for memory in outcome.memories}
+    cases = list[Case]()
+    for fact in given.facts:
+        found = await run.near.near(fact, run.vectors.get(fact.index_text))
+        run.seen |= {memory.memory_id: memory for memory in found}
+        cases.append(Case(fact=fact, candidates=tuple(memory for memory in found if memory.memory_id not in taken)))
+    new = tuple(Outcome(fact=case.fact, action=Action.ADD) for case in cases if not case.candidates)
+    return _Sorted(outcomes=(*given.outcomes, *new), cases=tuple(case for case in cases if case.candidates))
+
+
+@stage
+async def reconcile(given: _Sorted, run: _Run) -> tuple[Outcome, ...]:
+    """Have the model decide what the facts mean for their neighbours."""
+    if not given.cases:
+        return given.outcomes
+    outcomes, usage = await ask(run.model, reconcile_question(given.cases, run.language, run.problems))
+    run.usage += usage
+    return (*given.outcomes, *outcomes)
+
+
+@stage
+async def resolve(outcomes: tuple[Outcome, ...], run: _Run) -> Changes:
+    """Work out what changes."""
+    late = dict.fromkeys(outcome.fact.target for outcome in outcomes if needs_past(outcome))
+    changes = Changes(
+        scope=run.scope,
+        now=run.options.clock.now(),
+        equal=await _equal(outcomes, run),
+        past={target: await run.near.all_of(target) for target in late},
+    )
+    changes.take(outcomes)
+    return changes
+
+
+async def _equal(outcomes: Sequence[Outcome], run: _Run) -> dict[tuple[Target, str], Memory]:
+    """Return the current memories that say what the model has written into updates; facts were looked up before."""
+    equal: dict[tuple[Target, str], Memory] = {}
+    for outcome in outcomes:
+        if outcome.content:
+            target = outcome.fact.target
+            for memory in await run.near.find_equal(target, outcome.content):
+                equal[key_of(target, outcome.content)] = memory
+    return equal
+
+
+_DISTILLING: Stage[DistilTask, Changes, _Run] = extract >> settle_known >> find_candidates >> reconcile >> resolve

@@ -28,10 +28,12 @@ from reme_core.ports import (
     Retriever,
     TokenCounter,
     Tool,
+    ToolCallStore,
 )
 from reme_core.runtime.agentic_distil import AgenticDistiller
 from reme_core.runtime.agentic_retrieve import AgenticRetrieval
 from reme_core.runtime.distil import Distiller
+from reme_core.runtime.needs import needs_model
 from reme_core.runtime.retrieve import SimpleRetriever
 from reme_core.runtime.simple_distil import SimpleDistiller
 from reme_core.text import Language
@@ -44,6 +46,7 @@ class RuntimePorts:
     memories: MemoryStore
     transcript: IndexedTranscript
     offloads: OffloadStore | None = None
+    tool_calls: ToolCallStore | None = None
     embedder: Embedder | None
     model: ChatModel | None
     clock: Clock
@@ -55,14 +58,6 @@ class RuntimePorts:
         if model is None:
             raise ConfigurationError(needs_model(wanted_for))
         return model
-
-
-def needs_model(wanted_for: str) -> str:
-    """Say what to set where a chat model is needed and there is none."""
-    return (
-        f"{wanted_for} needs a chat model: set REME_LLM_MODEL and REME_LLM_API_KEY (or OPENAI_API_KEY), with "
-        "REME_LLM_BASE_URL for another endpoint than OpenAI's, or give llm="
-    )
 
 
 @runtime_checkable

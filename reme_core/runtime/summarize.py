@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reme_core.errors import JobNotFoundError, PartialFailureError, ReMeError
+from reme_core.errors import ReMeError
 from reme_core.ports import Clock, SummaryRequest
 from reme_core.runtime.distil import SHOWN_CHARS
 from reme_core.runtime.payload import SUMMARY, SummaryPayload
 from reme_core.runtime.record import VerbatimSummarizer, recorded, since
-from reme_core.runtime.runner import JobRunner, Outcome
+from reme_core.runtime.runner import JobRunner, Outcome, not_all_done, undone
 from reme_core.schema import Block, Job, Memory, MemoryType, Message, Scope, SummaryResult, Usage
 
 # One job takes one call to extract, whose prompt has to stay small beside the window of a small model.
@@ -54,14 +54,7 @@ class DistillingSummarizer:
         failures += [outcome.failure for outcome in outcomes if outcome.failure is not None]
         result = _with_outcomes(result, outcomes, usage, since(begun))
         if failures:
-            if all(isinstance(failure, JobNotFoundError) for failure in failures):
-                msg = "what follows from the messages was dropped, or all of this user was deleted, while it was done"
-                raise PartialFailureError(msg, done=result, failures=failures) from failures[0]
-            msg = (
-                f"the messages are kept and found; what follows from them is not done ({failures[0]}): "
-                "flush() and the next start try again what list_jobs (`reme jobs`) shows as pending"
-            )
-            raise PartialFailureError(msg, done=result, failures=failures) from failures[0]
+            raise not_all_done(result, failures, kept="the messages") from failures[0]
         return result
 
     def _jobs(self, request: SummaryRequest, messages: Sequence[Message], blocks: Sequence[Block]) -> list[Job]:
@@ -111,7 +104,7 @@ def _with_outcomes(
             "memories": tuple(written.values()),
             "run_id": runs[0] if runs else None,
             "run_ids": runs,
-            "job_ids": tuple(outcome.job.job_id for outcome in outcomes if outcome.failure is not None),
+            "job_ids": undone(outcomes),
             "usage": usage.model_copy(update={"milliseconds": milliseconds}),
         }
     )

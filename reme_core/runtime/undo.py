@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from reme_core.errors import ConflictError, MemoryNotFoundError, RunNotFoundError
-from reme_core.ports import DeleteMemory, Embedder, EventQuery, MemoryStore, PutMemory, WriteBatch
+from reme_core.ports import DeleteMemory, Embedder, MemoryStore, PutMemory, WriteBatch
+from reme_core.runtime.distil import run_events
 from reme_core.runtime.embedding import embed_strictly
 from reme_core.schema import Event, Memory, Scope, UndoResult, new_id
-
-_PAGE = 1000
 
 
 async def undo_run(
@@ -23,7 +22,7 @@ async def undo_run(
         ConflictError: Something else has changed one of the memories since; nothing was undone.
     """
     changes: dict[str, list[Event]] = {}
-    for event in await _events(store, scope, run_id):
+    for event in await run_events(store, scope, run_id):
         changes.setdefault(event.memory_id, []).append(event)
     if not changes:
         raise RunNotFoundError([run_id])
@@ -59,16 +58,6 @@ async def undo_run(
     )
 
 
-async def _events(store: MemoryStore, scope: Scope, run_id: str) -> list[Event]:
-    events: list[Event] = []
-    while True:
-        after = events[-1].sequence if events else 0
-        page = await store.events(scope, EventQuery(run_id=run_id, after=after, limit=_PAGE))
-        events += page
-        if len(page) < _PAGE:
-            return events
-
-
 async def _find(store: MemoryStore, scope: Scope, memory_id: str) -> Memory | None:
     try:
         [memory] = await store.get(scope, [memory_id])
@@ -78,10 +67,14 @@ async def _find(store: MemoryStore, scope: Scope, memory_id: str) -> Memory | No
 
 
 def _is_same(present: Memory | None, after: Memory | None) -> bool:
-    """Tell whether a memory is what a run left; a later change that was undone leaves a revision and nothing else."""
+    """Tell whether a memory is what a run left.
+
+    A later change that was undone leaves a revision and nothing else, and a use is no change.
+    """
     if present is None or after is None:
         return present is after
-    return present.model_copy(update={"revision": after.revision, "updated_at": after.updated_at}) == after
+    beside = {"revision": after.revision, "updated_at": after.updated_at, "freq": after.freq, "utility": after.utility}
+    return present.model_copy(update=beside) == after
 
 
 async def _puts(embedder: Embedder | None, restored: Sequence[tuple[Memory, int]], at: datetime) -> list[PutMemory]:

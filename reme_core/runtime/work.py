@@ -42,7 +42,16 @@ class Work:
         self._spent = Usage()
         self._recovered = False
         self._ending = False
-        self.runner: JobRunner | None = None
+        self._runner: JobRunner | None = None
+
+    @property
+    def runner(self) -> JobRunner | None:
+        """Who does the jobs; None where nobody can do any."""
+        return self._runner if self._runner is not None and self._runner.kinds else None
+
+    @runner.setter
+    def runner(self, runner: JobRunner | None) -> None:
+        self._runner = runner
 
     @property
     def queue(self) -> JobQueue:

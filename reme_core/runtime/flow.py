@@ -1,0 +1,133 @@
+"""Flows: small async functions over values, put one after the other and side by side.
+
+`first >> second` hands what the first returns to the second. `one | other` gives both the same value, runs them side by
+side and joins the tuples that they return, in this order. Python binds `>>` closer than `|`, so stages side by side in
+the middle of a flow stand in brackets: `prepare >> (one | other) >> check`. What a stage needs besides the value comes
+as its second argument, a context that is the same for all stages of a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+T = TypeVar("T")
+X = TypeVar("X")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(Generic[A, B, X]):
+    """A step from a value to another one, or several steps that work as one.
+
+    Attributes:
+        run: Takes the value and the context of the run; keeps nothing between two calls.
+        name: What it is called: that of the function, or that given by `named`.
+        steps: What it is made of, as written: `prepare >> (one | other)`; the name, for a single step.
+        forks: Whether `steps` are some side by side, which stand in brackets where others come before or after them.
+    """
+
+    run: Callable[[A, X], Awaitable[B]]
+    name: str
+    steps: str
+    forks: bool = False
+
+    async def __call__(self, value: A, context: X) -> B:
+        """Run it; raises what its stages raise, the first failure alone where some ran side by side."""
+        return await self.run(value, context)
+
+    def __rshift__(self, then: Stage[B, C, X]) -> Stage[A, C, X]:
+        """Return a flow that hands on what this one returns."""
+        if not isinstance(then, Stage):
+            return NotImplemented
+
+        async def run(value: A, context: X) -> C:
+            return await then.run(await self.run(value, context), context)
+
+        return Stage(run, "", f"{_bracketed(self)} >> {_bracketed(then)}")
+
+    def __or__(self: Stage[A, tuple[T, ...], X], other: Stage[A, tuple[T, ...], X]) -> Stage[A, tuple[T, ...], X]:
+        """Return a flow that runs both side by side and joins their results; one that fails cancels the other."""
+        if not isinstance(other, Stage):
+            return NotImplemented
+
+        async def run(value: A, context: X) -> tuple[T, ...]:
+            results = await for_each(lambda part: part.run(value, context), (self, other))
+            return tuple(item for result in results for item in result)
+
+        return Stage(run, "", f"{self.label} | {other.label}", forks=True)
+
+    def named(self, name: str) -> Stage[A, B, X]:
+        """Return the same under a name, by which a larger flow shows it."""
+        return Stage(self.run, name, self.steps, self.forks)
+
+    @property
+    def label(self) -> str:
+        """The name if it has one, else what it is made of."""
+        return self.name or self.steps
+
+    def __str__(self) -> str:
+        """Tell what it is made of."""
+        return self.steps
+
+
+def stage(run: Callable[[A, X], Awaitable[B]], name: str = "") -> Stage[A, B, X]:
+    """Make a stage of an async function of a value and a context; without a name it has that of the function.
+
+    To be used as a decorator, or by a function that makes stages with options.
+
+    Raises:
+        TypeError: It is not an async function, nor an object that is called like one.
+    """
+    if not (inspect.iscoroutinefunction(run) or inspect.iscoroutinefunction(getattr(run, "__call__", None))):  # noqa: B004
+        msg = f"stage: wanted an async function of a value and a context, found {run!r:.100}"
+        raise TypeError(msg)
+    name = name or getattr(run, "__name__", type(run).__name__)
+    return Stage(run, name, name)
+
+
+async def for_each(work: Callable[[A], Awaitable[B]], items: Iterable[A], *, at_once: int | None = None) -> list[B]:
+    """Do the same with several values side by side and return the results in the order of the values.
+
+    The first failure cancels the others, and is raised alone once they have ended.
+
+    Args:
+        work: Done with each.
+        items: The values.
+        at_once: At most so many at the same time; None: all of them.
+    """
+    values = tuple(items)
+    slots = asyncio.Semaphore(at_once or max(1, len(values)))
+
+    async def one(item: A) -> B:
+        async with slots:
+            return await work(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(item)) for item in values]
+    except BaseExceptionGroup as failures:
+        failure = _first(failures)
+    else:
+        return [task.result() for task in tasks]
+    # Outside of the handler, so that the failure keeps the cause and the context that it came with.
+    try:
+        raise failure
+    finally:
+        del failure  # it holds this frame, which would hold it
+
+
+def _bracketed(part: Stage[A, B, X]) -> str:
+    return f"({part.steps})" if part.forks and not part.name else part.label
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    first: BaseException = failures
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first
