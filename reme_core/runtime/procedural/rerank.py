@@ -1,0 +1,101 @@
+"""What was found for a task, in the order that a model gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, JsonValue, Strict
+
+from reme_core.ports import ResponseSchema
+from reme_core.runtime.asking import Question, ask
+from reme_core.runtime.flow import stage
+from reme_core.runtime.learning import FlowContext
+from reme_core.runtime.procedural.shown_memories import ShownMemory, language_of, memory_lines, shown_of
+from reme_core.runtime.procedural.values import TaskAnswer
+from reme_core.text import Language, fence, json_line, load_prompt, shortened
+
+PACKAGE = "reme_core.runtime.procedural"
+"""Where the prompts of procedural memory lie."""
+
+MAX_TASK_CHARS = 4000
+"""Characters of a task that the prompts show: about a thousand tokens."""
+
+MAX_RANKED = 50
+"""So many hits are put in order, 40,000 characters at most; further ones stay behind them as they are."""
+
+_SHOWN_CHARS = 500
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    order: tuple[Annotated[int, Strict()], ...]
+
+
+_SCHEMA = ResponseSchema(
+    name="order",
+    schema={
+        "type": "object",
+        "properties": {"order": {"type": "array", "items": {"type": "integer"}}},
+        "required": ["order"],
+    },
+)
+
+
+@stage
+async def rerank(answer: TaskAnswer, context: FlowContext) -> TaskAnswer:
+    """Have the model put the hits in order, best first, and keep as many as the question asks for.
+
+    Those that it leaves out come last, in the order in which they were found. Scores stay those of the search. No call
+    for one hit or none.
+
+    Raises:
+        ConfigurationError: There is no model.
+        ModelError: The model failed, or gave no usable order twice.
+    """
+    model = context.chat_model("reranking memories")
+    most = answer.question.limit
+    if len(answer.hits) < 2:
+        return answer
+    ranked, others = answer.hits[:MAX_RANKED], answer.hits[MAX_RANKED:]
+    shown = shown_of(ranked)
+    question = rerank_question(answer.question.query, shown, language_of(answer, context))
+    places, _ = await ask(model, question)
+    return replace(answer, hits=(*(ranked[place] for place in places), *others)[:most])
+
+
+def rerank_question(task: str, memories: Sequence[ShownMemory], language: Language) -> Question[tuple[int, ...]]:
+    """Return what the model is asked; the answer is read as all places of `memories`, from 0, in the new order."""
+    parts = [task_fence(task), fence("memories", memory_lines(memories, max_chars=_SHOWN_CHARS))]
+    return Question(
+        system=load_prompt(PACKAGE, "rerank", language).fill({}),
+        user="\n".join(parts),
+        schema=_SCHEMA,
+        language=language,
+        read=lambda value: read_order(value, len(memories)),
+    )
+
+
+def task_fence(task: str) -> str:
+    """Return a task as prompts show it: data in a fence."""
+    return fence("task", json_line({"text": shortened(task, MAX_TASK_CHARS)}))
+
+
+def read_order(value: JsonValue, count: int) -> tuple[int, ...]:
+    """Read an order of so many memories, numbered from 1: every place from 0 once, those left out last.
+
+    Raises:
+        ValueError: Saying what is wrong: a number that there is not, or one that stands twice.
+    """
+    order = _Answer.model_validate(value).order
+    unknown = [number for number in order if not 1 <= number <= count]
+    if unknown:
+        msg = f"order: there is no memory {str(unknown[0])[:20]}, they are numbered 1 to {count}"
+        raise ValueError(msg)
+    if len(set(order)) < len(order):
+        msg = f"order: {next(number for number in order if order.count(number) > 1)} stands twice"
+        raise ValueError(msg)
+    named = [number - 1 for number in order]
+    return (*named, *(place for place in range(count) if place not in set(named)))
