@@ -19,6 +19,7 @@ def memory_hit(item: ScoredMemory, score: float) -> Hit:
         block_ids=tuple(dict.fromkeys(blocks)),
         memory_type=memory.memory_type,
         memory_target=memory.memory_target,
+        when_to_use=memory.when_to_use,
         user_id=memory.user_id,
         created_at=memory.created_at,
         observed_at=memory.observed_at,

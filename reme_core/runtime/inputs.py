@@ -16,6 +16,7 @@ _CLOCK_SKEW = timedelta(days=1)
 _LAYERS: tuple[Layer, ...] = ("memory", "summary", "message")
 _DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL)
 MAX_LIMIT = 10_000
+MAX_NAME_CHARS = 256
 
 
 def read_types(value: object) -> tuple[MemoryType, ...] | None:
@@ -187,12 +188,35 @@ def read_count(value: object, name: str) -> int:
     return value
 
 
-def check_not_future(messages: Sequence[Message], now: datetime) -> None:
+def read_name(value: object, name: str) -> str:
+    """Read the name of a task domain or a tool: an identifier; blanks at its ends don't count (InvalidInputError)."""
+    text = read_id(value.strip() if isinstance(value, str) else value, name)
+    if len(text) > MAX_NAME_CHARS:
+        msg = f"{name}: has {len(text)} characters, at most {MAX_NAME_CHARS} are allowed"
+        raise InvalidInputError(msg)
+    return text
+
+
+def read_names(value: object, name: str) -> list[str]:
+    """Read one name or a list of them, each once (InvalidInputError)."""
+    items = [value] if isinstance(value, str) else read_list(value, name)
+    return list(dict.fromkeys(read_name(item, f"{name}[{place}]") for place, item in enumerate(items)))
+
+
+def read_share(value: object, name: str) -> float:
+    """Read a number in [0, 1] (InvalidInputError)."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1:
+        return float(value)
+    msg = f"{name}: wanted a number from 0 to 1, found {shown(value)}"
+    raise InvalidInputError(msg)
+
+
+def check_not_future(messages: Sequence[Message], now: datetime, where: str = "messages") -> None:
     """Refuse messages that were said later than now, a day's difference of clocks apart (InvalidInputError)."""
     for index, message in enumerate(messages):
         if message.created_at > now + _CLOCK_SKEW:
             msg = (
-                f"messages[{index}].created_at: {message.created_at.isoformat()} lies in the future "
+                f"{where}[{index}].created_at: {message.created_at.isoformat()} lies in the future "
                 f"(now is {now.isoformat()}): correct it, or leave it out"
             )
             raise InvalidInputError(msg)
