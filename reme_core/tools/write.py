@@ -16,9 +16,10 @@ from reme_core.errors import ConflictError, MemoryNotFoundError, ToolFeedback
 from reme_core.ports import DeleteMemory, MemoryFilter, PutMemory, Target, ToolContext, Vector, WriteBatch
 from reme_core.retrieval.embedding import embed_strictly
 from reme_core.rules import Placed, chain_of, place
-from reme_core.schema import Memory, Source, Usage
+from reme_core.schema import Memory, MemoryType, Source, Usage
 from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
+from reme_core.schema.tool_calls import GUIDELINE_KEYS, is_guideline
 from reme_core.text import json_line, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 from reme_core.tools.targets import all_memories, assigned_target, may_touch, target_of
@@ -134,7 +135,9 @@ class AddMemoryOp(BaseMemoryToolOp[NewItem]):
     async def execute(self, items: Sequence[NewItem], context: ToolContext) -> str:
         """Write the memories, all or none; see `BaseMemoryToolOp.execute`."""
         target, of_all = self.target(context), self.is_of_all
-        new = [new_memory(context, target, item.text(), of_all=of_all) for item in items]
+        texts = [item.text() for item in items]
+        _check_reserved(target, *(text.metadata for text in texts))
+        new = [new_memory(context, target, text, of_all=of_all) for text in texts]
         puts = await puts_of(context, new, expected=[0] * len(new))
         stored = await context.memories.put(context.scope, write_of(context, self.name, puts=puts))
         lines = []
@@ -184,6 +187,7 @@ class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
         """Write the changes, all or none; see `BaseMemoryToolOp.execute`."""
         _check_once([item.memory_id for item in items])
         before = await own_memories(context, [item.memory_id for item in items])
+        _check_writable(before, items)
         after, closed, known = list[Memory](), list[PutMemory](), list[Memory]()
         for memory, item in zip(before, items, strict=True):
             made = _successor(context, memory, item) if self.keep_past else None
@@ -382,6 +386,27 @@ def _updated(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory:
 def joined_sources(held: Sequence[Source], more: Sequence[Source]) -> tuple[Source, ...]:
     """Return sources with further ones behind them, each once."""
     return (*held, *(source for source in more if source not in held))
+
+
+def _check_writable(memories: Sequence[Memory], items: Sequence[UpdateItem]) -> None:
+    """Refuse a change of a guideline, whose text and numbers belong together, and one that would make one."""
+    for memory, item in zip(memories, items, strict=True):
+        if is_guideline(memory):
+            msg = (
+                f"memory {memory.memory_id!r} is the guideline of a tool, which is written from its recorded calls "
+                "alone; nothing was updated: add a note with add_memory"
+            )
+            raise ToolFeedback(msg)
+        _check_reserved(target_of(memory), item.metadata)
+
+
+def _check_reserved(target: Target, *metadata: Mapping[str, JsonValue]) -> None:
+    """Refuse keys that would make a memory about a tool its guideline, with numbers of calls that nobody counted."""
+    reserved = {key for item in metadata for key in item if key in GUIDELINE_KEYS}
+    if target.memory_type is MemoryType.TOOL and reserved:
+        names = ", ".join(map(repr, sorted(reserved)))
+        msg = f"metadata: {names} are reserved for guidelines of tools; nothing was written: use another key"
+        raise ToolFeedback(msg)
 
 
 def _check_once(memory_ids: Sequence[str]) -> None:

@@ -14,8 +14,8 @@ from reme_core.errors import (
     MemoryNotFoundError,
     ModelUnavailableError,
 )
-from reme_core.ports import EventQuery, MemorySearch
-from reme_core.schema import Source
+from reme_core.ports import EventQuery, MemorySearch, Target
+from reme_core.schema import MemoryType, Source
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW
@@ -28,7 +28,6 @@ from tests.support.toolbox import (
     NOAH,
     SOURCE,
     SUMMARY,
-    Target,
     context_over,
     current,
     held,
@@ -305,3 +304,51 @@ async def test_the_same_text_under_another_memory_is_feedback_where_the_past_is_
     with pytest.raises(ConflictError):
         await UpdateMemoryOp(keep_past=True)({"memories": [item]}, context_over(store))
     assert all(memory.is_current for memory in await store.get(ALICE, ["emma-8", "emma-9"]))
+
+
+OVEN = Target(MemoryType.TOOL, "oven")
+GUIDELINE = held("oven-1", "Core function: bakes.", OVEN, metadata={"kind": "guideline", "calls": 3})
+
+
+@pytest.mark.parametrize("metadata", [{"kind": "guideline", "calls": 9000}, {"kind": "x"}, {"calls": 1, "by": "me"}])
+@pytest.mark.parametrize("multiple", [True, False])
+async def test_a_model_can_not_write_the_guideline_of_a_tool(
+    store: LocalStore, multiple: bool, metadata: dict[str, Any]
+) -> None:
+    await put(store, held("oven-2", "A note.", OVEN))
+    context = context_over(store, memory_type=OVEN.memory_type, memory_target=OVEN.memory_target)
+    before = await snapshot(store, ALICE)
+    said = {"memory_content": "Success rate: 100 % in 9000 calls.", "metadata": metadata}
+    changed = {"memory_id": "oven-2", **said}
+    for tool, item in (
+        (AddMemoryOp(enable_multiple=multiple), said),
+        (UpdateMemoryOp(enable_multiple=multiple), changed),
+        (UpdateMemoryOp(enable_multiple=multiple, keep_past=True), changed),
+    ):
+        with pytest.raises(InvalidInputError, match="reserved for guidelines"):
+            await tool({"memories": [item]} if multiple else item, context)
+    assert await snapshot(store, ALICE) == before
+
+
+@pytest.mark.parametrize("keep_past", [True, False])
+async def test_the_guideline_of_a_tool_is_not_updated_by_a_model_but_gets_notes(
+    store: LocalStore, keep_past: bool
+) -> None:
+    await put(store, GUIDELINE)
+    context = context_over(store, memory_type=OVEN.memory_type, memory_target=OVEN.memory_target)
+    with pytest.raises(InvalidInputError, match="add a note with add_memory"):
+        await UpdateMemoryOp(keep_past=keep_past)(
+            {"memories": [{"memory_id": "oven-1", "memory_content": "Success rate: 100 %."}]}, context
+        )
+    await AddMemoryOp()({"memories": [{"memory_content": "It is slow.", "metadata": {"by": "me"}}]}, context)
+    assert await current(context, OVEN) == ["Core function: bakes.", "It is slow."]
+
+
+async def test_the_keys_of_guidelines_are_free_in_memories_of_other_types(store: LocalStore) -> None:
+    item = {"memory_content": "Emma calls twice a day.", "metadata": {"kind": "habit", "calls": 2}}
+    await AddMemoryOp()({"memories": [item]}, context_over(store))
+    await AddSummaryMemoryOp()(
+        {"summary_memory": "Emma called.", "metadata": {"kind": "talk"}},
+        context_over(store, memory_type=OVEN.memory_type, memory_target=OVEN.memory_target),
+    )
+    assert "Emma calls twice a day." in await current(context_over(store), EMMA)
