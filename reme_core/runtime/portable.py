@@ -1,4 +1,4 @@
-"""A scope as JSON Lines: a header, then a line for each message, block, offload, memory and event.
+"""A scope as JSON Lines: a header, then a line for each message, tool call, block, offload, memory and event.
 
 Memories of every type go along, entries of the routing table (`meta`) included. Events are written for reading and are
 not read back: a history belongs to the store in which it happened. Jobs are not written: what is still to be done is
@@ -8,9 +8,7 @@ done by the store that promised it, and a copy would do it a second time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -33,26 +31,39 @@ from reme_core.ports import (
     ListBlocks,
     ListMemories,
     ListOffloads,
+    ListToolCalls,
     MemoryFilter,
     MemoryStore,
     OffloadStore,
     PutMemory,
     PutOffloads,
+    ToolCallStore,
     Transcript,
     Vector,
     WriteBatch,
 )
 from reme_core.runtime.embedding import embed_strictly
-from reme_core.schema import Block, Memory, MemoryType, Offload, Scope, StoredMessage, describe, new_id, utc_now
+from reme_core.runtime.library_lines import check_regular, write_lines
+from reme_core.schema import (
+    Block,
+    Memory,
+    MemoryType,
+    Offload,
+    Scope,
+    StoredMessage,
+    ToolCallResult,
+    describe,
+    utc_now,
+)
 from reme_core.schema.mapping import MappingModel
 
 FORMAT = "reme-export"
 VERSION = 1
 _PAGE = 500
-# Texts of offloads may be megabytes each, and a page of them is written at once.
+# Texts of offloads and calls may be megabytes each, and a page of them is held at once.
 _PAGE_OF_TEXTS = 20
 # In the order in which they need each other.
-_KINDS = ("message", "block", "offload", "memory")
+_KINDS = ("message", "tool_call", "block", "offload", "memory")
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -65,6 +76,7 @@ class Moved(MappingModel):
     memories: int = 0
     events: int = 0
     offloads: int = 0
+    tool_calls: int = 0
 
 
 async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Scope, path: Path) -> Moved:
@@ -74,23 +86,17 @@ async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Sco
         StoreAccessError: The file can't be written.
     """
     counts = dict.fromkeys((*_KINDS, "event"), 0)
-    draft = path.with_name(f".{new_id()}.part")
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": "header", "format": FORMAT, "version": VERSION}) + "\n")
-            async for kind, item in _everything(memories, transcript, scope):
-                counts[kind] += 1
-                line = json.dumps({"kind": kind, "value": item.model_dump(mode="json")}, ensure_ascii=False)
-                await asyncio.to_thread(file.write, line + "\n")
-            await asyncio.to_thread(_settle, file.flush, file.fileno())
-        draft.replace(path)
-    except OSError as exc:
-        msg = f"{str(path)!r} can't be written ({exc.strerror}): give a path in a folder that exists and is writable"
-        raise StoreAccessError(msg) from exc
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+    await write_lines(path, _lines(memories, transcript, scope, counts))
     return _moved(counts)
+
+
+async def _lines(
+    memories: MemoryStore, transcript: Transcript, scope: Scope, counts: dict[str, int]
+) -> AsyncIterator[str]:
+    yield json.dumps({"kind": "header", "format": FORMAT, "version": VERSION})
+    async for kind, item in _everything(memories, transcript, scope):
+        counts[kind] += 1
+        yield json.dumps({"kind": kind, "value": item.model_dump(mode="json")}, ensure_ascii=False)
 
 
 def _moved(counts: Mapping[str, int]) -> Moved:
@@ -100,19 +106,15 @@ def _moved(counts: Mapping[str, int]) -> Moved:
         memories=counts["memory"],
         events=counts.get("event", 0),
         offloads=counts["offload"],
+        tool_calls=counts["tool_call"],
     )
-
-
-def _settle(flush: Callable[[], None], descriptor: int) -> None:
-    flush()
-    os.fsync(descriptor)
 
 
 async def _everything(
     memories: MemoryStore, transcript: Transcript, scope: Scope
 ) -> AsyncIterator[tuple[str, BaseModel]]:
     cursor: str | None = None
-    # Messages last: what is said meanwhile must not give a block or an offload whose messages are not in the file.
+    # Messages last: what is said meanwhile must not give a block, an offload or a call whose messages are not there.
     while True:
         blocks = await transcript.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))
         for block in blocks.blocks:
@@ -122,6 +124,9 @@ async def _everything(
     if isinstance(transcript, OffloadStore):
         async for offload in _offloads(transcript, scope):
             yield "offload", offload
+    if isinstance(transcript, ToolCallStore):
+        async for call in _tool_calls(transcript, scope):
+            yield "tool_call", call
     while True:
         messages = await transcript.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
         for stored in messages.messages:
@@ -155,6 +160,17 @@ async def _offloads(store: OffloadStore, scope: Scope) -> AsyncIterator[Offload]
             return
 
 
+async def _tool_calls(store: ToolCallStore, scope: Scope) -> AsyncIterator[ToolCallResult]:
+    cursor: str | None = None
+    while True:
+        query = ListToolCalls(limit=_PAGE_OF_TEXTS, cursor=cursor, newest_first=False)
+        page = await store.list_tool_calls(scope, query)
+        for call in page.calls:
+            yield call
+        if (cursor := page.next_cursor) is None:
+            return
+
+
 async def import_scope(
     memories: MemoryStore,
     transcript: Transcript,
@@ -173,7 +189,7 @@ async def import_scope(
         InvalidInputError: Naming the line that is wrong.
         StoreAccessError: The file can't be read.
         ConflictError: An id that this scope holds with other content.
-        UnsupportedFilterError: There are offloads in the file, and the transcript keeps none.
+        UnsupportedFilterError: There are offloads or tool calls in the file, and the transcript keeps none.
     """
     lines = await asyncio.to_thread(_read_lines, path, scope)
     _check_keeping(lines, transcript)
@@ -183,6 +199,8 @@ async def import_scope(
         match kind:
             case "message":
                 await _import_messages(transcript, scope, [i for i in items if isinstance(i, StoredMessage)], embedder)
+            case "tool_call" if isinstance(transcript, ToolCallStore):
+                await transcript.add_tool_calls(scope, [item for item in items if isinstance(item, ToolCallResult)])
             case "block":
                 await transcript.put_blocks(scope, [item for item in items if isinstance(item, Block)])
             case "offload" if isinstance(transcript, OffloadStore):
@@ -201,9 +219,13 @@ def _check_keeping(lines: Sequence[tuple[str, BaseModel]], transcript: Transcrip
     if not isinstance(transcript, OffloadStore) and any(kind == "offload" for kind, _ in lines):
         msg = "the file has offloads, and this transcript keeps none: hand in one that is an OffloadStore"
         raise UnsupportedFilterError(msg)
+    if not isinstance(transcript, ToolCallStore) and any(kind == "tool_call" for kind, _ in lines):
+        msg = "the file has tool calls, and this transcript keeps none: hand in one that is a ToolCallStore"
+        raise UnsupportedFilterError(msg)
 
 
 def _read_lines(path: Path, scope: Scope) -> list[tuple[str, BaseModel]]:
+    check_regular(path)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as exc:
@@ -229,6 +251,7 @@ def _check_whole(lines: Sequence[tuple[str, BaseModel]]) -> None:
     said = {item.message.message_id for _, item in lines if isinstance(item, StoredMessage)}
     memories: set[str] = set()
     references: set[str] = set()
+    calls: set[str] = set()
     for _, item in lines:
         if isinstance(item, Block) and not said.issuperset(item.message_ids):
             msg = f"block {item.block_id!r} has messages that the file lacks: nothing was imported; export anew"
@@ -246,6 +269,11 @@ def _check_whole(lines: Sequence[tuple[str, BaseModel]]) -> None:
                 msg = f"memory {item.memory_id!r} stands twice in the file: nothing was imported; remove one of the two"
                 raise InvalidInputError(msg)
             memories.add(item.memory_id)
+        if isinstance(item, ToolCallResult):
+            if item.call_id in calls:
+                msg = f"tool call {item.call_id!r} stands twice in the file: nothing was imported; remove one of them"
+                raise InvalidInputError(msg)
+            calls.add(item.call_id)
 
 
 def _read_line(line: str, number: int, scope: Scope) -> tuple[str, BaseModel] | None:
@@ -272,6 +300,8 @@ def _read_line(line: str, number: int, scope: Scope) -> tuple[str, BaseModel] | 
             return "block", _value(Block, value, number)
         case "offload":
             return "offload", _value(Offload, value, number)
+        case "tool_call":
+            return "tool_call", _value(ToolCallResult, value, number)
         case "memory" if isinstance(value, dict):
             mine = {**value, "memory_space": scope.memory_space, "user_id": scope.user_id}
             return "memory", _value(Memory, mine, number)

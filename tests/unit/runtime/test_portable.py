@@ -16,17 +16,22 @@ from reme_core.ports import (
     IndexedTranscript,
     ListMemories,
     ListOffloads,
+    ListToolCalls,
     MemoryFilter,
     MemorySearch,
     OffloadStore,
     PutMemory,
+    ToolCallPage,
+    ToolCallStore,
 )
 from reme_core.runtime.portable import Moved, export_scope, import_scope
-from reme_core.schema import MemoryType
+from reme_core.schema import MemoryType, Scope
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing._job_values import job
 from reme_core.testing._offload_values import SESSION, clean, listed, pointer_to, put, result_of, search, text_of
+from reme_core.testing._tool_call_values import call, failed
+from reme_core.testing._tool_call_values import listed as listed_calls
 from reme_core.testing.store_values import ALICE, BOB, DIMENSION, axis, batch, memory, message
 
 ENTRIES = MemoryFilter(types=(MemoryType.META,))
@@ -150,6 +155,58 @@ async def test_a_transcript_that_keeps_no_offloads_exports_and_refuses_files_tha
     assert (await store.count(BOB)).messages == 0
     assert await export_scope(store, plain, ALICE, file) == Moved(messages=3)
     assert await import_scope(store, plain, None, BOB, file) == Moved(messages=3)
+    await store.close()
+
+
+async def test_tool_calls_go_along_and_twice_is_once(tmp_path: Path) -> None:
+    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
+    await store.append(ALICE, AppendMessages(session_id=SESSION, messages=[message("hello", message_id="m1")]))
+    made = [call(f"c{n}", f"tool{n % 3}", minute=-n, time_cost=n / 10, arguments={"n": n}) for n in range(600)]
+    told = failed("ValueError: 网球 \u2028\r\n", "c600").model_copy(update={"message_ids": ("m1",)})
+    await store.add_tool_calls(ALICE, [*made, told])
+    assert await export_scope(store, store, ALICE, file) == Moved(messages=1, tool_calls=601)
+    for _ in range(2):
+        assert await import_scope(store, store, None, BOB, file) == Moved(messages=1, tool_calls=601)
+        assert await listed_calls(store, scope=BOB) == await listed_calls(store)
+    assert await store.tool_statistics(BOB, ["tool1"]) == await store.tool_statistics(ALICE, ["tool1"])
+    await store.close()
+
+
+class NotingStore(LocalStore):
+    """Notes how many calls it was asked for at once."""
+
+    most = 0
+
+    async def list_tool_calls(self, scope: Scope, query: ListToolCalls) -> ToolCallPage:
+        self.most = max(self.most, query.limit)
+        return await super().list_tool_calls(scope, query)
+
+
+async def test_few_tool_calls_are_held_at_once_since_each_may_have_megabytes(tmp_path: Path) -> None:
+    store = NotingStore(tmp_path / "memory.db")
+    await store.add_tool_calls(ALICE, [call(f"c{n}") for n in range(45)])
+    assert (await export_scope(store, store, ALICE, tmp_path / "alice.jsonl")).tool_calls == 45
+    assert store.most == 20
+    await store.close()
+
+
+async def test_a_file_with_tool_calls_is_refused_where_it_is_wrong_or_nobody_keeps_them(tmp_path: Path) -> None:
+    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
+    await store.append(ALICE, AppendMessages(session_id=SESSION, messages=[message("hello")]))
+    await store.add_tool_calls(ALICE, [call("c1")])
+    await export_scope(store, store, ALICE, file)
+    plain = cast("IndexedTranscript", PlainTranscript(store))
+    assert not isinstance(plain, ToolCallStore)
+    with pytest.raises(UnsupportedFilterError, match="ToolCallStore"):
+        await import_scope(store, plain, None, BOB, file)
+    lines = file.read_text(encoding="utf-8").split("\n")
+    again = next(line for line in lines if '"c1"' in line)
+    for wrong, text in ((again, "'c1' stands twice"), (again.replace('"search"', "5"), "line .*tool_name")):
+        file.write_text("\n".join([*lines, wrong]), encoding="utf-8")
+        with pytest.raises(InvalidInputError, match=text):
+            await import_scope(store, store, None, BOB, file)
+    assert (await store.count(BOB)).messages == 0
+    assert await export_scope(store, plain, ALICE, file) == Moved(messages=1)
     await store.close()
 
 
