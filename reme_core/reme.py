@@ -15,6 +15,7 @@ from reme_core import config
 from reme_core.agents import ReMyAgentV1Op
 from reme_core.config import UNSET, Ports, Settings, Unset
 from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError, ReMeError
+from reme_core.learning_face import LearningFace
 from reme_core.models import CharacterTokenCounter, SystemClock
 from reme_core.ports import (
     ChatModel,
@@ -41,6 +42,9 @@ from reme_core.runtime import inputs
 from reme_core.runtime.chat import Chat
 from reme_core.runtime.edit import Editor
 from reme_core.runtime.embedding import embed_waiting
+from reme_core.runtime.learner import Learner
+from reme_core.runtime.needs import needs_model
+from reme_core.runtime.payload import SUMMARY
 from reme_core.runtime.portable import Moved, export_scope, import_scope
 from reme_core.runtime.record import VerbatimSummarizer
 from reme_core.runtime.retrieve import SimpleRetriever
@@ -53,9 +57,9 @@ from reme_core.runtime.strategies import (
     BindsRetriever,
     RuntimePorts,
     SimpleSummarizer,
-    needs_model,
 )
 from reme_core.runtime.summarize import DistillingSummarizer
+from reme_core.runtime.summary_job import SummaryWorker
 from reme_core.runtime.trying import Trying
 from reme_core.runtime.undo import undo_run
 from reme_core.runtime.work import Work, check_ended
@@ -91,7 +95,7 @@ _LOG = logging.getLogger("reme")
 _HISTORY_PAGE = 1000
 
 
-class ReMe(WorkingFace):
+class ReMe(WorkingFace, LearningFace):
     """Durable, scoped memory.
 
     Every call names the user whose memory it touches; `user_id=""` is the shared scope of the memory space. A call
@@ -173,6 +177,7 @@ class ReMe(WorkingFace):
             memories=self._ports.memories,
             transcript=self._ports.transcript,
             offloads=self._ports.offloads,
+            tool_calls=self._ports.tool_calls,
             embedder=self._ports.embedder,
             model=self._ports.llm,
             clock=self._clock,
@@ -185,6 +190,19 @@ class ReMe(WorkingFace):
             embedder=self._message_embedder,
             clock=self._clock,
             max_scopes=self._trying.max_scopes,
+        )
+        self._runner: JobRunner | None = None
+        if self._ports.jobs is not None:
+            self._runner = self._work.runner = JobRunner(
+                jobs=self._ports.jobs, memories=self._ports.memories, clock=self._clock, trying=self._trying
+            )
+        self._learner = Learner(
+            ports=self._runtime,
+            record=self._record,
+            jobs=self._ports.jobs,
+            runner=self._runner,
+            start=self._work.start,
+            language=language,
         )
         self._closed = False
         self._ledger = TokenLedger(self._runtime.counter)
@@ -255,17 +273,17 @@ class ReMe(WorkingFace):
         """
         _check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
         if not isinstance(summarizer, BindsDistiller):
-            self._summarizer, self._work.runner = summarizer, None
+            self._summarizer = summarizer
+            if self._runner is not None:
+                self._runner.set_worker(SUMMARY, None)
             return
-        runner = JobRunner(
-            jobs=self._work.queue,
+        runner = self._job_runner()
+        worker = SummaryWorker(
             memories=self._ports.memories,
             transcript=self._ports.transcript,
             distiller=summarizer.bind_distiller(self._runtime),
-            clock=self._clock,
-            trying=self._trying,
         )
-        self._work.runner = runner
+        runner.set_worker(SUMMARY, worker)
         self._summarizer = DistillingSummarizer(
             record=self._record, runner=runner, clock=self._clock, start=self._work.start
         )
@@ -807,6 +825,7 @@ class ReMe(WorkingFace):
             dead_jobs=sum(count.dead_jobs for count in counts),
             offloads=sum(count.offloads for count in counts),
             offload_bytes=sum(count.offload_bytes for count in counts),
+            tool_calls=sum(count.tool_calls for count in counts),
         )
 
     async def _recover(self) -> None:
@@ -841,6 +860,19 @@ class ReMe(WorkingFace):
             result = exc.done
         self._work.start(scope)
         return result
+
+    def _job_runner(self) -> JobRunner:
+        """Return who does jobs (ConfigurationError: the transcript keeps none)."""
+        if self._runner is None:
+            msg = "this transcript keeps no jobs: give one that is a JobQueue as well, such as LocalStore"
+            raise ConfigurationError(msg)
+        return self._runner
+
+    def _learner_of(self) -> Learner:
+        return self._learner
+
+    def _path(self, value: object, name: str) -> Path:
+        return _path(value, name)
 
     def _parts(self) -> list[MemoryStore | IndexedTranscript]:
         """Return the stores, once where one is both."""

@@ -52,6 +52,7 @@ from reme_core.schema import (
     Usage,
 )
 from reme_core.sync_context import SyncInContextMemory
+from reme_core.sync_learning import SyncLearning
 from reme_core.working_face import IDLE_DAYS, RETENTION_DAYS
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SyncReMe:
+class SyncReMe(SyncLearning):
     """A `ReMe` whose calls block. One event loop in one thread serves them all, from the first call to `close`.
 
     It works inside a running event loop (a notebook, say), and from several threads at once.

@@ -16,7 +16,7 @@ from reme_core.cli.where import Where
 from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
 from reme_core.reme import ReMe
 from reme_core.runtime.inputs import read_id
-from reme_core.runtime.strategies import needs_model
+from reme_core.runtime.needs import needs_model
 from reme_core.schema import Hit, Job, JobState, Memory, new_id
 
 _HELP = """\

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, assert_never
 
 import typer
@@ -267,7 +266,9 @@ def history(
 
 @app.command()
 def export(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write; one that exists is replaced.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file to write; one that exists is replaced. - is stdout.")
+    ],
     *,
     user: User = None,
     shared: Shared = False,
@@ -283,7 +284,7 @@ def export(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that reme export wrote.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file that reme export wrote; - is stdin.")],
     *,
     no_embedding: NoEmbedding = False,
     user: User = None,
@@ -295,7 +296,7 @@ def import_(
 ) -> int:
     """Read an exported file into a user's memory; doing it twice changes nothing more."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
-    return asyncio.run(writing.import_file(where, output, file.expanduser(), with_embedding=not no_embedding))
+    return asyncio.run(writing.import_file(where, output, file, with_embedding=not no_embedding))
 
 
 @app.command()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from pydantic import JsonValue
+
 from reme_core.cli.visible import json_line, one_line
 from reme_core.errors import (
     ConfigurationError,
@@ -11,6 +13,7 @@ from reme_core.errors import (
     CorruptDataError,
     DimensionMismatchError,
     InvalidInputError,
+    InvalidLinesError,
     ModelError,
     NotFoundError,
     PartialFailureError,
@@ -67,6 +70,8 @@ def exit_code(error: BaseException) -> ExitCode:
 def describe_error(error: Exception, *, as_json: bool) -> str:
     """Tell an error in one line: for people, or as JSON for programs."""
     message = one_line(str(error))
+    if as_json and isinstance(error, InvalidLinesError):
+        return _lines_failure(error, message)
     if not isinstance(error, ReMeError):
         message = f"unexpected {type(error).__name__}: {message}"
     return failure_line(
@@ -78,7 +83,18 @@ def failure_line(message: str, *, kind: str, code: ExitCode, retryable: bool = F
     """Write a failure in one line: for people, or as JSON for programs."""
     if not as_json:
         return f"reme: {message}"
-    return json_line({"error": {"type": kind, "message": message, "exit_code": int(code), "retryable": retryable}})
+    return json_line({"error": _failure(message, kind=kind, code=code, retryable=retryable)})
+
+
+def _failure(message: str, *, kind: str, code: ExitCode, retryable: bool) -> dict[str, JsonValue]:
+    return {"type": kind, "message": message, "exit_code": int(code), "retryable": retryable}
+
+
+def _lines_failure(error: InvalidLinesError, message: str) -> str:
+    """Write the failure of a file as JSON, with all its bad lines; the message names the first of them only."""
+    lines: list[JsonValue] = [{"line": number, "reason": reason} for number, reason in error.lines]
+    failure = _failure(message, kind=type(error).__name__, code=exit_code(error), retryable=False)
+    return json_line({"error": {**failure, "lines": lines}})
 
 
 def _retryable(error: Exception) -> bool:

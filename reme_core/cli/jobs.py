@@ -13,7 +13,7 @@ from reme_core.cli.writing import ask
 from reme_core.errors import ConfigurationError, JobNotFoundError, PartialFailureError
 from reme_core.reme import ReMe
 from reme_core.runtime.inputs import read_id
-from reme_core.runtime.strategies import needs_model
+from reme_core.runtime.needs import needs_model
 from reme_core.schema import Job, JobState, Usage
 
 

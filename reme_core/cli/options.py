@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 import typer
@@ -41,6 +41,11 @@ def begin(
     """Return whose memory it is about, and what prints."""
     where = Where(user=user, shared=shared, space=space, folder=folder, wait_s=wait)
     return where, Output(as_json=as_json)
+
+
+def types_of(types: Sequence[str]) -> str | Sequence[str]:
+    """Return the memory types that were asked for; `auto`, which is any, where it or none is among them."""
+    return "auto" if not types or "auto" in types else types
 
 
 def refuse(what: str, options: Mapping[str, object]) -> None:

@@ -80,8 +80,11 @@ class Output:
         sys.stdout.flush()
 
     @contextmanager
-    def progress(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Show a bar on stderr, where that is a terminal; the function handed out is told how much is done."""
+    def progress(self, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """Show a bar on stderr, where that is a terminal; the function handed out is told how much is done.
+
+        `total` is None where nobody knows it.
+        """
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=self._err, transient=True, disable=not self._shows_progress()) as bar:
             task = bar.add_task(what, total=total)
@@ -105,8 +108,8 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(*parts: str) -> str:
-    """Join parts as a sentence does, empty ones left out."""
-    *others, last = [part for part in parts if part]
+    """Join parts as a sentence does, empty ones left out; empty without any."""
+    *others, last = [part for part in parts if part] or [""]
     return f"{', '.join(others)} and {last}" if others else last
 
 

@@ -12,8 +12,8 @@ import typer
 from typer.main import get_command
 
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
+from reme_core.cli.learning_commands import app
 from reme_core.cli.visible import one_line
-from reme_core.cli.working_commands import app
 from reme_core.errors import ReMeError
 
 TRACEBACK_VARIABLE = "REME_TRACEBACK"

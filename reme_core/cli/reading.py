@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from reme_core.cli.exits import ExitCode
+from reme_core.cli.files import STANDARD_OUTPUT, file_to_write
 from reme_core.cli.items import (
     find_item,
     print_block,
@@ -17,6 +18,7 @@ from reme_core.cli.items import (
     print_message,
     sources_of,
 )
+from reme_core.cli.options import types_of
 from reme_core.cli.output import Output, counted, listed, minute
 from reme_core.cli.where import Where
 from reme_core.errors import InvalidInputError
@@ -52,7 +54,7 @@ async def search(where: Where, output: Output, question: Question, *, with_embed
             user_id=user_id,
             limit=question.limit,
             token_budget=question.token_budget,
-            memory_type=question.types or "auto",
+            memory_type=types_of(question.types),
             memory_target=question.targets or None,
             layers=question.layers or None,
             metadata=question.metadata,
@@ -91,7 +93,7 @@ async def list_memories(
     async with where.open() as memory:
         page = await memory.list_memories(
             user_id=user_id,
-            memory_type=types or "auto",
+            memory_type=types_of(types),
             memory_target=targets or None,
             keyword=keyword,
             as_of=as_of,
@@ -199,11 +201,12 @@ def _print_event(output: Output, event: Event) -> None:
 
 
 async def export(where: Where, output: Output, file: str) -> ExitCode:
-    """Write everything of a user to a file."""
+    """Write everything of a user to a file, or to standard output, whole."""
     user_id = where.user_id
     where.check_file()
-    async with where.open() as memory:
-        moved = await memory.export(file, user_id=user_id)
+    with file_to_write(file, as_json=output.as_json) as path:
+        async with where.open() as memory:
+            moved = await memory.export(path, user_id=user_id)
     if output.as_json:
         output.value({"file": file, **moved.model_dump(mode="json")})
     else:
@@ -211,10 +214,14 @@ async def export(where: Where, output: Output, file: str) -> ExitCode:
             counted(moved.messages, "message"),
             counted(moved.blocks, "block"),
             counted(moved.offloads, "offload") if moved.offloads else "",
+            counted(moved.tool_calls, "tool call") if moved.tool_calls else "",
             counted(moved.memories, "memory"),
             counted(moved.events, "event"),
         )
-        output.line(f"wrote {written} to {file}")
+        if file == STANDARD_OUTPUT:
+            output.remark(f"wrote {written}")
+        else:
+            output.line(f"wrote {written} to {file}")
     return ExitCode.DONE
 
 
@@ -239,6 +246,7 @@ async def stats(where: Where, output: Output) -> ExitCode:
             "events": str(counts.events),
             "jobs": f"{counts.jobs}{f' ({counts.dead_jobs} dead)' if counts.dead_jobs else ''}",
             "offloads": f"{counts.offloads} ({counts.offload_bytes:,} bytes)",
+            "tool calls": str(counts.tool_calls),
             "file": f"{where.file} ({size:,} bytes, all users)",
         }
     )

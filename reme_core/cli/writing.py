@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import typer
 from pydantic import JsonValue
 
 from reme_core.cli.exits import ExitCode
-from reme_core.cli.files import count_import_lines
+from reme_core.cli.files import count_import_lines, file_to_read
 from reme_core.cli.items import print_memory
 from reme_core.cli.output import Output, counted, listed
 from reme_core.cli.visible import one_line
@@ -123,13 +122,14 @@ async def undo(where: Where, output: Output, run_id: str, *, with_embedding: boo
     return ExitCode.DONE
 
 
-async def import_file(where: Where, output: Output, file: Path, *, with_embedding: bool) -> ExitCode:
-    """Read an exported file into a user's memory, with a bar on a terminal."""
+async def import_file(where: Where, output: Output, source: str, *, with_embedding: bool) -> ExitCode:
+    """Read an exported file, or standard input, into a user's memory, with a bar on a terminal."""
     user_id = where.user_id
-    lines = count_import_lines(file)
-    async with where.open(with_embedding=with_embedding) as memory:
-        with output.progress(f"importing {file.name}", lines) as tell:
-            moved = await memory.import_(file, user_id=user_id, progress=tell)
+    with file_to_read(source) as file:
+        lines = count_import_lines(file)
+        async with where.open(with_embedding=with_embedding) as memory:
+            with output.progress(f"importing {file.name}", lines) as tell:
+                moved = await memory.import_(file, user_id=user_id, progress=tell)
     if output.as_json:
         output.value(moved.model_dump(mode="json", exclude={"events"}))
     else:
@@ -137,6 +137,7 @@ async def import_file(where: Where, output: Output, file: Path, *, with_embeddin
             counted(moved.messages, "message"),
             counted(moved.blocks, "block"),
             counted(moved.offloads, "offload") if moved.offloads else "",
+            counted(moved.tool_calls, "tool call") if moved.tool_calls else "",
             counted(moved.memories, "memory"),
         )
         output.line(f"read {read}")
@@ -176,6 +177,7 @@ async def delete_all(where: Where, output: Output, *, is_sure: bool) -> ExitCode
             counted(erased.messages, "message"),
             counted(erased.blocks, "block"),
             counted(erased.offloads, "offload") if erased.offloads else "",
+            counted(erased.tool_calls, "tool call") if erased.tool_calls else "",
             counted(erased.memories, "memory"),
             counted(erased.events, "event"),
         )
@@ -187,19 +189,21 @@ def _what_is_there(counts: Counts) -> str:
     return listed(
         counted(counts.messages, "message"),
         counted(counts.offloads, "offload") if counts.offloads else "",
+        counted(counts.tool_calls, "tool call") if counts.tool_calls else "",
         counted(counts.memories, "memory"),
     )
 
 
-def ask(question: str) -> None:
-    """Ask on the terminal whether to do what can't be undone.
+def ask(question: str, *, can_be_undone: bool = False) -> None:
+    """Ask on the terminal whether to do what removes something.
 
     Raises:
         InvalidInputError: There is no terminal to ask on.
         typer.Abort: The answer was no.
     """
     if not sys.stdin.isatty():
-        msg = "this can't be undone, and there is no terminal to ask on: say --yes"
+        why = "" if can_be_undone else "this can't be undone, and "
+        msg = f"{why}there is no terminal to ask on: say --yes"
         raise InvalidInputError(msg)
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()

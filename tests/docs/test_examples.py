@@ -17,6 +17,7 @@ PRINTED = {
     "chat.py": "all checks passed",
     "demo.py": "every question was answered within its first 3 results; nobody else saw anything",
     "export_import.py": "the text is no longer in the old file",
+    "learning_agent.py": "ok  memory solves more at the first try",
     "long_session.py": "ok  every question about the past was answered",
     "own_agent.py": "all checks passed",
     "own_models.py": "no word in common, yet found: Bo the hamster is afraid of thunder",

@@ -170,7 +170,8 @@ def test_a_summary_killed_between_any_two_steps_is_finished_at_the_next_start(
     if (agentic, apart) in FAULT_POINTS:
         assert {point.split(" ", 1)[1] for point in points} == FAULT_POINTS[agentic, apart]
 
-    for place, point in enumerate(points, 1):
+    # Agents ask in many small steps; in one file each is a point, with memories apart each third one shows the same.
+    for place, point in list(enumerate(points, 1))[:: 3 if agentic and apart else 1]:
         folder = fresh(f"killed-{place}")
         assert summarise_in_child(folder, place, agentic=agentic, apart=apart) == []
         held = asyncio.run(finish(folder, agentic=agentic, apart=apart))

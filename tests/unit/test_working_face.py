@@ -18,8 +18,8 @@ from reme_core.errors import (
 )
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.schema import OffloadKind
-from reme_core.stores import LocalStore
 from reme_core.testing import ScriptedChatModel
+from tests.support.plain_transcript import PlainTranscript
 
 USER, SESSION = "alice", "talk"
 SECTIONS = ("Goal", "Constraints", "Progress", "Key Decisions", "Next Steps", "Critical Context")
@@ -281,18 +281,6 @@ async def test_a_clean_up_tells_beforehand_and_takes_nothing_that_is_in_use(memo
     for wrong in ({"older_than_days": -1}, {"max_bytes": -1}, {"idle_days": "x"}, {"older_than_days": 1e9}):
         with pytest.raises(InvalidInputError, match=next(iter(wrong))):
             await memory.clean_offloads(user_id=USER, **wrong)  # type: ignore[arg-type]
-
-
-class PlainTranscript:
-    """A transcript of a user's own, which keeps no offloads."""
-
-    def __init__(self, path: Path) -> None:
-        self._store = LocalStore(path)
-        for name in (
-            "append", "get_messages", "find_messages", "put_blocks", "get_blocks", "list_blocks", "erase", "close",
-            "search_messages", "search_blocks", "pending_texts", "waiting_scopes", "put_vectors",
-        ):  # fmt: skip
-            setattr(self, name, getattr(self._store, name))
 
 
 async def test_a_transcript_without_offloads_says_what_is_missing(tmp_path: Path) -> None:

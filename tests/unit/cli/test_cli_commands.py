@@ -170,10 +170,11 @@ def test_an_export_comes_back_by_import_and_twice_changes_nothing(reme: Reme, ch
         "memories": 1,
         "events": 1,
         "offloads": 0,
+        "tool_calls": 0,
     }
     for _ in range(2):
         read = reme("import", "ana.jsonl", "--user", "copy", "--json")
-        assert read.value == {"messages": 3, "blocks": 1, "memories": 1, "offloads": 0}
+        assert read.value == {"messages": 3, "blocks": 1, "memories": 1, "offloads": 0, "tool_calls": 0}
         assert reme("stats", "--user", "copy", "--json").value["messages"] == 3
     assert "wrote 3 messages, 1 block, 1 memory and 1 event to ana.jsonl" in reme("export", "ana.jsonl").out
     assert "read 3 messages, 1 block and 1 memory" in reme("import", "ana.jsonl", "--user", "copy").out
@@ -182,7 +183,7 @@ def test_an_export_comes_back_by_import_and_twice_changes_nothing(reme: Reme, ch
 def test_delete_all_leaves_nothing_of_the_user_and_everything_of_others(reme: Reme, chat: str) -> None:
     reme("add", "--messages", chat)
     reme("add", "bob's", "--user", "bob")
-    gone = {"memories": 0, "messages": 3, "blocks": 1, "events": 0, "jobs": 0, "offloads": 0}
+    gone = {"memories": 0, "messages": 3, "blocks": 1, "events": 0, "jobs": 0, "offloads": 0, "tool_calls": 0}
     assert reme("delete", "--all", "--yes", "--json").value == gone
     assert reme("stats", "--json").value["messages"] == 0
     assert reme("stats", "--user", "bob", "--json").value["memories"] == 1
