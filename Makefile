@@ -2,7 +2,8 @@
 PYTHON ?= python3
 # The newest pip resolves extras faster; nothing else is needed on the machine but Python >= 3.11 and make.
 PIP = -m pip --disable-pip-version-check --quiet
-WORKERS ?= 2
+# Tests wait for the disk a good part of their time: one more than there are cores keeps these busy.
+WORKERS ?= 3
 # Of make experiments; OPTIONS such as --sessions 2 --json FILE.
 CONVERSATION ?= examples/demo_conversation.json
 MODEL ?=

@@ -131,7 +131,7 @@ def _cant_fit(messages: Sequence[Message], window: int) -> bool:
 
 
 @pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning")
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     messages=conversations(max_messages=300),
     window=WINDOWS,

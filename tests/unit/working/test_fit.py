@@ -226,7 +226,7 @@ def shape(message: Message) -> object:
     return (message.message_id, message.role, message.name, message.created_at, message.call_ids, message.result_ids)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(conversations(max_messages=60), st.floats(0, 1), st.sampled_from([Bytes(), CharacterTokenCounter()]))
 def test_any_conversation_fits_with_the_same_ids_and_pairs(
     messages: list[Message], share: float, counter: TokenCounter

@@ -199,7 +199,7 @@ def test_an_empty_text_is_not_asked_for() -> None:
     assert ledger.count_messages([]) == 0
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(conversations(max_messages=300), st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), max_size=8))
 def test_what_is_remembered_is_what_is_counted(messages: list[Message], slices: list[tuple[int, int]]) -> None:
     ledger = TokenLedger(CharacterTokenCounter())
