@@ -20,7 +20,7 @@ from figures import Figure
 from reme_core import ReMe
 from reme_core.ports import PutMemory, UseMemory, WriteBatch
 from reme_core.retrieval import MEMORY_WEIGHTS, Query, RankingIndex, plain_rows
-from reme_core.schema import Memory, ToolCallResult, make_scope, utc_now
+from reme_core.schema import Memory, ToolCallResult, make_scope, new_id, utc_now
 from reme_core.stores import LocalStore
 
 STORE_100K = "hundred-thousand"
@@ -63,7 +63,7 @@ def vector_search() -> list[Figure]:
 
 def raw_write_ms(folder: Path, synchronous: str) -> float:
     """What SQLite takes for one row of 2 KB and its commit, nothing else."""
-    connection = sqlite3.connect(folder / f"raw-{synchronous}.db", isolation_level=None)
+    connection = sqlite3.connect(folder / f"raw-{new_id()}.db", isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     connection.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b BLOB)")
