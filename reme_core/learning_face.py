@@ -163,12 +163,12 @@ class LearningFace:
         self._learner_of().set_retrieval_flow(flow)
 
     async def record_use(
-        self: LearningHost, memory_ids: Sequence[str], *, user_id: str, uses: int = 1, helpful: float = 0
+        self: LearningHost, memory_ids: str | Sequence[str], *, user_id: str, uses: int = 1, helpful: float = 0
     ) -> list[Memory]:
         """Count that memories were used, and how often that helped; exact, whoever else counts at the same time.
 
         Args:
-            memory_ids: Which; one that stands twice counts twice.
+            memory_ids: Which, one or several; one that stands twice counts twice.
             user_id: Whose.
             uses: Added to `freq`. 0 where the use was counted before, and only now is known to have helped.
             helpful: Added to `utility`: 1 (or True) for a use that helped.
@@ -178,10 +178,8 @@ class LearningFace:
             InvalidInputError: A count below zero, or none at all.
             UnsupportedFilterError: The store doesn't count.
         """
-        store = self._learner_of().memories
-        return await record_use(
-            store, self._scope(user_id), inputs.read_ids(memory_ids, "memory_ids"), uses=uses, helpful=helpful
-        )
+        ids = inputs.read_ids([memory_ids] if isinstance(memory_ids, str) else memory_ids, "memory_ids")
+        return await record_use(self._learner_of().memories, self._scope(user_id), ids, uses=uses, helpful=helpful)
 
     async def forget_memories(
         self: LearningHost,

@@ -84,7 +84,7 @@ class SyncLearning:
         self._memory.set_task_retrieval(flow)
 
     def record_use(
-        self: SyncHost, memory_ids: Sequence[str], *, user_id: str, uses: int = 1, helpful: float = 0
+        self: SyncHost, memory_ids: str | Sequence[str], *, user_id: str, uses: int = 1, helpful: float = 0
     ) -> list[Memory]:
         """See `ReMe.record_use`."""
         return self._run(self._memory.record_use(memory_ids, user_id=user_id, uses=uses, helpful=helpful))

@@ -197,7 +197,7 @@ async def test_uses_are_counted_and_what_never_helps_is_forgotten(tmp_path: Path
         vain = await memory.add_memory("Sing to the soup.", user_id=USER, memory_type="procedural")
         for _ in range(5):
             await memory.record_use([good.memory_id, vain.memory_id], user_id=USER)
-            await memory.record_use([good.memory_id], user_id=USER, uses=0, helpful=True)
+            await memory.record_use(good.memory_id, user_id=USER, uses=0, helpful=True)
         before = await memory.forget_memories(user_id=USER, dry_run=True)
         assert [item.memory_id for item in before.memories] == [vain.memory_id]
         gone = await memory.forget_memories(user_id=USER)
