@@ -47,7 +47,6 @@ from reme_core.runtime.needs import needs_model
 from reme_core.runtime.payload import SUMMARY
 from reme_core.runtime.portable import Moved, export_scope, import_scope
 from reme_core.runtime.record import VerbatimSummarizer
-from reme_core.runtime.retrieve import SimpleRetriever
 from reme_core.runtime.runner import JobRunner
 from reme_core.runtime.slicing import Slicing
 from reme_core.runtime.strategies import (
@@ -191,11 +190,7 @@ class ReMe(WorkingFace, LearningFace):
             clock=self._clock,
             max_scopes=self._trying.max_scopes,
         )
-        self._runner: JobRunner | None = None
-        if self._ports.jobs is not None:
-            self._runner = self._work.runner = JobRunner(
-                jobs=self._ports.jobs, memories=self._ports.memories, clock=self._clock, trying=self._trying
-            )
+        self._runner = self._work.runner = self._make_runner()
         self._learner = Learner(
             ports=self._runtime,
             record=self._record,
@@ -208,13 +203,7 @@ class ReMe(WorkingFace, LearningFace):
         self._ledger = TokenLedger(self._runtime.counter)
         self._held = HeldContexts()
         self._summarizer: Summarizer = self._record
-        self._retriever: Retriever = SimpleRetriever(
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
-            offloads=self._ports.offloads,
-            embedder=self._ports.embedder,
-            counter=self._runtime.counter,
-        )
+        self._retriever: Retriever = self._runtime.simple_retriever()
         if use_agentic_mode:
             self.set_summarizer(AgenticSummarizer(language=language, use_reviser=use_reviser))
             self.set_retriever(AgenticRetriever(language=language))
@@ -860,6 +849,12 @@ class ReMe(WorkingFace, LearningFace):
             result = exc.done
         self._work.start(scope)
         return result
+
+    def _make_runner(self) -> JobRunner | None:
+        """Return who does jobs; None where the transcript keeps none."""
+        if self._ports.jobs is None:
+            return None
+        return JobRunner(jobs=self._ports.jobs, memories=self._ports.memories, clock=self._clock, trying=self._trying)
 
     def _job_runner(self) -> JobRunner:
         """Return who does jobs (ConfigurationError: the transcript keeps none)."""

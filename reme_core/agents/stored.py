@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reme_core.errors import MessageNotFoundError
 from reme_core.ports import AppendMessages, ToolContext
 from reme_core.rules import block_from
 from reme_core.schema import Message, Source, new_id
+from reme_core.tools.held import held_messages
 
 
 async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tuple[Source, ...]:
@@ -18,8 +18,8 @@ async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tu
     Raises:
         ConflictError: The id of a message is taken by one with other content.
     """
-    missing = await _missing([message.message_id for message in messages], context)
-    new = [message for message in messages if message.message_id in missing]
+    held = await held_messages(context.transcript, context.scope, [message.message_id for message in messages])
+    new = [message for message in messages if message.message_id not in held]
     if new:
         session_id, now = new_id(), context.clock.now()
         request = AppendMessages(
@@ -34,11 +34,3 @@ async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tu
     for item in stored:
         by_block.setdefault(item.block_id, []).append(item.message.message_id)
     return tuple(Source(block_id=block_id, message_ids=tuple(ids)) for block_id, ids in by_block.items())
-
-
-async def _missing(message_ids: Sequence[str], context: ToolContext) -> frozenset[str]:
-    try:
-        await context.transcript.get_messages(context.scope, message_ids)
-    except MessageNotFoundError as exc:
-        return frozenset(exc.missing)
-    return frozenset()

@@ -23,6 +23,25 @@ T = TypeVar("T")
 _MOST_SHOWN = 2000
 
 
+def not_blank(text: str) -> str:
+    """Return a text of a model without blanks around it (ValueError: there is nothing else)."""
+    text = text.strip()
+    if not text:
+        msg = "is empty"
+        raise ValueError(msg)
+    return text
+
+
+def lowered(value: object) -> object:
+    """Return a word of a model as our names are written; anything else as it is."""
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def none_as_empty(value: object) -> object:
+    """Return a list of a model, none where it wrote null; anything else as it is."""
+    return () if value is None else value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question(Generic[T]):
     """What is asked, and how the answer is read.

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict
 
 from reme_core.ports import ResponseSchema, Target
-from reme_core.runtime.asking import PACKAGE, Question, with_problems
+from reme_core.runtime.asking import PACKAGE, Question, lowered, not_blank, with_problems
 from reme_core.runtime.distil import SHOWN_CHARS, DistilTask
 from reme_core.runtime.known_targets import KnownTargets, is_same_target
 from reme_core.runtime.said_times import SaidTime
@@ -69,21 +69,9 @@ class Fact:
         return self.target, normalise_content(self.content), self.ended_at is None
 
 
-def _said(text: str) -> str:
-    text = text.strip()
-    if not text:
-        msg = "is empty"
-        raise ValueError(msg)
-    return text
-
-
 def _name(text: str) -> str:
     # A name is one line: it is shown in lists, to models and on terminals.
-    return _said(_CONTROL.sub(" ", text))
-
-
-def _type_name(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
+    return not_blank(_CONTROL.sub(" ", text))
 
 
 class WrittenFact(BaseModel):
@@ -91,9 +79,9 @@ class WrittenFact(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    type: Annotated[MemoryType, BeforeValidator(_type_name)]
+    type: Annotated[MemoryType, BeforeValidator(lowered)]
     target: Annotated[Text, AfterValidator(_name), Field(max_length=_MAX_TARGET_CHARS)]
-    content: Annotated[Text, AfterValidator(_said), Field(max_length=MAX_CONTENT_CHARS)]
+    content: Annotated[Text, AfterValidator(not_blank), Field(max_length=MAX_CONTENT_CHARS)]
     when_to_use: Annotated[Text, AfterValidator(str.strip), Field(max_length=MAX_CONTENT_CHARS)] | None = None
     valid_from: SaidTime = None
     valid_to: SaidTime = None

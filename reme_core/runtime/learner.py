@@ -11,13 +11,14 @@ from reme_core.runtime.asking import Metered
 from reme_core.runtime.distil import Spent
 from reme_core.runtime.flow import Stage
 from reme_core.runtime.learning import FlowContext
+from reme_core.runtime.outcomes import Outcome, not_all_done, undone
 from reme_core.runtime.procedural.flows import TASK_FLOW
 from reme_core.runtime.procedural.payload import TASK
 from reme_core.runtime.procedural.record import TaskRecorder
 from reme_core.runtime.procedural.values import RetrievalFlow, TaskFlow, TaskQuestion
 from reme_core.runtime.procedural.worker import TaskWorker
 from reme_core.runtime.record import VerbatimSummarizer, since
-from reme_core.runtime.runner import JobRunner, Outcome, not_all_done, undone
+from reme_core.runtime.runner import JobRunner
 from reme_core.runtime.strategies import RuntimePorts
 from reme_core.runtime.tool_memory.guideline import find_guideline, written_from
 from reme_core.runtime.tool_memory.retrieval import retrieve_tool_memories

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict
 
 from reme_core.ports import ResponseSchema
-from reme_core.runtime.asking import PACKAGE, Question, with_problems
+from reme_core.runtime.asking import PACKAGE, Question, lowered, with_problems
 from reme_core.runtime.extraction import MAX_CONTENT_CHARS, Fact, list_schema
 from reme_core.schema import Memory
 from reme_core.schema.checks import Text
@@ -62,10 +62,6 @@ class Outcome:
     content: str = ""
 
 
-def _action_name(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
 def _numbers(value: object) -> object:
     if value is None or value == "":
         return []
@@ -78,7 +74,7 @@ class Decision(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     fact: Annotated[int, Strict()]
-    action: Annotated[Action, BeforeValidator(_action_name)]
+    action: Annotated[Action, BeforeValidator(lowered)]
     memory: Annotated[tuple[Annotated[int, Strict()], ...], BeforeValidator(_numbers)] = ()
     content: Annotated[Text, AfterValidator(str.strip), Field(max_length=MAX_CONTENT_CHARS)] | None = None
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 
@@ -18,7 +18,6 @@ from reme_core.errors import (
     JobNotFoundError,
     ModelOutputError,
     ModelUnavailableError,
-    PartialFailureError,
     ReMeError,
     RunError,
     StoreError,
@@ -36,9 +35,10 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.runtime.distil import Distilled, Spent, Worker, run_events
+from reme_core.runtime.outcomes import Outcome, distinct, outcome_of
 from reme_core.runtime.owner import holder, is_gone
 from reme_core.runtime.trying import Trying
-from reme_core.schema import Job, JobState, Memory, RejectedExperience, Scope, Usage
+from reme_core.schema import Job, JobState, Memory, Scope, Usage
 
 _LOG = logging.getLogger("reme")
 T = TypeVar("T")
@@ -48,29 +48,6 @@ T = TypeVar("T")
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.005, 0.25
 # How often a result is worked out anew because somebody has changed a memory that it changes.
 _TIMES_OVERTAKEN = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of one job.
-
-    Attributes:
-        job: The job as it was taken.
-        memories: What it wrote.
-        usage: What it cost.
-        failure: Why it is not done, if it is not; it is pending or dead then.
-        has_written: Whether it changed anything, deletions included: there is a run to undo then.
-        is_lost: Somebody else has taken it meanwhile, and decides what becomes of it.
-        rejected: What it left out, and why.
-    """
-
-    job: Job
-    memories: tuple[Memory, ...] = ()
-    usage: Usage = field(default_factory=Usage)
-    failure: ReMeError | None = None
-    has_written: bool = False
-    is_lost: bool = False
-    rejected: tuple[RejectedExperience, ...] = ()
 
 
 class _LostError(ConflictError):
@@ -333,7 +310,7 @@ class JobRunner:
                 if not left:
                     raise
             else:
-                return _outcome(job, distilled, written, usage)
+                return outcome_of(job, distilled, written, usage)
         raise AssertionError  # the last round returns or raises
 
     async def _write(self, scope: Scope, job: Job, batch: WriteBatch, settle: SettleJob) -> tuple[Memory, ...]:
@@ -383,7 +360,7 @@ class JobRunner:
     async def _done_before(self, scope: Scope, job: Job) -> Outcome:
         """Return what a job's run has written, as the events tell."""
         events = await run_events(self._memories, scope, job.run_id)
-        memories = _distinct(tuple(event.after for event in events if event.after is not None))
+        memories = distinct(tuple(event.after for event in events if event.after is not None))
         return Outcome(job=job, memories=memories, has_written=bool(events))
 
     async def _done_elsewhere(self, scope: Scope, jobs: Sequence[Job]) -> list[Outcome]:
@@ -423,59 +400,5 @@ class JobRunner:
             _LOG.info("job %s was taken over or dropped meanwhile", settle.job_id)
 
 
-def _distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
-    """Return the last state of each memory, in the order of writing."""
-    return tuple({memory.memory_id: memory for memory in memories}.values())
-
-
 def _nobody(job: Job) -> ConfigurationError:
     return ConfigurationError(f"nobody does jobs of kind {job.kind!r} here any more: job {job.job_id!r} waits")
-
-
-def _outcome(job: Job, distilled: Distilled, written: tuple[Memory, ...], usage: Usage) -> Outcome:
-    failure = distilled.failures[0][1] if distilled.failures else None
-    if failure is not None:
-        _LOG.error("job %s is done in part, the rest is tried again: %s", job.job_id, failure)
-    batch = distilled.batch
-    # A put that would repeat what somebody has just written is answered with that, and writes nothing.
-    answered = [(put.memory, memory) for put, memory in zip(batch.puts, written, strict=True)] if written else []
-    own = [memory for new, memory in answered if memory.memory_id == new.memory_id]
-    known = [(new, memory) for new, memory in answered if memory.memory_id != new.memory_id]
-    return Outcome(
-        job=job,
-        memories=_distinct(tuple(own)),
-        usage=usage,
-        failure=failure,
-        has_written=bool(own or batch.deletes),
-        rejected=(*distilled.rejected, *(_repeated(new, memory) for new, memory in known)),
-    )
-
-
-def _repeated(new: Memory, known: Memory) -> RejectedExperience:
-    return RejectedExperience(
-        when_to_use=new.when_to_use,
-        content=new.content,
-        kind="duplicate",
-        reason=f"memory {known.memory_id!r} says it already",
-    )
-
-
-def undone(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """Return the jobs that are still to be done, in order; those that are no more are not among them."""
-    failed = (outcome for outcome in outcomes if outcome.failure is not None)
-    return tuple(outcome.job.job_id for outcome in failed if not isinstance(outcome.failure, JobNotFoundError))
-
-
-def not_all_done(done: object, failures: Sequence[ReMeError], *, kept: str) -> PartialFailureError:
-    """Return the error of a call that has kept what it was given and could not do what follows.
-
-    `kept` names it: "the messages".
-    """
-    if all(isinstance(failure, JobNotFoundError) for failure in failures):
-        msg = "what follows was dropped, or all of this user was deleted, while it was done"
-    else:
-        msg = (
-            f"{kept} are kept; what follows from them is not done ({failures[0]}): flush() and the next start try "
-            "again what list_jobs (`reme jobs`) shows as pending"
-        )
-    return PartialFailureError(msg, done=done, failures=failures)

@@ -52,6 +52,16 @@ class RuntimePorts:
     clock: Clock
     counter: TokenCounter
 
+    def simple_retriever(self) -> SimpleRetriever:
+        """Return the way down that asks no chat model."""
+        return SimpleRetriever(
+            memories=self.memories,
+            transcript=self.transcript,
+            offloads=self.offloads,
+            embedder=self.embedder,
+            counter=self.counter,
+        )
+
     def model_for(self, own: ChatModel | None, wanted_for: str) -> ChatModel:
         """Return the strategy's own model, or the memory's (ConfigurationError: there is neither)."""
         model = own or self.model
@@ -223,11 +233,5 @@ class AgenticRetriever:
             embedder=ports.embedder,
             clock=ports.clock,
             counter=ports.counter,
-            simple=SimpleRetriever(
-                memories=ports.memories,
-                transcript=ports.transcript,
-                offloads=ports.offloads,
-                embedder=ports.embedder,
-                counter=ports.counter,
-            ),
+            simple=ports.simple_retriever(),
         )

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from reme_core.errors import ReMeError
 from reme_core.ports import Clock, SummaryRequest
 from reme_core.runtime.distil import SHOWN_CHARS
+from reme_core.runtime.outcomes import Outcome, not_all_done, undone
 from reme_core.runtime.payload import SUMMARY, SummaryPayload
 from reme_core.runtime.record import VerbatimSummarizer, recorded, since
-from reme_core.runtime.runner import JobRunner, Outcome, not_all_done, undone
+from reme_core.runtime.runner import JobRunner
 from reme_core.schema import Block, Job, Memory, MemoryType, Message, Scope, SummaryResult, Usage
 
 # One job takes one call to extract, whose prompt has to stay small beside the window of a small model.

@@ -9,8 +9,9 @@ from reme_core.errors import ConfigurationError, ModelUnavailableError, PartialF
 from reme_core.ports import Clock, Embedder, IndexedTranscript, JobQueue, SettleJob
 from reme_core.runtime.background import Background
 from reme_core.runtime.embedding import embed_waiting
+from reme_core.runtime.outcomes import Outcome
 from reme_core.runtime.owner import is_gone
-from reme_core.runtime.runner import JobRunner, Outcome
+from reme_core.runtime.runner import JobRunner
 from reme_core.schema import Job, JobState, Scope, Usage
 
 _LOG = logging.getLogger("reme")

@@ -85,6 +85,10 @@ ContentBlock: TypeAlias = Annotated[
 ]
 
 
+ORIGINAL_ID = "reme_original_id"
+"""In the metadata of a message whose own id is taken by another one: the id that it had."""
+
+
 class Message(BaseModel):
     """One turn.
 

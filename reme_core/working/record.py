@@ -7,7 +7,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reme_core.errors import MessageNotFoundError
 from reme_core.ports import ListOffloads, PutOffloads, SummaryRequest
 from reme_core.schema import (
     ContentBlock,
@@ -24,13 +23,12 @@ from reme_core.schema import (
     ToolCallBlock,
     ToolResultBlock,
 )
+from reme_core.schema.messages import ORIGINAL_ID
 from reme_core.text import is_cut_of
+from reme_core.tools.held import held_messages
 from reme_core.working.ports import WorkingPorts
 from reme_core.working.references import cited_in, cited_references
 from reme_core.working.shown_summary import is_shown_summary
-
-ORIGINAL_ID = "reme_original_id"
-"""In the metadata of a message whose own id is taken by another one: the id that it had."""
 
 _PAGE = 1000
 
@@ -115,7 +113,7 @@ class _Placed:
 
 
 async def _place(ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]) -> list[_Placed]:
-    found = await _find(ports, scope, [message.message_id for message in messages])
+    found = await held_messages(ports.transcript, scope, [message.message_id for message in messages])
     differing = [
         message
         for message in messages
@@ -131,7 +129,7 @@ async def _place(ports: WorkingPorts, scope: Scope, session_id: str, messages: S
             candidate = message.model_copy(
                 update={"message_id": name, "metadata": {**message.metadata, ORIGINAL_ID: message.message_id}}
             )
-            stored = (await _find(ports, scope, [name])).get(name)
+            stored = (await held_messages(ports.transcript, scope, [name])).get(name)
         pointer = None if stored is None else _pointer(candidate, rows)
         placed.append(_Placed(message=candidate, stored=None if stored is None else stored.message, pointer=pointer))
     return placed
@@ -143,17 +141,6 @@ def _other_ids(session_id: str, message: Message) -> Iterator[str]:
     while True:
         number += 1
         yield uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([session_id, message.message_id, number])).hex
-
-
-async def _find(ports: WorkingPorts, scope: Scope, message_ids: Sequence[str]) -> dict[str, StoredMessage]:
-    """Return those messages that the transcript holds."""
-    wanted = list(message_ids)
-    try:
-        stored = await ports.transcript.get_messages(scope, wanted)
-    except MessageNotFoundError as exc:
-        missing = frozenset(exc.missing)
-        stored = await ports.transcript.get_messages(scope, [name for name in wanted if name not in missing])
-    return {item.message.message_id: item for item in stored}
 
 
 async def _cited_rows(ports: WorkingPorts, scope: Scope, messages: Iterable[Message]) -> Mapping[str, OffloadInfo]:

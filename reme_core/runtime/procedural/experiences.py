@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict
 
 from reme_core.ports import ResponseSchema
-from reme_core.runtime.asking import Question
+from reme_core.runtime.asking import Question, lowered, none_as_empty, not_blank
 from reme_core.runtime.extraction import list_schema
 from reme_core.runtime.procedural.shown_attempts import Shown
 from reme_core.runtime.procedural.values import Attempt, Experience, Experiences, Origin, StepType
@@ -35,22 +35,6 @@ MAX_TAG_CHARS = 60
 _BLANKS = re.compile(r"[\s\x00-\x1f\x7f]+")
 
 
-def _said(text: str) -> str:
-    text = text.strip()
-    if not text:
-        msg = "is empty"
-        raise ValueError(msg)
-    return text
-
-
-def _type_name(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-def _listed(value: object) -> object:
-    return () if value is None else value
-
-
 def _tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     """Keep what can be a tag; a tag too many is no reason to ask again."""
     lines = (_BLANKS.sub(" ", tag).strip() for tag in tags)
@@ -62,12 +46,12 @@ class WrittenExperience(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    when_to_use: Annotated[Text, AfterValidator(_said), Field(max_length=MAX_WHEN_CHARS)]
-    content: Annotated[Text, AfterValidator(_said), Field(max_length=MAX_CONTENT_CHARS)]
-    tags: Annotated[tuple[Text, ...], AfterValidator(_tags), BeforeValidator(_listed)] = ()
+    when_to_use: Annotated[Text, AfterValidator(not_blank), Field(max_length=MAX_WHEN_CHARS)]
+    content: Annotated[Text, AfterValidator(not_blank), Field(max_length=MAX_CONTENT_CHARS)]
+    tags: Annotated[tuple[Text, ...], AfterValidator(_tags), BeforeValidator(none_as_empty)] = ()
     confidence: Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
-    step_type: Annotated[StepType, BeforeValidator(_type_name)]
-    tools_used: Annotated[tuple[Text, ...], BeforeValidator(_listed)] = ()
+    step_type: Annotated[StepType, BeforeValidator(lowered)]
+    tools_used: Annotated[tuple[Text, ...], BeforeValidator(none_as_empty)] = ()
     messages: Annotated[tuple[Annotated[int, Strict()], ...], Field(min_length=1)]
 
 

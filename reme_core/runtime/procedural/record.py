@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from reme_core.errors import BlockNotFoundError, ConflictError, MessageNotFoundError, ReMeError
+from reme_core.errors import BlockNotFoundError, ConflictError, ReMeError
 from reme_core.ports import AppendMessages, Clock, IndexedTranscript, JobQueue
 from reme_core.rules import block_from
+from reme_core.runtime.outcomes import Outcome, not_all_done, undone
 from reme_core.runtime.procedural.payload import TASK, AttemptEntry, TaskPayload, read_task_payload
 from reme_core.runtime.record import VerbatimSummarizer, since
-from reme_core.runtime.runner import JobRunner, Outcome, not_all_done, undone
+from reme_core.runtime.runner import JobRunner
 from reme_core.schema import Block, Job, JobState, Memory, Message, Scope, TaskSummary, Trajectory, Usage, new_id
 from reme_core.schema.checks import check_metadata
-
-ORIGINAL_ID = "reme_original_id"
-"""In the metadata of a message whose own id is taken by another one: the id that it had. As in working memory."""
+from reme_core.schema.messages import ORIGINAL_ID
+from reme_core.tools.held import held_messages
 
 # One job asks a model once for each step of each attempt, and `preprocess` makes at most eight of one: what a failure
 # makes it do again stays bounded.
@@ -133,7 +133,8 @@ class TaskRecorder:
             session_id = next(iter(held.values())).session_id if held else new_id()
             return _Kept(session_id=session_id, known=known, waiting=await self._waiting(scope, request, known))
         session_id = new_id()
-        taken = await self._taken(scope, (message for item in fresh for message in item.messages))
+        ids = dict.fromkeys(message.message_id for item in fresh for message in item.messages)
+        taken = await held_messages(self.transcript, scope, ids)
         messages, blocks = await asyncio.to_thread(_blocks, session_id, fresh, taken)
         jobs = tuple(self._jobs(request.task_name, fresh)) if self.jobs is not None else ()
         waiting = await self._waiting(scope, request, known)
@@ -183,15 +184,6 @@ class TaskRecorder:
             )
             raise ConflictError(msg)
 
-    async def _taken(self, scope: Scope, messages: Iterable[Message]) -> set[str]:
-        """Return those ids of messages that the scope holds."""
-        ids = list(dict.fromkeys(message.message_id for message in messages))
-        try:
-            await self.transcript.get_messages(scope, ids)
-        except MessageNotFoundError as exc:
-            return set(ids) - set(exc.missing)
-        return set(ids)
-
     def _jobs(self, task_name: str, trajectories: Sequence[Trajectory]) -> Iterator[Job]:
         tasks: dict[str, list[Trajectory]] = {}
         for trajectory in trajectories:
@@ -234,7 +226,7 @@ def _entry(trajectory: Trajectory) -> AttemptEntry:
 
 
 def _blocks(
-    session_id: str, trajectories: Sequence[Trajectory], taken: set[str]
+    session_id: str, trajectories: Sequence[Trajectory], taken: Iterable[str]
 ) -> tuple[tuple[Message, ...], tuple[Block, ...]]:
     """Return the messages as they are stored, and the block of each trajectory.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reme_core.errors import InvalidInputError, MessageNotFoundError
-from reme_core.ports import IndexedTranscript, PutMemory, Vector, WriteBatch
+from reme_core.errors import InvalidInputError
+from reme_core.ports import PutMemory, Vector, WriteBatch
 from reme_core.rules import Claim
 from reme_core.runtime.asking import ask
 from reme_core.runtime.embedding import embed_strictly
@@ -18,15 +18,14 @@ from reme_core.runtime.tool_memory.guideline import KIND, find_guideline, guidel
 from reme_core.schema import (
     Memory,
     MemoryType,
-    Scope,
     Source,
-    StoredMessage,
     ToolCallResult,
     ToolStatistics,
     Usage,
     shown_input,
 )
 from reme_core.text import Language, normalise_content, prompt_language
+from reme_core.tools.held import held_messages
 from reme_core.tools.twins import find_twins
 
 AUTHOR = "tool_summary"
@@ -108,7 +107,7 @@ async def link(written: Written, context: FlowContext) -> GuidelineDraft:
     """Look up the messages that the calls were taken from."""
     collected = written.collected
     ids = dict.fromkeys(message_id for call in collected.examples for message_id in call.message_ids)
-    stored = await _held(context.transcript, context.scope, list(ids))
+    stored = (await held_messages(context.transcript, context.scope, ids)).values()
     return GuidelineDraft(
         tool_name=collected.statistics.tool_name,
         text=written.text,
@@ -127,18 +126,6 @@ guideline_flow: Stage[str, GuidelineDraft, FlowContext] = collect >> write >> li
 def _language(examples: Sequence[ToolCallResult]) -> Language:
     texts = ((shown_input(call.input)[:SHOWN_CHARS], call.output[:SHOWN_CHARS]) for call in examples)
     return prompt_language(text for pair in texts for text in pair)
-
-
-async def _held(transcript: IndexedTranscript, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
-    """Return those messages that the scope holds: calls may be recorded without them."""
-    if not message_ids:
-        return []
-    try:
-        return await transcript.get_messages(scope, message_ids)
-    except MessageNotFoundError as exc:
-        missing = set(exc.missing)
-    held = [message_id for message_id in message_ids if message_id not in missing]
-    return await transcript.get_messages(scope, held) if held else []
 
 
 async def guideline_batch(draft: GuidelineDraft, context: FlowContext) -> WriteBatch:

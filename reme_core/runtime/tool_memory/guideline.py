@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
 
 from reme_core.ports import MemoryFilter, MemoryStore, ResponseSchema
-from reme_core.runtime.asking import Question
+from reme_core.runtime.asking import Question, none_as_empty
 from reme_core.runtime.tool_memory.examples import shown_calls
 from reme_core.runtime.tool_memory.wording import without_statistics, word_count
 from reme_core.schema import Memory, MemoryType, Scope, ToolCallResult
@@ -52,11 +52,7 @@ _SECTIONS: Mapping[str, Mapping[Language, str]] = MappingProxyType(
 )
 
 
-def _listed(value: object) -> object:
-    return () if value is None else value
-
-
-Items = Annotated[tuple[Text, ...], BeforeValidator(_listed)]
+Items = Annotated[tuple[Text, ...], BeforeValidator(none_as_empty)]
 
 
 class WrittenGuideline(BaseModel):
