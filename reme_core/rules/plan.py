@@ -143,7 +143,7 @@ def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
 
 def _checked(put: PutMemory, what: str) -> PutMemory:
     vector = None if put.vector is None else check_vector(put.vector, what)
-    return replace(put, memory=put.memory.model_copy(deep=True), vector=vector)
+    return replace(put, memory=put.memory.detached(), vector=vector)
 
 
 def plan_batch(batch: WriteBatch, memories: Iterable[Memory]) -> Plan:
@@ -242,4 +242,4 @@ def kept_by_updates(before: Memory) -> dict[str, object]:
 
 def _next_state(before: Memory | None, wanted: Memory) -> Memory:
     kept: Mapping[str, object] = {"revision": 1} if before is None else kept_by_updates(before)
-    return wanted.model_copy(update=kept, deep=True)
+    return wanted.detached().model_copy(update=kept)

@@ -132,6 +132,17 @@ def _check_json(item: object, path: str, *, depth: int) -> None:
 
 Text = Annotated[str, Strict(), AfterValidator(check_text)]
 Id = Annotated[str, Strict(), AfterValidator(check_id)]
+
+
+def copy_json(value: JsonValue) -> JsonValue:
+    """Return a copy that shares no list and no object with the value."""
+    if isinstance(value, dict):
+        return {key: copy_json(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [copy_json(part) for part in value]
+    return value
+
+
 Json = Annotated[JsonValue, AfterValidator(check_json)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(check_json)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(check_metadata)]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from reme_core.schema.checks import Id, Metadata, Text
+from reme_core.schema.checks import Id, Metadata, Text, copy_json
 from reme_core.schema.ids import new_id
 from reme_core.schema.scope import Scope
 from reme_core.schema.times import UtcTime, utc_now
@@ -129,6 +129,10 @@ class Memory(BaseModel):
         """Whose it is."""
         return Scope(memory_space=self.memory_space, user_id=self.user_id)
 
+    def detached(self) -> Memory:
+        """Return a copy whose metadata, the one part that can be changed, is its own."""
+        return self.model_copy(update={"metadata": copy_json(self.metadata)})
+
     @property
     def is_current(self) -> bool:
         """Whether nothing has replaced or ended it."""
@@ -163,3 +167,9 @@ class Event(BaseModel):
     run_id: str | None = None
     actor: str = "user"
     at: UtcTime
+
+    def detached(self) -> Event:
+        """Return a copy whose memories are its own."""
+        states = {"before": self.before, "after": self.after}
+        own = {name: None if memory is None else memory.detached() for name, memory in states.items()}
+        return self.model_copy(update=own)

@@ -139,7 +139,7 @@ class InMemoryStore:
                 and (query.memory_id is None or event.memory_id == query.memory_id)
                 and (query.run_id is None or event.run_id == query.run_id)
             ]
-            return [event.model_copy(deep=True) for event in found[: query.limit]]
+            return [event.detached() for event in found[: query.limit]]
 
     async def count_targets(self, scope: Scope) -> dict[Target, int]:
         """Return the number of current memories of each target; see `ListsTargets`."""
@@ -184,7 +184,7 @@ class InMemoryStore:
 
 
 def _copy(memory: Memory) -> Memory:
-    return memory.model_copy(deep=True)
+    return memory.detached()
 
 
 def _apply(held: _Partition, change: Change) -> None:
@@ -210,7 +210,7 @@ def _event(sequence: int, change: Change, batch: WriteBatch) -> Event:
         run_id=batch.run_id,
         actor=batch.actor,
         at=batch.at,
-    ).model_copy(deep=True)
+    ).detached()
 
 
 def _scores(held: _Partition, text: str, vector: Vector | None) -> dict[str, float]:

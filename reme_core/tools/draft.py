@@ -124,7 +124,7 @@ class Draft:
             plan = plan_batch(checked, await self._touched(scope, checked))
             self._scope = scope
             self._keep(plan, checked)
-        return [memory.model_copy(deep=True) for memory in plan.answers]
+        return [memory.detached() for memory in plan.answers]
 
     async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         """Return memories by id; see `MemoryStore.get`."""
@@ -134,7 +134,7 @@ class Draft:
         missing = [name for name in dict.fromkeys(memory_ids) if name not in found]
         if missing:
             raise MemoryNotFoundError(missing)
-        return [found[name].model_copy(deep=True) for name in memory_ids]
+        return [found[name].detached() for name in memory_ids]
 
     async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
         """Return the best memories; see `MemoryStore.search`.
@@ -153,7 +153,7 @@ class Draft:
                 continue
             score = _score(change, search, scores.get(change.memory_id))
             if score is not None and (search.min_score is None or score >= search.min_score):
-                found.append(ScoredMemory(memory=change.after.model_copy(deep=True), score=score))
+                found.append(ScoredMemory(memory=change.after.detached(), score=score))
         return sorted(found, key=lambda item: (-item.score, _place(item.memory)))[: search.limit]
 
     async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
@@ -169,7 +169,7 @@ class Draft:
             touched = self._touched_in(scope)
             end = _place(below.memories[-1]) if below.next_cursor is not None and below.memories else None
             found = [memory for memory in below.memories if memory.memory_id not in touched]
-            found += [memory.model_copy(deep=True) for memory in _states(touched).values() if matches(memory, wanted)]
+            found += [memory.detached() for memory in _states(touched).values() if matches(memory, wanted)]
             found = [memory for memory in found if _is_between(after, _place(memory), end)]
             room = query.limit - len(page)
             page += sorted(found, key=_place)[:room]
@@ -185,7 +185,7 @@ class Draft:
         """Return what happened below, then what the draft has changed, oldest first."""
         below = await self._base.events(scope, query)
         own = [
-            event.model_copy(deep=True)
+            event.detached()
             for event in (self._events if scope == self._scope else [])
             if event.sequence > query.after
             and (query.memory_id is None or event.memory_id == query.memory_id)
@@ -229,7 +229,7 @@ class Draft:
                 actor=batch.actor,
                 at=batch.at,
             )
-            self._events.append(event.model_copy(deep=True))
+            self._events.append(event.detached())
 
     def _touched_in(self, scope: Scope) -> Mapping[str, Change]:
         return self._outcome if scope == self._scope else {}

@@ -104,7 +104,7 @@ class QdrantStore:
         answers = await self._loop.run(
             lambda: self._locked(scope, lambda backend: log.write(backend, scope, checked)), uninterrupted=True
         )
-        return [memory.model_copy(deep=True) for memory in answers]
+        return [memory.detached() for memory in answers]
 
     async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
         """Add to the counts of memories; see `CountsUses.record_uses`.
@@ -117,7 +117,7 @@ class QdrantStore:
         counted = await self._loop.run(
             lambda: self._locked(scope, lambda backend: log.count_uses(backend, scope, checked)), uninterrupted=True
         )
-        return [memory.model_copy(deep=True) for memory in counted]
+        return [memory.detached() for memory in counted]
 
     async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         """Return memories by id; see `MemoryStore.get`."""
@@ -126,7 +126,7 @@ class QdrantStore:
         missing = [name for name in dict.fromkeys(names) if name not in held]
         if missing:
             raise MemoryNotFoundError(missing)
-        return [held[name].model_copy(deep=True) for name in names]
+        return [held[name].detached() for name in names]
 
     async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
         """Return the best memories; see `MemoryStore.search`."""
