@@ -36,8 +36,8 @@ stand stood; steal stole stolen; stick stuck; sting stung; strike struck; strive
 sweep swept; swell swollen; swim swam swum; swing swung; take took taken; teach taught; tear tore torn; tell told;
 think thought; throw threw thrown; understand understood; wake woke woken; wear wore worn; weave wove woven;
 weep wept; win won; wind wound; withdraw withdrew withdrawn; write wrote written;
-man men; woman women; child children; foot feet; tooth teeth; mouse mice; goose geese; life lives; wife wives;
-knife knives; leaf leaves; shelf shelves; half halves; wolf wolves; loaf loaves; thief thieves
+man men; woman women; child children; foot feet; tooth teeth; mouse mice; goose geese; wife wives;
+knife knives; shelf shelves; half halves; wolf wolves; loaf loaves; thief thieves
 """
 
 

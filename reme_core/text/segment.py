@@ -22,7 +22,7 @@ from snowballstemmer.english_stemmer import EnglishStemmer
 
 from reme_core.text._words import BASE_FORMS, CONTRACTIONS, STOP_WORDS
 
-TERMS_VERSION = 2
+TERMS_VERSION = 3
 
 # A longer word is data (a key, a blob in base 64) and only its beginning can be what somebody looks for.
 _WORD_CHARS = 64
