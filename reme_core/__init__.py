@@ -18,7 +18,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from reme_core.background_loop import BackgroundLoop
     from reme_core.errors import ReMeError
+    from reme_core.models.dialect import json_instruction
+    from reme_core.models.json_text import parse_answer
     from reme_core.ports import Counts, ToolCallPage, ToolPage
     from reme_core.reme import ReMe
     from reme_core.runtime.portable import Moved
@@ -71,7 +74,7 @@ if TYPE_CHECKING:
         Usage,
         Verdict,
     )
-    from reme_core.stores import LocalStore, QdrantStore
+    from reme_core.stores import Database, LocalStore, QdrantStore
     from reme_core.sync import SyncReMe
     from reme_core.sync_context import SyncInContextMemory
     from reme_core.working.check import ContextCheck
@@ -83,6 +86,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AgenticRetriever",
     "AgenticSummarizer",
+    "BackgroundLoop",
     "Block",
     "ChatReply",
     "CleanedOffloads",
@@ -91,6 +95,7 @@ __all__ = [
     "ContextLimits",
     "ContextUse",
     "Counts",
+    "Database",
     "DumpedLibrary",
     "Erased",
     "Event",
@@ -144,17 +149,21 @@ __all__ = [
     "Usage",
     "Verdict",
     "__version__",
+    "json_instruction",
+    "parse_answer",
 ]
 
 _ELSEWHERE = MappingProxyType(
     {
         "AgenticRetriever": "reme_core.runtime.strategies",
         "AgenticSummarizer": "reme_core.runtime.strategies",
+        "BackgroundLoop": "reme_core.background_loop",
         "ContextCheck": "reme_core.working.check",
         "ContextLimits": "reme_core.working.limits",
         "Counts": "reme_core.ports",
         "ToolCallPage": "reme_core.ports",
         "ToolPage": "reme_core.ports",
+        "Database": "reme_core.stores",
         "InContextMemory": "reme_core.working.in_context",
         "LocalStore": "reme_core.stores",
         "Moved": "reme_core.runtime.portable",
@@ -166,6 +175,8 @@ _ELSEWHERE = MappingProxyType(
         "SyncInContextMemory": "reme_core.sync_context",
         "SyncReMe": "reme_core.sync",
         "Trying": "reme_core.runtime.trying",
+        "json_instruction": "reme_core.models.dialect",
+        "parse_answer": "reme_core.models.json_text",
     }
 )
 

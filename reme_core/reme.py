@@ -15,6 +15,7 @@ from reme_core import config
 from reme_core.agents import ReMyAgentV1Op
 from reme_core.config import UNSET, Ports, Settings, Unset
 from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError, ReMeError
+from reme_core.host_face import HostFace
 from reme_core.learning_face import LearningFace
 from reme_core.models import CharacterTokenCounter, SystemClock
 from reme_core.ports import (
@@ -94,7 +95,7 @@ _LOG = logging.getLogger("reme")
 _HISTORY_PAGE = 1000
 
 
-class ReMe(WorkingFace, LearningFace):
+class ReMe(WorkingFace, LearningFace, HostFace):
     """Durable, scoped memory.
 
     Every call names the user whose memory it touches; `user_id=""` is the shared scope of the memory space. A call

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, overload
 
 from pydantic import JsonValue
 
-from reme_core.errors import PartialFailureError, StoreClosedError
+from reme_core.background_loop import BackgroundLoop
+from reme_core.errors import PartialFailureError
 from reme_core.ports import (
     ChatModel,
     Clock,
@@ -76,12 +73,7 @@ class SyncReMe(SyncLearning):
     def __init__(self, memory: ReMe) -> None:
         """Keep the memory, which is closed with this face."""
         self._memory = memory
-        self._gate = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._closed = False
-        self._pid = os.getpid()
-        self._calls: set[Future[Any]] = set()
+        self._loop = BackgroundLoop(self, thread_name="reme-sync")
 
     def __repr__(self) -> str:
         """Name the memory."""
@@ -103,43 +95,10 @@ class SyncReMe(SyncLearning):
 
     def close(self, *, finish_jobs: bool = True) -> None:
         """Close the memory and end the thread; see `ReMe.close`. Closing twice is harmless."""
-        with self._gate:
-            if self._closed:
-                return
-            self._closed = True
-            running = self._calls
-        wait(running)  # what other threads have begun is finished first
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None or self._pid != os.getpid():
-            # The caller's thread may be running a loop of its own, as in a notebook.
-            with ThreadPoolExecutor(1) as pool:
-                pool.submit(asyncio.run, self._memory.close(finish_jobs=finish_jobs)).result()
-            return
-        try:
-            asyncio.run_coroutine_threadsafe(self._memory.close(finish_jobs=finish_jobs), loop).result()
-        finally:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
+        self._loop.end(self._memory.close(finish_jobs=finish_jobs))
 
     def _run(self, call: Coroutine[object, object, T]) -> T:
-        with self._gate:
-            if self._closed:
-                call.close()
-                msg = f"{self!r} was closed: make a new one"
-                raise StoreClosedError(msg)
-            future = asyncio.run_coroutine_threadsafe(call, self._running())
-            self._calls = {earlier for earlier in self._calls if not earlier.done()} | {future}
-        return future.result()
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        """Return the loop, begun at need: a forked child has none of its parent's threads."""
-        if self._loop is None or self._pid != os.getpid():
-            self._calls = set()
-            self._pid = os.getpid()
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=_serve, args=(self._loop,), name="reme-sync", daemon=True)
-            self._thread.start()
-        return self._loop
+        return self._loop.run(call)
 
     def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
         """See `ReMe.set_summarizer`."""
@@ -642,15 +601,6 @@ class SyncReMe(SyncLearning):
     def stats(self, *, user_id: str) -> Counts:
         """See `ReMe.stats`."""
         return self._run(self._memory.stats(user_id=user_id))
-
-
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
 
 
 class _MakeSync(Protocol):

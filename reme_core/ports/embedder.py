@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from reme_core.ports.memory_store import Matrix
+from reme_core.ports.memory_store import Matrix, Vector
 
 
 class Embedder(Protocol):
@@ -37,6 +37,15 @@ class NamedEmbedder(Protocol):
     @property
     def model(self) -> str:
         """The name of the model."""
+        ...
+
+
+@runtime_checkable
+class EmbedsQueries(Protocol):
+    """An embedder whose model treats a query otherwise than a text that is stored."""
+
+    async def embed_query(self, text: str) -> Vector:
+        """Return the vector of a query, shape (dimension,), as `Embedder.embed` does for texts; raises as that."""
         ...
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from reme_core.errors import ModelOutputError
-from reme_core.ports import Embedder, Matrix, Vector
+from reme_core.ports import Embedder, EmbedsQueries, Matrix, Vector
 
 
 async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
@@ -17,16 +17,19 @@ async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
         ModelOutputError: The answer is not a matrix of the right shape.
         ModelError: What the embedder raises.
     """
-    answer = await embedder.embed(list(texts))
+    return _unit_rows(embedder, len(texts), await embedder.embed(list(texts)))
+
+
+def _unit_rows(embedder: Embedder, count: int, answer: object) -> Matrix:
     try:
         matrix = np.asarray(answer)
     except ValueError as exc:
-        msg = f"the embedder answered {len(texts)} texts with rows of several lengths: check the model"
+        msg = f"the embedder answered {count} texts with rows of several lengths: check the model"
         raise ModelOutputError(msg, raw="") from exc
-    if matrix.shape != (len(texts), embedder.dimension) or matrix.dtype.kind not in "fiu":
+    if matrix.shape != (count, embedder.dimension) or matrix.dtype.kind not in "fiu":
         msg = (
-            f"the embedder answered {len(texts)} texts with an array of {matrix.dtype} of shape {matrix.shape}, "
-            f"wanted numbers of shape {(len(texts), embedder.dimension)}: check its dimension"
+            f"the embedder answered {count} texts with an array of {matrix.dtype} of shape {matrix.shape}, "
+            f"wanted numbers of shape {(count, embedder.dimension)}: check its dimension"
         )
         raise ModelOutputError(msg, raw="")
     rows = matrix.astype(np.float64)
@@ -38,12 +41,17 @@ async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
 
 
 async def embed_one(embedder: Embedder, text: str) -> Vector:
-    """Embed one text.
+    """Embed a query, as a query where the embedder tells queries from what is stored.
 
     Raises:
         ModelOutputError: Its vector is zero or not finite.
     """
-    matrix = await embed_strictly(embedder, [text])
+    if isinstance(embedder, EmbedsQueries):
+        matrix = _unit_rows(embedder, 1, [await embedder.embed_query(text)])
+        if not matrix.any():
+            raise ModelOutputError(unusable_vectors(1), raw="")
+    else:
+        matrix = await embed_strictly(embedder, [text])
     vector: Vector = matrix[0]
     return vector
 

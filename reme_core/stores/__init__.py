@@ -6,13 +6,13 @@ import importlib
 from typing import TYPE_CHECKING
 
 from reme_core.errors import MissingExtraError
-from reme_core.stores.local import LocalStore
+from reme_core.stores.local import Database, LocalStore
 
 if TYPE_CHECKING:
     from reme_core.stores.memory_reference import InMemoryStore
     from reme_core.stores.qdrant import QdrantLayout, QdrantStore
 
-__all__ = ["InMemoryStore", "LocalStore", "QdrantLayout", "QdrantStore"]
+__all__ = ["Database", "InMemoryStore", "LocalStore", "QdrantLayout", "QdrantStore"]
 
 
 def __getattr__(name: str) -> object:

@@ -109,7 +109,7 @@ def test_closing_waits_for_the_calls_of_other_threads(tmp_path: Path) -> None:
         adding = threads.submit(memory.add_memory, "drinks tea", user_id="alice")
         assert gate.reached.wait(20)
         closing = threads.submit(memory.close)
-        while not memory._closed:
+        while not memory._loop.ended:
             pass
         with pytest.raises(StoreClosedError):
             memory.stats(user_id="alice")

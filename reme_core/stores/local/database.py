@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
 from reme_core.errors import ConfigurationError, StoreClosedError
+from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
 from reme_core.stores.local.places import check_place, mapped_errors
 from reme_core.stores.local.schema import check_version, has_fts5, prepare
+from reme_core.stores.local.scopes import make_scope_number
 
 T = TypeVar("T")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
@@ -44,7 +46,11 @@ class FileSettings:
 
 
 class Database:
-    """Runs work on connections of its own threads. Opens with the first call; usable from any loop and thread."""
+    """Runs work on connections of its own threads. Opens with the first call; usable from any loop and thread.
+
+    Adapters may have tables of their own in the file. A row of such a table that has the number of a scope in a column
+    `erased_with` is removed together with that scope.
+    """
 
     def __init__(self, settings: FileSettings) -> None:
         """Keep the settings; nothing is opened."""
@@ -71,12 +77,24 @@ class Database:
         Cancelling the await does not stop work that has begun: it then completes. With `settled=False` a power cut,
         though not a kill, may undo it: for what can be made again and says nothing that was acknowledged.
         """
-        run = self._transact if settled else self._transact_unsettled
-        return await asyncio.wrap_future(self._submit(run, work, writing=True))
+        return await asyncio.wrap_future(self.submit_write(work, settled=settled))
+
+    @staticmethod
+    def number_of(connection: sqlite3.Connection, scope: Scope) -> int:
+        """Return the number of a scope, a new one for a new scope, within a `write`."""
+        return make_scope_number(connection, scope)
 
     async def read(self, work: Work[T]) -> T:
         """Run work on a reading thread, in one snapshot of the file."""
-        return await asyncio.wrap_future(self._submit(self._look, work, writing=False))
+        return await asyncio.wrap_future(self.submit_read(work))
+
+    def submit_write(self, work: Work[T], *, settled: bool = True) -> Future[T]:
+        """Begin what `write` does, for callers without an event loop; the future's result waits for it."""
+        return self._submit(self._transact if settled else self._transact_unsettled, work, writing=True)
+
+    def submit_read(self, work: Work[T]) -> Future[T]:
+        """Begin what `read` does, for callers without an event loop."""
+        return self._submit(self._look, work, writing=False)
 
     async def maintain(self, work: Work[T]) -> T:
         """Run work on the writing thread outside a transaction, as checkpoints need it."""

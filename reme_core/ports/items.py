@@ -1,0 +1,270 @@
+"""The port of items: JSON objects under a namespace and a key, some of which are memories as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from pydantic import JsonValue
+
+from reme_core.ports.memory_store import Matrix, Vector
+from reme_core.schema import Memory, MemoryType, Scope
+
+Namespace: TypeAlias = tuple[str, ...]
+"""Labels from the root down. A label is a text without `.`, NUL and lone surrogates, and not empty."""
+
+ItemValue: TypeAlias = dict[str, JsonValue]
+"""A JSON object. Infinite floats and NaN may stand in it; integers have any size."""
+
+
+class FilterOperator(StrEnum):
+    """How a field of a value is compared with an operand.
+
+    Types are those of JSON: true is not 1, 1 equals 1.0, NaN equals nothing. `eq` compares lists whole, an object by
+    the keys that the operand names (recursively), and null with null and with a missing field; `ne` is its opposite.
+    The others compare numbers with numbers, and texts with texts by code point; any other pair does not match.
+    """
+
+    EQ = "eq"
+    NE = "ne"
+    GT = "gt"
+    GTE = "gte"
+    LT = "lt"
+    LTE = "lte"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemCondition:
+    """A condition on a top-level field of a value, named literally. All conditions of a search hold at once."""
+
+    field: str
+    operator: FilterOperator
+    operand: JsonValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemRecord:
+    """That an item is a memory: whose, and of which type.
+
+    The store makes the memory from the value: its content is the text under `content`, else `text`, else `memory`, else
+    the whole value as JSON; `when_to_use` is taken over; other keys become metadata.
+
+    Attributes:
+        scope: Whose memory it is.
+        memory_type: One of the statements' types.
+        topic: What the labels of the namespace beyond those that name scope and type say; kept as metadata. A memory
+            that was not written as an item has no topic.
+    """
+
+    scope: Scope
+    memory_type: MemoryType
+    topic: Namespace = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPlace:
+    """Memories that a prefix covers and that were not written as items.
+
+    Attributes:
+        memory_space: Their space.
+        user_id: Their user; None where the prefix names none: those of every user of the space.
+        memory_types: Their types.
+    """
+
+    memory_space: str
+    user_id: str | None
+    memory_types: tuple[MemoryType, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemAddress:
+    """One item.
+
+    Attributes:
+        namespace: Where it lies, at least one label.
+        key: Its key, any text without lone surrogates; case counts.
+        record: The memories that lie under this namespace, if they do; found by their ids as keys where no item was
+            written under the key.
+        refresh: Whether reading it begins its time to live anew.
+    """
+
+    namespace: Namespace
+    key: str
+    record: ItemRecord | None = None
+    refresh: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutItem:
+    """An item to be written whole, in place of what its address holds.
+
+    Attributes:
+        address: Where; `refresh` has no meaning here.
+        value: The JSON object; kept as it is.
+        vectors: (n, d) float32 of unit norm, one row for each indexed text; None: none.
+        ranked: False: it stays out of every ranking, that of its memory by words included, and `vectors` is None.
+        ttl_s: Seconds until it expires, counted from this write and from each read that refreshes before it does;
+            None: never.
+    """
+
+    address: ItemAddress
+    value: ItemValue
+    vectors: Matrix | None = None
+    ranked: bool = True
+    ttl_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteItems:
+    """Puts, and addresses to be emptied; together or not at all, in their order. The last one of an address counts.
+
+    A put after an address was emptied makes a new item; with `omit_expired` also one over an item whose time is over.
+    """
+
+    writes: Sequence[PutItem | ItemAddress]
+    at: datetime
+    omit_expired: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetItems:
+    """Items by address. With `omit_expired` those whose time is over are not there; without, until they are swept."""
+
+    addresses: Sequence[ItemAddress]
+    at: datetime
+    omit_expired: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchItems:
+    """A page of the items under a prefix.
+
+    With a vector: best cosine first, each item by the best of its vectors, ties as without; then those that have no
+    vector. Without one: last change first; ties in the order in which they were put first.
+
+    Attributes:
+        prefix: The items whose namespace begins with these labels; `()`: all.
+        records: What the prefix covers of the memories that were not written as items.
+        conditions: Applied, as the times to live, before offset and limit.
+        vector: The query's vector, of unit norm.
+        limit: At most so many items, 0 or more.
+        offset: So many are passed over.
+        refresh: Whether those returned begin their time to live anew.
+        omit_expired: As in `GetItems`.
+    """
+
+    prefix: Namespace
+    records: Sequence[RecordPlace] = ()
+    conditions: Sequence[ItemCondition] = ()
+    vector: Vector | None = None
+    limit: int = 10
+    offset: int = 0
+    refresh: bool = False
+    omit_expired: bool = False
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListItemNamespaces:
+    """Namespaces that hold an item under a prefix, and the groups of memories that were not written as items."""
+
+    prefix: Namespace
+    records: Sequence[RecordPlace] = ()
+    at: datetime
+    omit_expired: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemNamespaces:
+    """What a `ListItemNamespaces` found, each once, in no order."""
+
+    namespaces: Sequence[Namespace]
+    records: Sequence[tuple[Scope, MemoryType]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """An item as it is stored.
+
+    Attributes:
+        namespace: Where it lies; None for a memory that was not written as an item: `memory` says whose it is.
+        key: Its key; the memory's id where `namespace` is None.
+        value: A copy, the caller's to change. That of a memory not written as an item has `content`, and `when_to_use`,
+            `time` (when it was said) and `metadata` where there are such; that of one edited as a memory has the
+            edited texts under the keys that they came from.
+        created_at: When it was put first, UTC.
+        updated_at: When it was last changed, by a put or through its memory; UTC.
+        memory: The memory that it is, if it is one.
+        score: In a ranked search the best cosine of its vectors; None otherwise.
+    """
+
+    namespace: Namespace | None
+    key: str
+    value: ItemValue
+    created_at: datetime
+    updated_at: datetime
+    memory: Memory | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedBy:
+    """What made the vectors of a file's items: the dimension, and a text that tells the model from other models."""
+
+    dimension: int
+    model: str
+
+
+@runtime_checkable
+class ItemStore(Protocol):
+    """Items of many memory spaces, beside the memories that some of them are.
+
+    Every call takes the memory space, and reaches no item of another one. Inside it the namespace is the boundary: a
+    prefix covers whole labels, literally. Memories are reached by a `ItemRecord` or `RecordPlace` alone, which the
+    caller builds from its own rules and never from what a model wrote. Deleting an item deletes its memory, deleting
+    the memory its item, vectors included; a memory that was superseded is no item any more. Calls return after what
+    they say is on disk; what they return are copies. Any call raises `StoreError`.
+    """
+
+    async def get_items(self, memory_space: str, get: GetItems) -> list[Item | None]:
+        """Return the items in the order asked, None where there is none."""
+        ...
+
+    async def search_items(self, memory_space: str, search: SearchItems) -> list[Item]:
+        """Return a page; pages of any size partition what does not change meanwhile.
+
+        Raises:
+            InvalidInputError: A negative limit or offset, or a vector that is not finite or not of unit norm.
+            DimensionMismatchError: The vector has another length than those stored.
+        """
+        ...
+
+    async def list_item_namespaces(self, memory_space: str, query: ListItemNamespaces) -> ItemNamespaces:
+        """Return where there are items."""
+        ...
+
+    async def write_items(self, memory_space: str, write: WriteItems) -> None:
+        """Write all or nothing; an address that is emptied may be empty.
+
+        A put keeps `created_at` of the item it replaces, and moves `updated_at` forward in any case.
+
+        Raises:
+            InvalidInputError: An address, a value or vectors that can't be stored, naming it.
+            DimensionMismatchError: Vectors of another length than those stored.
+        """
+        ...
+
+    async def sweep_items(self, memory_space: str, at: datetime) -> int:
+        """Remove the items whose time is over, with their memories and vectors; return how many."""
+        ...
+
+    async def find_index(self) -> IndexedBy | None:
+        """Return what makes the vectors of items in this file, None while none were made."""
+        ...
+
+    async def claim_index(self, indexed: IndexedBy) -> IndexedBy:
+        """Record what makes the vectors of items in this file, unless that stands there; return what stands there."""
+        ...
