@@ -5,6 +5,20 @@ What a write comes to, which memories a filter means, and how memories that took
 
 from reme_core.rules.blocks import block_from
 from reme_core.rules.chain import Placed, chain_of, place
+from reme_core.rules.item_filters import meets, needle
+from reme_core.rules.items import (
+    ItemTexts,
+    check_key,
+    metadata_of,
+    namespace_path,
+    overlaid,
+    path_after,
+    read_value,
+    split_path,
+    texts_of,
+    value_of,
+    write_value,
+)
 from reme_core.rules.match import CheckedFilter, check_filter, matches, metadata_token, metadata_tokens
 from reme_core.rules.plan import (
     Change,
@@ -25,12 +39,14 @@ __all__ = [
     "Change",
     "CheckedFilter",
     "Claim",
+    "ItemTexts",
     "Placed",
     "Plan",
     "block_from",
     "chain_of",
     "check_batch",
     "check_filter",
+    "check_key",
     "check_useless",
     "check_uses",
     "check_vector",
@@ -40,10 +56,21 @@ __all__ = [
     "is_useless",
     "kept_by_updates",
     "matches",
+    "meets",
+    "metadata_of",
     "metadata_token",
     "metadata_tokens",
+    "namespace_path",
+    "needle",
+    "overlaid",
+    "path_after",
     "place",
     "plan_batch",
+    "read_value",
     "reason_for",
+    "split_path",
+    "texts_of",
     "used",
+    "value_of",
+    "write_value",
 ]

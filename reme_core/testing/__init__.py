@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reme_core.testing.embedder_contract import EmbedderContract
     from reme_core.testing.hashed_embedder import HashedEmbedder
     from reme_core.testing.ids import SequentialIds
+    from reme_core.testing.item_store_contract import ItemStoreContract
     from reme_core.testing.job_queue_contract import JobQueueContract
     from reme_core.testing.memory_store_contract import MemoryStoreContract
     from reme_core.testing.offload_store_contract import OffloadStoreContract
@@ -33,6 +34,7 @@ __all__ = [
     "EmbedderContract",
     "FixedClock",
     "HashedEmbedder",
+    "ItemStoreContract",
     "JobQueueContract",
     "MemoryStoreContract",
     "OffloadStoreContract",
@@ -52,6 +54,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "EmbedderContract": "reme_core.testing.embedder_contract",
         "FixedClock": "reme_core.testing.clock",
         "HashedEmbedder": "reme_core.testing.hashed_embedder",
+        "ItemStoreContract": "reme_core.testing.item_store_contract",
         "JobQueueContract": "reme_core.testing.job_queue_contract",
         "MemoryStoreContract": "reme_core.testing.memory_store_contract",
         "OffloadStoreContract": "reme_core.testing.offload_store_contract",

@@ -68,6 +68,16 @@ _ORPHANS = {
         (SELECT 1 FROM offloads o WHERE o.offload = h.offload AND o.scope = h.scope)""",
     "session that holds nothing": """SELECT count(*) FROM offload_holders WHERE session NOT IN
         (SELECT session FROM offload_holds) OR session NOT IN (SELECT session FROM sessions)""",
+    "item of no namespace": "SELECT count(*) FROM items WHERE ns NOT IN (SELECT ns FROM item_namespaces)",
+    "namespace of no item": "SELECT count(*) FROM item_namespaces WHERE ns NOT IN (SELECT ns FROM items)",
+    "vector of no item": "SELECT count(*) FROM item_vectors WHERE item NOT IN (SELECT item FROM items)",
+    "item of no memory": """SELECT count(*) FROM items WHERE memory_row IS NOT NULL
+        AND memory_row NOT IN (SELECT row FROM memories)""",
+    "item that was changed before it was made": "SELECT count(*) FROM items WHERE updated < created",
+    "item with vectors whose memory has another first one": """SELECT count(*) FROM items
+        JOIN memory_vectors ON memory_vectors.row = memory_row JOIN memories ON memories.row = memory_row
+        WHERE ranked AND memory_vectors.vector IS NOT
+            (SELECT data FROM item_vectors v WHERE v.item = items.item ORDER BY v.vector LIMIT 1)""",
     "memory whose last event says something else": """SELECT count(*) FROM memories m WHERE
         (SELECT json_extract(after, '$.revision') FROM events e WHERE e.scope = m.scope AND e.memory_id = m.memory_id
             ORDER BY sequence DESC LIMIT 1) IS NOT m.revision""",

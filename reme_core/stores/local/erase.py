@@ -6,7 +6,11 @@ import sqlite3
 
 from reme_core.errors import StoreUnavailableError
 from reme_core.schema import Erased, Scope
+from reme_core.stores.local.item_links import remove_items_of_scope
 from reme_core.stores.local.scopes import find_scope
+
+ERASED_WITH = "erased_with"
+"""The column of an adapter's table that holds the number of the scope whose end is that of the row, or NULL."""
 
 _COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls")
 # Whose words, the table that holds their row numbers, and its column.
@@ -27,6 +31,7 @@ def erase_rows(connection: sqlite3.Connection, scope: Scope, *, fts5: bool) -> E
         table: int(connection.execute(f"SELECT count(*) FROM {table} WHERE scope = ?", (number,)).fetchone()[0])  # noqa: S608
         for table in _COUNTED
     }
+    remove_items_of_scope(connection, number)
     for words, table, key in _WITH_WORDS:
         rows = f"SELECT {key} FROM {table} WHERE scope = ?"  # noqa: S608  # a closed set of names
         if words != "offload":
@@ -35,9 +40,21 @@ def erase_rows(connection: sqlite3.Connection, scope: Scope, *, fts5: bool) -> E
             connection.execute(f"DELETE FROM {words}_words WHERE rowid IN ({rows})", (number,))  # noqa: S608
             # Deleting from FTS5 leaves the words in older segments until these are merged.
             connection.execute(f"INSERT INTO {words}_words ({words}_words) VALUES ('optimize')")  # noqa: S608
+    for table in _of_adapters(connection):
+        connection.execute(f'DELETE FROM "{table}" WHERE {ERASED_WITH} = ?', (number,))  # noqa: S608
     for table in (*_COUNTED, *_UNCOUNTED):
         connection.execute(f"DELETE FROM {table} WHERE scope = ?", (number,))  # noqa: S608
     return Erased(**counts)
+
+
+def _of_adapters(connection: sqlite3.Connection) -> list[str]:
+    """Return the tables, made by adapters, whose rows go with a scope."""
+    rows = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND EXISTS"
+        " (SELECT 1 FROM pragma_table_info(sqlite_master.name) AS field WHERE field.name = ?)",
+        (ERASED_WITH,),
+    )
+    return [name.replace('"', '""') for (name,) in rows]
 
 
 def purge_log(connection: sqlite3.Connection, path: str) -> None:

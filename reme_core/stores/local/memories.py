@@ -13,6 +13,7 @@ from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, V
 from reme_core.rules import check_useless, kept_by_updates, reason_for
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
+from reme_core.stores.local import item_links
 from reme_core.stores.local.filters import check_filter, conditions
 from reme_core.stores.local.scopes import Layer, find_scope, log_changes, make_scope_number
 from reme_core.stores.local.vectors import check_vector, claim_dimension
@@ -49,8 +50,13 @@ def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
     return replace(batch, puts=puts)
 
 
-def put_batch(connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, fts5: bool) -> list[Memory]:
-    """Write a checked batch: deletes, then puts in their order; see `MemoryStore.put` for what is raised."""
+def put_batch(
+    connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, fts5: bool, distinct: bool = False
+) -> list[Memory]:
+    """Write a checked batch: deletes, then puts in their order; see `MemoryStore.put` for what is raised.
+
+    With `distinct` a put stands beside a memory that says the same, as items under two keys do.
+    """
     if not batch.puts and not batch.deletes:
         return []
     number = make_scope_number(connection, scope)
@@ -61,7 +67,7 @@ def put_batch(connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *
     changed += [_delete_one(connection, number, batch, delete, fts5=fts5) for delete in batch.deletes]
     stored = []
     for put in batch.puts:
-        memory, row = _put_one(connection, number, batch, put, fts5=fts5)
+        memory, row = _put_one(connection, number, batch, put, fts5=fts5, distinct=distinct)
         stored.append(memory)
         if row is not None:
             changed.append(row)
@@ -88,6 +94,7 @@ def _delete_one(
     check_useless(memory, delete.only_if_useless)
     connection.execute("DELETE FROM memories WHERE row = ?", (row,))
     connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
+    item_links.remove_item_of(connection, row)
     if fts5:
         remove_words(connection, "memory_words", [row])
     _add_event(connection, scope, batch, delete.reason, EventKind.DELETE, memory, None)
@@ -95,12 +102,15 @@ def _delete_one(
 
 
 def _put_one(
-    connection: sqlite3.Connection, scope: int, batch: WriteBatch, put: PutMemory, *, fts5: bool
+    connection: sqlite3.Connection, scope: int, batch: WriteBatch, put: PutMemory, *, fts5: bool, distinct: bool
 ) -> tuple[Memory, int | None]:
     """Write one memory; return it as stored, and its row unless nothing was written."""
     found = find_memory(connection, scope, put.memory.memory_id)
     _expect(put.memory.memory_id, 0 if found is None else found[1].revision, put.expected_revision)
-    twin = _find_twin(connection, scope, put.memory)
+    normal = _normal(connection, put.memory, found)
+    twin = _find_twin(connection, scope, put.memory, normal)
+    if twin is not None and distinct:
+        normal, twin = _salted(normal, put.memory.memory_id), None
     if twin is not None and found is None and put.on_duplicate == "existing":
         return twin, None
     if twin is not None:
@@ -114,7 +124,7 @@ def _put_one(
         if memory.revision != 1:
             memory = memory.model_copy(update={"revision": 1})
         words = terms(memory.index_text)
-        row = _insert(connection, scope, memory, words)
+        row = _insert(connection, scope, memory, words, normal)
         _add_event(connection, scope, batch, put.reason, EventKind.ADD, None, memory)
         if fts5:
             add_words(connection, "memory_words", scope, row, words)
@@ -122,11 +132,13 @@ def _put_one(
         row, before = found
         memory = put.memory.model_copy(update=kept_by_updates(before))
         words = terms(memory.index_text)
-        _update(connection, row, memory, words)
+        _update(connection, row, memory, words, normal)
         closed = before.valid_to is None and memory.valid_to is not None
         kind = EventKind.SUPERSEDE if closed else EventKind.UPDATE
         _add_event(connection, scope, batch, put.reason, kind, before, memory)
-        if memory.index_text != before.index_text:
+        said_anew = memory.index_text != before.index_text
+        item_links.follow_edit(connection, row, microseconds(memory.updated_at), put.vector, said_anew=said_anew)
+        if said_anew:
             connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
             if fts5:
                 remove_words(connection, "memory_words", [row])
@@ -150,23 +162,38 @@ def content_digest(content: str) -> bytes:
     return hashlib.blake2b(normal.encode(), digest_size=16).digest()
 
 
-def _find_twin(connection: sqlite3.Connection, scope: int, memory: Memory) -> Memory | None:
+def _normal(connection: sqlite3.Connection, memory: Memory, found: tuple[int, Memory] | None) -> bytes:
+    """Return the digest for the unique index: the one stored, while the content is the same; see `_salted`."""
+    digest = content_digest(memory.content)
+    if found is None or content_digest(found[1].content) != digest:
+        return digest
+    stored: bytes
+    (stored,) = connection.execute("SELECT normal FROM memories WHERE row = ?", (found[0],)).fetchone()
+    return stored
+
+
+def _salted(normal: bytes, memory_id: str) -> bytes:
+    """Return a digest that lets a memory stand beside another one that says the same."""
+    return hashlib.blake2b(normal + memory_id.encode(), digest_size=16).digest()
+
+
+def _find_twin(connection: sqlite3.Connection, scope: int, memory: Memory, normal: bytes) -> Memory | None:
     """Find another current memory that the unique index would not let stand beside this one."""
     if memory.valid_to is not None:
         return None
     row = connection.execute(
         "SELECT body FROM memories WHERE scope = ? AND memory_type = ? AND memory_target = ? AND normal = ?"
         " AND valid_to IS NULL AND memory_id <> ?",
-        (scope, memory.memory_type, memory.memory_target, content_digest(memory.content), memory.memory_id),
+        (scope, memory.memory_type, memory.memory_target, normal, memory.memory_id),
     ).fetchone()
     return None if row is None else Memory.model_validate_json(row[0])
 
 
-def _columns(memory: Memory, words: Sequence[str]) -> tuple[object, ...]:
+def _columns(memory: Memory, words: Sequence[str], normal: bytes) -> tuple[object, ...]:
     return (
         memory.memory_type,
         memory.memory_target,
-        content_digest(memory.content),
+        normal,
         microseconds(memory.created_at),
         memory.observed_at.timestamp(),
         memory.valid_from.timestamp(),
@@ -177,20 +204,20 @@ def _columns(memory: Memory, words: Sequence[str]) -> tuple[object, ...]:
     )
 
 
-def _insert(connection: sqlite3.Connection, scope: int, memory: Memory, words: Sequence[str]) -> int:
+def _insert(connection: sqlite3.Connection, scope: int, memory: Memory, words: Sequence[str], normal: bytes) -> int:
     cursor = connection.execute(
         "INSERT INTO memories (scope, memory_id, memory_type, memory_target, normal, created, observed_at, valid_from,"
         " valid_to, revision, terms, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (scope, memory.memory_id, *_columns(memory, words)),
+        (scope, memory.memory_id, *_columns(memory, words, normal)),
     )
     return int(cursor.lastrowid or 0)
 
 
-def _update(connection: sqlite3.Connection, row: int, memory: Memory, words: Sequence[str]) -> None:
+def _update(connection: sqlite3.Connection, row: int, memory: Memory, words: Sequence[str], normal: bytes) -> None:
     connection.execute(
         "UPDATE memories SET memory_type = ?, memory_target = ?, normal = ?, created = ?, observed_at = ?,"
         " valid_from = ?, valid_to = ?, revision = ?, terms = ?, body = ? WHERE row = ?",
-        (*_columns(memory, words), row),
+        (*_columns(memory, words, normal), row),
     )
 
 

@@ -36,13 +36,13 @@ from reme_core.stores.local.vectors import stored_dimension
 _COLUMNS = {
     Layer.MESSAGES: "SELECT seq, terms, session, speaker, said_at, asks FROM messages WHERE scope = ?",
     Layer.BLOCKS: "SELECT block, terms, -1, '', started_at, 0 FROM blocks WHERE scope = ?",
-    Layer.MEMORIES: "SELECT row, terms, -1, '', created / 1e6, 0 FROM memories WHERE scope = ?",
+    Layer.MEMORIES: "SELECT row, terms, -1, '', created / 1e6, 0 FROM memories WHERE scope = ? AND ranked",
 }
 _KEYS = {Layer.MESSAGES: "seq", Layer.BLOCKS: "block", Layer.MEMORIES: "row"}
 # CROSS JOIN makes SQLite read the scope's rows first, in their order, and look each vector up.
 _VECTORS = {
     Layer.MESSAGES: "SELECT seq, vector FROM messages CROSS JOIN message_vectors USING (seq) WHERE scope = ?",
-    Layer.MEMORIES: "SELECT row, vector FROM memories CROSS JOIN memory_vectors USING (row) WHERE scope = ?",
+    Layer.MEMORIES: "SELECT row, vector FROM memories CROSS JOIN memory_vectors USING (row) WHERE scope = ? AND ranked",
 }
 _SOME = 500
 _MASKS = 16

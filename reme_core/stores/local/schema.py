@@ -76,6 +76,29 @@ _SINCE_VERSION_4 = (
     "CREATE INDEX tool_calls_by_age ON tool_calls (scope, created, call)",
 )
 
+# ranked: 0 keeps a memory out of rankings, not out of lists. path: each label followed by ".", which no label holds, so
+# that what lies under a prefix is one range. Times: microseconds since 1970; ttl: how many of them from one write, or
+# read that refreshes, to the expiry. memory_row: the memory that an item is as well. value: JSON; it comes last, so
+# that reading the other columns needs none of its pages. Item changes are to the vectors of items what changes are to
+# partitions.
+_SINCE_VERSION_5 = (
+    "ALTER TABLE memories ADD COLUMN ranked INTEGER NOT NULL DEFAULT 1",
+    """CREATE TABLE item_namespaces (
+        ns INTEGER PRIMARY KEY AUTOINCREMENT, memory_space TEXT NOT NULL, path TEXT NOT NULL,
+        UNIQUE (memory_space, path))""",
+    """CREATE TABLE items (
+        item INTEGER PRIMARY KEY AUTOINCREMENT, ns INTEGER NOT NULL, key TEXT NOT NULL, created INTEGER NOT NULL,
+        updated INTEGER NOT NULL, expires INTEGER, ttl INTEGER, memory_row INTEGER, value TEXT NOT NULL,
+        UNIQUE (ns, key))""",
+    "CREATE INDEX items_by_update ON items (ns, updated DESC, item)",
+    "CREATE UNIQUE INDEX items_by_memory ON items (memory_row) WHERE memory_row IS NOT NULL",
+    "CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL",
+    "CREATE TABLE item_vectors (vector INTEGER PRIMARY KEY, item INTEGER NOT NULL, data BLOB NOT NULL)",
+    "CREATE INDEX item_vectors_by_item ON item_vectors (item)",
+    "CREATE TABLE item_changes (change INTEGER PRIMARY KEY AUTOINCREMENT, ns INTEGER NOT NULL, item INTEGER NOT NULL)",
+    "CREATE INDEX item_changes_by_namespace ON item_changes (ns, change)",
+)
+
 
 def _to_version_2(connection: sqlite3.Connection) -> None:
     for statement in _SINCE_VERSION_2:
@@ -94,7 +117,12 @@ def _to_version_4(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: Sequence[Migration] = (_to_version_2, _to_version_3, _to_version_4)
+def _to_version_5(connection: sqlite3.Connection) -> None:
+    for statement in _SINCE_VERSION_5:
+        connection.execute(statement)
+
+
+MIGRATIONS: Sequence[Migration] = (_to_version_2, _to_version_3, _to_version_4, _to_version_5)
 """Step i leads from version i + 1 to version i + 2."""
 
 SCHEMA_VERSION = len(MIGRATIONS) + 1
@@ -147,6 +175,7 @@ TABLES = (
     *_SINCE_VERSION_2,
     *_SINCE_VERSION_3,
     *_SINCE_VERSION_4,
+    *_SINCE_VERSION_5,
 )
 
 WORD_TABLES = (

@@ -1,4 +1,4 @@
-"""The local store: memories, messages, blocks, jobs, offloads and tool calls of many scopes in one SQLite file."""
+"""The local store: memories, messages, blocks, jobs, offloads, tool calls and items of many scopes in one file."""
 
 from __future__ import annotations
 
@@ -77,6 +77,8 @@ from reme_core.stores.local import (
 from reme_core.stores.local.counts import count_scope, count_targets
 from reme_core.stores.local.database import Database, FileSettings, Work
 from reme_core.stores.local.erase import erase_rows, purge_log
+from reme_core.stores.local.item_calls import ItemCalls
+from reme_core.stores.local.item_vectors import ItemVectors
 from reme_core.stores.local.partitions import Partitions
 from reme_core.stores.local.schema import has_word_tables
 from reme_core.stores.local.scopes import find_scope
@@ -84,8 +86,8 @@ from reme_core.stores.local.scopes import find_scope
 _LOG = logging.getLogger(__name__)
 
 
-class LocalStore:
-    """A `MemoryStore`, `IndexedTranscript`, `JobQueue`, `OffloadStore` and `ToolCallStore` on one file.
+class LocalStore(ItemCalls):
+    """A `MemoryStore`, `IndexedTranscript`, `JobQueue`, `OffloadStore`, `ToolCallStore` and `ItemStore` on one file.
 
     The file is opened with the first call. Several stores, threads, event loops and processes may use it at once: each
     call sees what was acknowledged before it, by whomever. Searches rank in memory: a partition (one layer of one
@@ -108,17 +110,24 @@ class LocalStore:
             synchronous: FULL (safe against power cuts) or NORMAL (against killed processes); see `FileSettings`.
             busy_timeout_s: Seconds to wait for another process that is writing.
             max_bytes: The size that the file may reach, if it is to be bounded.
-            cache_bytes: What the partitions in memory may take together; the largest one may take more.
+            cache_bytes: What the partitions in memory may take together, and again what the vectors of items may; the
+                largest one may take more.
         """
         self._database = Database(
             FileSettings(path=Path(path), synchronous=synchronous, busy_timeout_s=busy_timeout_s, max_bytes=max_bytes)
         )
         self._partitions = Partitions(cache_bytes)
+        self._item_vectors = ItemVectors(cache_bytes)
         self._fts5: bool | None = None
 
     def __repr__(self) -> str:
         """Name the file."""
         return f"LocalStore({self._database.path!r})"
+
+    @property
+    def database(self) -> Database:
+        """The file itself, for tables of adapters that are to live in it; it closes with this store."""
+        return self._database
 
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
         """Write a batch; see `MemoryStore.put`."""
@@ -322,6 +331,7 @@ class LocalStore:
         erased = await self._database.write(lambda c: erase_rows(c, scope, fts5=fts5))
         if number is not None:
             self._partitions.forget(number)
+        self._item_vectors.clear()
         try:
             await self._database.maintain(lambda c: purge_log(c, self._database.path))
         except StoreError as exc:

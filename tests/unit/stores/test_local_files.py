@@ -32,17 +32,22 @@ from reme_core.ports import (
     ListMemories,
     MemoryFilter,
     MemorySearch,
+    PutItem,
     PutMemory,
+    RecordPlace,
+    SearchItems,
     UseMemory,
+    WriteItems,
 )
 from reme_core.schema import MemoryType
 from reme_core.stores import LocalStore
 from reme_core.stores.local import database, schema
 from reme_core.stores.local.places import check_place
+from reme_core.testing._item_values import address
 from reme_core.testing._job_values import job
 from reme_core.testing._offload_values import clean, put, references, search, text_of
 from reme_core.testing._tool_call_values import call
-from reme_core.testing.store_values import ALICE, axis, batch, memory, message
+from reme_core.testing.store_values import ALICE, NOW, axis, batch, memory, message
 from tests.support.file_checks import problems_of_file
 from tests.support.snapshots import snapshot
 
@@ -52,6 +57,8 @@ VERSION_2 = Path(__file__).with_name("version_2.sql")
 """The same of the version that has jobs and no offloads."""
 VERSION_3 = Path(__file__).with_name("version_3.sql")
 """The same of the version that has offloads and no tool calls."""
+VERSION_4 = Path(__file__).with_name("version_4.sql")
+"""The same of the version that has tool calls and no items."""
 
 
 async def fill(path: Path, count: int = 3) -> None:
@@ -160,7 +167,7 @@ async def test_a_newer_schema_version_is_refused_and_left_alone(tmp_path: Path) 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     before = digest(path)
-    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 4: install a newer"):
+    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 5: install a newer"):
         await use(path)
     assert digest(path) == before
 
@@ -332,6 +339,29 @@ async def test_a_file_of_version_3_keeps_everything_and_gains_the_tool_calls(tmp
     assert problems_of_file(path) == []
     fresh = LocalStore(tmp_path / "fresh.db")
     assert (await fresh.count(ALICE)).tool_calls == 0
+    await fresh.close()
+    assert tables(path) == tables(tmp_path / "fresh.db")
+
+
+async def test_a_file_of_version_4_keeps_everything_and_gains_the_items(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_4.read_text(encoding="utf-8"))
+    store = LocalStore(path)
+    before = await snapshot(store, ALICE)
+    assert (await store.count(ALICE)).tool_calls == 2
+    found = await store.search(ALICE, MemorySearch(text="violin", vector=axis(0)))
+    assert [item.memory.content for item in found] == ["She sold her violin"]
+    place = RecordPlace(memory_space="space", user_id="alice", memory_types=(MemoryType.PERSONAL,))
+    search = SearchItems(prefix=(), records=[place], vector=axis(0), at=NOW)
+    [sold, tea] = await store.search_items("space", search)
+    assert (sold.key, sold.value["content"], tea.key, tea.score) == ("sold", "She sold her violin", "tea", None)
+    await store.write_items("space", WriteItems(writes=[PutItem(address=address("k"), value={"n": 1})], at=NOW))
+    assert await snapshot(store, ALICE) == before
+    await store.close()
+    assert problems_of_file(path) == []
+    fresh = LocalStore(tmp_path / "fresh.db")
+    await fresh.count(ALICE)
     await fresh.close()
     assert tables(path) == tables(tmp_path / "fresh.db")
 

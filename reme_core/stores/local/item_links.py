@@ -1,0 +1,95 @@
+"""Rows of items and of their vectors: what removes them, and what edits of memories change in them.
+
+The caller holds the transaction. `memories.py` calls this for each memory that it changes, most of which are no items.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from reme_core.ports import Vector
+
+# Readers that are further behind load the vectors of a namespace anew, so the log needn't grow with the file.
+_KEPT_CHANGES = 20_000
+_PRUNE_EVERY = 1_000
+
+
+def log_item_changes(connection: sqlite3.Connection, changed: Sequence[tuple[int, int]]) -> None:
+    """Note (namespace, item) whose vectors or times of change are others now; see item_vectors.py."""
+    if not changed:
+        return
+    connection.executemany("INSERT INTO item_changes (ns, item) VALUES (?, ?)", changed)
+    (after,) = connection.execute("SELECT last_insert_rowid()").fetchone()
+    if (after - len(changed)) // _PRUNE_EVERY != after // _PRUNE_EVERY:
+        connection.execute("DELETE FROM item_changes WHERE change <= ?", (after - _KEPT_CHANGES,))
+
+
+def drop_vectors(connection: sqlite3.Connection, items: Sequence[int]) -> None:
+    """Remove the vectors of items, and note it for those that had some."""
+    if not items:
+        return
+    having = connection.execute(
+        "SELECT ns, item FROM items WHERE item IN (SELECT value FROM json_each(?))"
+        " AND EXISTS (SELECT 1 FROM item_vectors WHERE item_vectors.item = items.item)",
+        (str(list(items)),),
+    ).fetchall()
+    if having:
+        connection.executemany("DELETE FROM item_vectors WHERE item = ?", [(item,) for _, item in having])
+        log_item_changes(connection, having)
+
+
+def remove_items(connection: sqlite3.Connection, items: Sequence[int]) -> None:
+    """Remove rows of items with their vectors; memories stay. Their namespaces are left to `remove_empty`."""
+    if items:
+        drop_vectors(connection, items)
+        connection.executemany("DELETE FROM items WHERE item = ?", [(item,) for item in items])
+
+
+def remove_empty(connection: sqlite3.Connection, namespaces: Iterable[int]) -> None:
+    """Remove those of some namespaces that hold no item any more."""
+    connection.executemany(
+        "DELETE FROM item_namespaces WHERE ns = ?"
+        " AND NOT EXISTS (SELECT 1 FROM items WHERE items.ns = item_namespaces.ns)",
+        [(ns,) for ns in namespaces],
+    )
+
+
+def remove_item_of(connection: sqlite3.Connection, memory_row: int) -> None:
+    """Remove the item that a memory is, if it is one; the memory goes in the same transaction."""
+    found = connection.execute("SELECT item, ns FROM items WHERE memory_row = ?", (memory_row,)).fetchone()
+    if found is not None:
+        remove_items(connection, [found[0]])
+        remove_empty(connection, [found[1]])
+
+
+def remove_items_of_scope(connection: sqlite3.Connection, scope: int) -> None:
+    """Remove the items that are memories of a scope."""
+    found = connection.execute(
+        "SELECT item, ns FROM memories CROSS JOIN items ON memory_row = row WHERE scope = ?", (scope,)
+    ).fetchall()
+    remove_items(connection, [item for item, _ in found])
+    remove_empty(connection, {ns for _, ns in found})
+
+
+def follow_edit(
+    connection: sqlite3.Connection, memory_row: int, updated: int, vector: Vector | None, *, said_anew: bool
+) -> None:
+    """Take over an edit of a memory: the time, and the vector that stands for all its item had.
+
+    Without a vector those of the item stay, unless the memory says something else now. An item whose memory is not
+    ranked gets none.
+    """
+    found = connection.execute(
+        "SELECT item, ns, updated, ranked FROM items JOIN memories ON memories.row = memory_row WHERE memory_row = ?",
+        (memory_row,),
+    ).fetchone()
+    if found is None:
+        return
+    item, ns, before, ranked = found
+    if said_anew or vector is not None:
+        drop_vectors(connection, [item])
+    if vector is not None and ranked:
+        connection.execute("INSERT INTO item_vectors (item, data) VALUES (?, ?)", (item, vector.tobytes()))
+    connection.execute("UPDATE items SET updated = ? WHERE item = ?", (max(updated, before + 1), item))
+    log_item_changes(connection, [(ns, item)])
