@@ -1,0 +1,145 @@
+"""LangChain's embeddings as an embedder of the core."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+
+from reme_core.errors import ConfigurationError, ModelError, ModelOutputError
+from reme_core.ports import Matrix, Vector
+from reme_core.schema import shown
+from reme_langchain._failures import translated
+from reme_langchain._resolving import Named
+
+Rows: TypeAlias = Sequence[Sequence[float]]
+EmbeddingFunction: TypeAlias = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]
+
+_DIMENSION_FIELDS = ("dimensions", "dimension", "size")
+_MODEL_FIELDS = ("model", "model_name", "model_id", "deployment")
+
+
+class LangChainEmbedder:
+    """Embeddings of LangChain, or a function, behind the core's port. Bound to no event loop."""
+
+    def __init__(self, embed: Embeddings | EmbeddingFunction | Named[Embeddings], dims: int | None) -> None:
+        """Keep them; nothing is called."""
+        self._embed = embed
+        self._dims = dims
+
+    def __repr__(self) -> str:
+        """Name the model."""
+        return f"LangChainEmbedder({self.model!r}, dims={self._dims})"
+
+    @property
+    def model(self) -> str:
+        """Class and model name, or the name of the function: what tells the vectors from those of another model."""
+        embed = self._embed
+        if isinstance(embed, Named):
+            return embed.name
+        if isinstance(embed, Embeddings):
+            names = [getattr(embed, field, None) for field in _MODEL_FIELDS]  # each provider has its own
+            # LangGraph wraps functions into embeddings.
+            names += [_name(inner) for field in ("func", "afunc") if callable(inner := getattr(embed, field, None))]
+            model = next((name for name in names if isinstance(name, str) and name), "")
+            return f"{type(embed).__name__}:{model}" if model else type(embed).__name__
+        return _name(embed)
+
+    @property
+    def dimension(self) -> int:
+        """The length of every vector.
+
+        Raises:
+            ConfigurationError: It was not given, and the model does not tell it.
+        """
+        if self._dims is None:
+            source = self._embed.get() if isinstance(self._embed, Named) else self._embed
+            told = [getattr(source, field, None) for field in _DIMENSION_FIELDS]
+            self._dims = next((n for n in told if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
+        if self._dims is None:
+            msg = f"embedder {self.model!r} does not tell the length of its vectors: give it, as by dims=1536"
+            raise ConfigurationError(msg)
+        return self._dims
+
+    async def embed(self, texts: Sequence[str]) -> Matrix:
+        """Return float32 of shape (len(texts), dimension), rows of unit norm, in the order of the texts.
+
+        Raises:
+            ModelUnavailableError: No answer; it may pass.
+            ModelRejectedError: The model refuses the request, or failed.
+            ModelOutputError: A wrong number of vectors, a wrong dimension, zeros, or values that are not finite.
+        """
+        wanted = list(texts)
+        if not wanted:
+            return np.zeros((0, self.dimension), dtype=np.float32)
+        model = await self._model()
+        try:
+            rows = await (model.aembed_documents(wanted) if isinstance(model, Embeddings) else _call(model, wanted))
+        except ModelError:
+            raise
+        except Exception as exc:  # providers share no base error; each is mapped, none is dropped
+            raise translated(exc, self.model) from exc
+        return self._unit_rows(rows, len(wanted))
+
+    async def embed_query(self, text: str) -> Vector:
+        """Return the vector of a query, shape (dimension,): some models embed it otherwise; raises as `embed`."""
+        model = await self._model()
+        if not isinstance(model, Embeddings):
+            vector: Vector = (await self.embed([text]))[0]
+            return vector
+        try:
+            row = await model.aembed_query(text)
+        except ModelError:
+            raise
+        except Exception as exc:  # as in `embed`
+            raise translated(exc, self.model) from exc
+        queried: Vector = self._unit_rows([row], 1)[0]
+        return queried
+
+    async def _model(self) -> Embeddings | EmbeddingFunction:
+        # Making a model imports the provider's library, which takes seconds.
+        return await asyncio.to_thread(self._embed.get) if isinstance(self._embed, Named) else self._embed
+
+    def _unit_rows(self, rows: object, count: int) -> Matrix:
+        try:
+            matrix = np.asarray(rows, dtype=np.float64)
+        except (ValueError, TypeError) as exc:
+            msg = f"{self.model}: wanted {count} lists of numbers of one length, found {shown(rows)}: check the model"
+            raise ModelOutputError(msg, raw="") from exc
+        if matrix.shape != (count, self.dimension):
+            msg = (
+                f"{self.model}: wanted {count} vectors of {self.dimension} dimensions, found shape {matrix.shape}: "
+                "check dims= and the model"
+            )
+            raise ModelOutputError(msg, raw="")
+        norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+        bad = int((~(np.isfinite(norms) & (norms > 0))).sum())
+        if bad:
+            msg = f"{self.model}: {bad} of {count} vectors are zero or not finite: check the model"
+            raise ModelOutputError(msg, raw="")
+        unit: Matrix = (matrix / norms).astype(np.float32)
+        return unit
+
+
+def _name(function: object) -> str:
+    name = getattr(function, "__qualname__", type(function).__qualname__)  # a callable object has none
+    return f"{getattr(function, '__module__', '')}.{name}"
+
+
+async def _call(function: EmbeddingFunction, texts: list[str]) -> Rows:
+    """Call a function: an asynchronous one here, another one in a thread."""
+    if is_async(function):
+        answer = function(texts)
+    else:
+        answer = await asyncio.to_thread(function, texts)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Tell whether calling it only makes a coroutine, and so belongs on the caller's loop."""
+    # An object whose __call__ is asynchronous is one as well.
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004

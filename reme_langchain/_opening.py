@@ -1,0 +1,58 @@
+"""A memory where a path, or nothing, was given in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from reme_core import ReMe
+from reme_core.errors import ConfigurationError
+from reme_core.ports import Embedder
+from reme_core.schema import shown
+
+MemoryOrPath: TypeAlias = ReMe | str | Path | None
+"""A `ReMe`; or the path of its working folder, or of its file; or None for the default working folder."""
+
+DEFAULT_FOLDER = ".reme"
+_FILES = frozenset({".db", ".sqlite", ".sqlite3"})
+
+
+def open_memory(
+    given: object,
+    *,
+    embedder: Embedder | None = None,
+    what: str = "memory",
+    synchronous: Literal["FULL", "NORMAL"] = "FULL",
+    with_models: bool = True,
+) -> tuple[ReMe, bool]:
+    """Return the memory and whether it was made here, to be closed by whoever called.
+
+    A path that ends in .db, .sqlite or .sqlite3, or that is a file, is the file; any other one is the working folder,
+    whose file is `memory.db`. Nothing is opened yet.
+
+    Args:
+        given: See `MemoryOrPath`.
+        embedder: For a memory made here; without one, the environment decides.
+        what: The argument's name, for the error.
+        synchronous: For a file opened here: FULL survives a power cut, NORMAL a killed process.
+        with_models: False: a memory made here has none, whatever the environment says.
+
+    Raises:
+        ConfigurationError: It is none of these.
+    """
+    if isinstance(given, ReMe):
+        return given, False
+    if given is not None and not isinstance(given, str | Path):
+        msg = f"{what}: wanted a ReMe or a path, found {shown(given)}"
+        raise ConfigurationError(msg)
+    path = Path(DEFAULT_FOLDER if given is None else given).expanduser()
+    store: dict[str, object] = {"backend": "local_file", "synchronous": synchronous}
+    folder = path
+    if path.suffix in _FILES or path.is_file():
+        store["path"] = path
+        folder = path.parent
+    if not with_models:
+        return ReMe(working_dir=folder, vector_store=store, llm=None, embedding=None), True
+    if embedder is None:
+        return ReMe(working_dir=folder, vector_store=store), True
+    return ReMe(working_dir=folder, vector_store=store, embedding=embedder), True
