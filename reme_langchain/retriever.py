@@ -1,0 +1,107 @@
+"""A user's memories as documents, for chains and agents that retrieve."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableConfig
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr
+
+from reme_core import BackgroundLoop, Hit, ReMe
+from reme_langchain._kinds import check_kinds
+from reme_langchain._opening import open_memory
+from reme_langchain._owner import Owner, resolve_owner
+
+
+def _memory(given: object) -> ReMe:
+    return open_memory(given)[0]
+
+
+class ReMeRetriever(BaseRetriever):
+    """Finds memories that answer a query, best first. Usable from any event loop and thread.
+
+    Attributes:
+        memory: A `ReMe`, or a path. What is opened for a path stays open as long as the process.
+        owner: Whose: a user id, or a function of the runtime that returns one. None: `user_id` of the run's context, or
+            of `config["configurable"]`; decided anew with each call.
+        kinds: Memories of these types.
+        k: At most so many; `invoke(query, k=...)` overrides it.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    memory: Annotated[ReMe, BeforeValidator(_memory)]
+    owner: Owner = None
+    kinds: Annotated[tuple[str, ...], BeforeValidator(check_kinds)] = ("personal",)
+    k: int = Field(default=4, ge=1)
+
+    _loop: BackgroundLoop = PrivateAttr()
+
+    def model_post_init(self, context: object, /) -> None:
+        """Make the loop of synchronous calls; its thread begins with the first one."""
+        super().model_post_init(context)
+        self._loop = BackgroundLoop(self.memory, thread_name="reme-retriever")
+
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: ANN401  # the parent's signature
+        """Return the documents; of `kwargs`, `k` counts.
+
+        Raises:
+            ValueError: Nobody is named whose memories are meant.
+            InvalidInputError: A query or a `k` that can't be used.
+            ReMeError: What retrieving raises.
+        """
+        user_id = resolve_owner(self.owner, None, config)
+        return super().invoke(input, config, **{**kwargs, "for_user": user_id})
+
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: ANN401  # the parent's signature
+        """Return the documents, as `invoke` does."""
+        user_id = resolve_owner(self.owner, None, config)
+        return await super().ainvoke(input, config, **{**kwargs, "for_user": user_id})
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        for_user: str | None = None,
+    ) -> list[Document]:
+        return self._loop.run(self._find(query, k, for_user or resolve_owner(self.owner, None)))
+
+    async def _aget_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        for_user: str | None = None,
+    ) -> list[Document]:
+        return await self._find(query, k, for_user or resolve_owner(self.owner, None))
+
+    async def _find(self, query: str, k: int | None, user_id: str) -> list[Document]:
+        found = await self.memory.retrieve(
+            query,
+            user_id=user_id,
+            limit=self.k if k is None else k,
+            memory_type=list(self.kinds),
+            layers=("memory",),
+        )
+        return [_document(hit) for hit in found.results]
+
+
+def _document(hit: Hit) -> Document:
+    """Return a memory as a document; what it does not have is not in the metadata. Times are texts in ISO 8601."""
+    details = {
+        "score": hit.score,
+        "kind": None if hit.memory_type is None else str(hit.memory_type),
+        "target": hit.memory_target,
+        "when_to_use": hit.when_to_use or None,
+        "created_at": None if hit.created_at is None else hit.created_at.isoformat(),
+        "observed_at": None if hit.observed_at is None else hit.observed_at.isoformat(),
+        "metadata": dict(hit.metadata) or None,
+    }
+    known = {name: value for name, value in details.items() if value is not None}
+    return Document(id=hit.memory_id, page_content=hit.memory, metadata=known)
