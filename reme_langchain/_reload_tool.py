@@ -1,0 +1,87 @@
+"""The tool that loads again what left a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from langchain.tools import ToolRuntime
+from langchain_core.tools import BaseTool, StructuredTool
+
+from reme_core import BackgroundLoop, OffloadInfo, ReMe
+from reme_core.errors import InvalidInputError, NotFoundError
+from reme_langchain._offloading import RELOAD_TOOL
+from reme_langchain._place import Place
+from reme_langchain._plain import clean_text
+
+_DESCRIPTION = (
+    "Load again what was left out of this conversation: a long tool result or earlier messages. `handle` is named "
+    "where it was left out. Without `pattern`, `limit` characters from `offset` on; with it, the places where those "
+    "words stand."
+)
+_MOST_CHARS = 20_000
+_LISTED = 20
+
+
+def create_reload_tool(memory: ReMe, loop: BackgroundLoop, find_place: Callable[[ToolRuntime], Place]) -> BaseTool:
+    """Make the tool for a middleware.
+
+    Args:
+        memory: What keeps the texts.
+        loop: Where sync calls run.
+        find_place: Says whose call it is and of which thread.
+    """
+
+    def reload_context(
+        handle: str, runtime: ToolRuntime, offset: int = 0, limit: int = 4000, pattern: str | None = None
+    ) -> str:
+        place = find_place(runtime)
+        return loop.run(_reload(memory, place, handle, offset=offset, limit=limit, pattern=pattern))
+
+    async def areload_context(
+        handle: str, runtime: ToolRuntime, offset: int = 0, limit: int = 4000, pattern: str | None = None
+    ) -> str:
+        return await _reload(memory, find_place(runtime), handle, offset=offset, limit=limit, pattern=pattern)
+
+    return StructuredTool.from_function(
+        reload_context, coroutine=areload_context, name=RELOAD_TOOL, description=_DESCRIPTION
+    )
+
+
+async def _reload(memory: ReMe, place: Place, handle: str, *, offset: int, limit: int, pattern: str | None) -> str:
+    """Answer in words, whatever the model asks for."""
+    wanted = clean_text(handle).strip()
+    words = clean_text(pattern or "").strip()
+    try:
+        found = await memory.reload_context(
+            user_id=place.user_id,
+            session_id=place.session_id,
+            reference=wanted,
+            query=words or None,
+            offset=None if words else max(0, offset),
+            limit_chars=min(max(1, limit), _MOST_CHARS),
+        )
+    except (NotFoundError, InvalidInputError) as exc:
+        return await _refusal(memory, place, wanted, exc)
+    [piece] = found.results
+    if words:
+        return piece.memory or f"{words!r} is not in {wanted}."
+    if piece.next_offset is None:
+        return piece.memory
+    gap = "" if piece.memory.endswith("\n") else "\n"
+    return f"{piece.memory}{gap}[… goes on at offset={piece.next_offset} of {piece.chars} …]"
+
+
+async def _refusal(memory: ReMe, place: Place, handle: str, failure: NotFoundError | InvalidInputError) -> str:
+    infos, _ = await memory.list_offloads(
+        user_id=place.user_id, session_id=place.session_id, limit=_LISTED, newest_first=True
+    )
+    known = [info.reference for info in infos]
+    if handle in known and isinstance(failure, InvalidInputError):
+        return f"That can't be loaded: {failure}"
+    listed = "\n".join(map(_line, infos)) if infos else "there are none in this conversation"
+    return f"There is no handle {handle!r:.80} in this conversation. Known handles, newest first:\n{listed}"
+
+
+def _line(info: OffloadInfo) -> str:
+    size = f"{info.chars} characters" if info.chars else f"{len(info.message_ids)} messages"
+    return f"- {info.reference}: {info.name or info.kind}, {size}"
