@@ -1,4 +1,7 @@
-"""Measure every bar and print one table: python tests/benchmarks/run.py [--json FILE]. Exit code 1: one is not held."""
+"""Measure every bar and print one table: PYTHONPATH=. python tests/benchmarks/run.py [--json FILE].
+
+Exit code 1: one is not held.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,9 @@ from pathlib import Path
 
 import context
 import footprint
+import langchain_middleware
+import langchain_saver
+import langchain_store
 import locomo
 import small
 import speed
@@ -27,11 +33,15 @@ def retrieval() -> list[Figure]:
     ]
 
 
+def langchain() -> list[Figure]:
+    return [*langchain_store.measure(), *langchain_saver.measure(), *langchain_middleware.bars()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    figures = [*retrieval(), *small.measure(), *footprint.measure(), *context.measure(), *speed.measure()]
+    figures = [*retrieval(), *small.measure(), *footprint.measure(), *context.measure(), *speed.measure(), *langchain()]
     print(show(figures))
     if options.json:
         write(figures, options.json)

@@ -130,7 +130,8 @@ class Page:
 
 
 def _compiled(example: Example) -> CodeType:
-    return compile(example.body, f"line {example.line}", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # and none of this module, whose annotations are texts
+    return compile(example.body, f"line {example.line}", "exec", flags=flags, dont_inherit=True)
 
 
 async def _awaited(code: CodeType, names: dict[str, object]) -> None:

@@ -1,0 +1,5 @@
+"""The hooks that langgraph.json names. Both take their settings from the environment; see their docstrings."""
+
+from reme_langchain import open_saver, open_store
+
+__all__ = ["open_saver", "open_store"]

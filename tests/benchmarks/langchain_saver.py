@@ -1,0 +1,132 @@
+"""How long the checkpointer takes and how much it writes, beside AsyncSqliteSaver in the same run."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from figures import Figure, show
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import START, StateGraph
+from langgraph.graph.message import add_messages
+
+from reme_langchain import ReMeSaver
+
+ROUNDS = 300
+BLOCK = 20
+TURNS = 300
+OURS, THEIRS = "ReMeSaver", "AsyncSqliteSaver"
+
+Times = dict[str, list[float]]
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+async def clocked(times: Times, name: str, call: Awaitable[Any]) -> Any:
+    begun = time.perf_counter()
+    answer = await call
+    times.setdefault(name, []).append((time.perf_counter() - begun) * 1000)
+    return answer
+
+
+def checkpoint(number: int, values: dict[str, Any]) -> Checkpoint:
+    made = empty_checkpoint()
+    made["id"] = str(uuid6(clock_seq=number))
+    made["channel_values"] = values
+    made["channel_versions"] = dict.fromkeys(values, f"{number:016}.0")
+    return made
+
+
+async def one_round(saver: Any, number: int, messages: list[AnyMessage], times: Times) -> None:
+    for thread, values in (("small", {"x": "a" * 1000}), ("chat", {"messages": messages})):
+        at = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+        made = checkpoint(number, values)
+        put = saver.aput(at, made, {"source": "loop", "step": number, "parents": {}}, made["channel_versions"])
+        stored = await clocked(times, f"put {thread}", put)
+        await clocked(times, f"get_tuple {thread}", saver.aget_tuple(at))
+        if thread == "small":
+            await clocked(times, "put_writes", saver.aput_writes(stored, [("x", "a" * 200)], f"task{number}"))
+
+
+async def single_calls(folder: Path) -> dict[str, Times]:
+    found: dict[str, Times] = {name: {} for name in (OURS, THEIRS)}
+    messages: list[AnyMessage] = [HumanMessage("x" * 400, id=f"{n}") for n in range(100)]
+    async with (
+        ReMeSaver.from_path(folder / "ours.db") as ours,
+        AsyncSqliteSaver.from_conn_string(str(folder / "theirs.db")) as theirs,
+    ):
+        for block in range(0, ROUNDS, BLOCK):  # in turn, so that both see the same machine
+            for name, saver in ((OURS, ours), (THEIRS, theirs)):
+                for number in range(block, block + BLOCK):
+                    said = [*messages[:-1], AIMessage(f"{number} " + "y" * 400, id=f"n{number}")]
+                    await one_round(saver, number, said, found[name])
+    return found
+
+
+async def conversation(saver: Any) -> list[float]:
+    """Return the milliseconds of each turn."""
+
+    def reply(_: Chat) -> dict[str, object]:
+        return {"messages": [AIMessage("a" * 400)]}
+
+    graph = StateGraph(Chat).add_node("reply", reply).add_edge(START, "reply").compile(checkpointer=saver)
+    times: Times = {}
+    for _ in range(TURNS):
+        asked = {"messages": [HumanMessage("h" * 400)]}
+        await clocked(times, "turn", graph.ainvoke(asked, {"configurable": {"thread_id": "t"}}))
+    return times["turn"]
+
+
+async def conversations(folder: Path) -> dict[str, tuple[float, float]]:
+    """Return for each saver the milliseconds of a late turn, and the megabytes on disk after closing."""
+    found = {}
+    for name, opened in (
+        (OURS, ReMeSaver.from_path(folder / OURS / "chat.db")),
+        (THEIRS, AsyncSqliteSaver.from_conn_string(str(folder / THEIRS / "chat.db"))),
+    ):
+        (folder / name).mkdir()
+        async with opened as saver:
+            turns = await conversation(saver)
+        found[name] = (statistics.median(turns[-20:]), size_of(folder / name) / 1e6)
+    return found
+
+
+def size_of(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.iterdir())
+
+
+def measure() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as name:
+        calls = asyncio.run(single_calls(Path(name)))
+        chats = asyncio.run(conversations(Path(name)))
+    figures = [
+        Figure(
+            f"checkpointer, {call}",
+            statistics.median(calls[OURS][call]),
+            "ms",
+            statistics.median(calls[THEIRS][call]),
+            True,
+            f"{THEIRS} {statistics.median(calls[THEIRS][call]):.2f} ms",
+        )
+        for call in calls[OURS]
+    ]
+    (turn, size), (their_turn, their_size) = chats[OURS], chats[THEIRS]
+    return [
+        *figures,
+        Figure("checkpointer, turn 300 of a chat", turn, "ms", their_turn, True, f"{THEIRS} {their_turn:.1f} ms"),
+        Figure("checkpointer, 300 turns on disk", size, "MB", 7.0, True, f"{THEIRS} {their_size:.0f} MB"),
+    ]
+
+
+if __name__ == "__main__":
+    print(show(measure()))
