@@ -208,14 +208,19 @@ class JobRunner:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:
             with suppress(ReMeError):
-                job = await claiming
+                await _ended(claiming)
+                job = claiming.result()
                 if job is not None:
                     await self._give_back(scope, job, claim.owner)
             raise
 
     async def _give_back(self, scope: Scope, job: Job, owner: str) -> None:
         release = SettleJob(job_id=job.job_id, owner=owner, outcome="release", due_at=self._clock.now())
-        await asyncio.shield(self._settle_unless_taken(scope, release))
+        settling = asyncio.ensure_future(self._settle_unless_taken(scope, release))
+        is_cancelled = await _ended(settling)
+        settling.result()
+        if is_cancelled:
+            raise asyncio.CancelledError
 
     async def _attempt(self, scope: Scope, job: Job, owner: str, worker: Worker) -> Outcome:
         if job.attempts > self._trying.max_attempts:
@@ -398,6 +403,20 @@ class JobRunner:
             await self._jobs.settle_job(scope, settle)
         except (JobNotFoundError, ConflictError):
             _LOG.info("job %s was taken over or dropped meanwhile", settle.job_id)
+
+
+async def _ended(task: asyncio.Future[T]) -> bool:
+    """Wait for a task to end, however often this is cancelled meanwhile, and return whether it was.
+
+    Ctrl-C cancels a job, and what closes the memory cancels it once more: what the job took is given back all the same.
+    """
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            is_cancelled = True
+    return is_cancelled
 
 
 def _nobody(job: Job) -> ConfigurationError:
