@@ -9,7 +9,7 @@ CONVERSATION ?= examples/demo_conversation.json
 MODEL ?=
 OPTIONS ?=
 
-.PHONY: help demo test check lint types imports unit bench bench-locomo experiments clean
+.PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-locomo experiments clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
@@ -32,7 +32,7 @@ help:
 demo: .venv-demo/done
 	.venv-demo/bin/python examples/demo.py
 
-test: check unit
+test: check unit agentscope1 agentscope2
 
 check: lint types imports
 
@@ -49,8 +49,21 @@ imports: .venv/done
 unit: .venv/done
 	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
+# The generations of AgentScope can't share an environment: each has its own, with its types and tests. The second one
+# has LangChain as well, for the example in which both frameworks use one memory.
+.venv-as1/done: EXTRAS = agentscope1,test,types
+.venv-as2/done: EXTRAS = agentscope2,langchain,test,types
+.venv-as1/done .venv-as2/done: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP) install --editable '.[$(EXTRAS)]'
+	touch $@
+
+agentscope1 agentscope2: agentscope%: .venv-as%/done
+	.venv-as$*/bin/mypy --cache-dir .mypy_cache/as$* -p reme_agentscope.v$*
+	.venv-as$*/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/adapters/agentscope$* tests/unit/test_agentscope_package.py
+
 bench: .venv/done
-	.venv/bin/python tests/benchmarks/run.py --json bench.json
+	PYTHONPATH=. .venv/bin/python tests/benchmarks/run.py --json bench.json
 
 bench-locomo: .venv/done
 	.venv/bin/python tests/benchmarks/locomo.py --json bench-locomo.json
@@ -59,4 +72,4 @@ experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info bench.json bench-locomo.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info bench.json bench-locomo.json

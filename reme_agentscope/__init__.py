@@ -1,1 +1,93 @@
-"""reme for AgentScope 1.x and 2.x. Empty for now: the adapters are issues of their own."""
+"""reme for AgentScope: long-term and working memory for 1.x, middleware, tools and offloader for 2.x.
+
+```python
+from reme_agentscope import ReMePersonalLongTermMemory  # AgentScope 1.x
+from reme_agentscope import ReMeMiddleware  # AgentScope 2.x
+```
+
+Names are loaded on first use: importing this package imports nothing of AgentScope. Its generations cannot share an
+environment; a name of the other one is an `ImportError` that says what to use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from reme_agentscope._compat import require
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from reme_agentscope.v1.long_term_memory import (
+        ReMePersonalLongTermMemory,
+        ReMeTaskLongTermMemory,
+        ReMeToolLongTermMemory,
+    )
+    from reme_agentscope.v1.memory import ReMeMemory
+    from reme_agentscope.v2.middleware import ReMeMiddleware
+    from reme_agentscope.v2.offloader import ReMeOffloader
+    from reme_agentscope.v2.tools import create_memory_tools
+    from reme_core.ports import ChatModel, Embedder
+    from reme_core.schema import Message
+
+    # Of whichever generation is installed, so in no class of either; see the modules of v1 and v2 for their types.
+    def as_chat_model(model: object) -> ChatModel: ...  # noqa: D103
+    def as_embedder(model: object) -> Embedder: ...  # noqa: D103
+    def from_agentscope(msgs: object) -> list[Message]: ...  # noqa: D103
+    def to_agentscope(messages: Iterable[Message]) -> list[Any]: ...  # noqa: D103
+
+
+__all__ = [
+    "ReMeMemory",
+    "ReMeMiddleware",
+    "ReMeOffloader",
+    "ReMePersonalLongTermMemory",
+    "ReMeTaskLongTermMemory",
+    "ReMeToolLongTermMemory",
+    "as_chat_model",
+    "as_embedder",
+    "create_memory_tools",
+    "from_agentscope",
+    "to_agentscope",
+]
+
+# Public name: generation (None: of the one that is installed) and module in v1 or v2.
+_PLACES = MappingProxyType(
+    {
+        "ReMeMemory": (1, "memory"),
+        "ReMePersonalLongTermMemory": (1, "long_term_memory"),
+        "ReMeTaskLongTermMemory": (1, "long_term_memory"),
+        "ReMeToolLongTermMemory": (1, "long_term_memory"),
+        "ReMeMiddleware": (2, "middleware"),
+        "ReMeOffloader": (2, "offloader"),
+        "create_memory_tools": (2, "tools"),
+        "as_chat_model": (None, "models"),
+        "as_embedder": (None, "models"),
+        "from_agentscope": (None, "messages"),
+        "to_agentscope": (None, "messages"),
+    }
+)
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name on first use.
+
+    Raises:
+        AttributeError: There is no such name.
+        MissingExtraError: AgentScope is not installed, too old, or of the other generation.
+    """
+    place = _PLACES.get(name)
+    if place is None:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    major, module = place
+    generation = require(major, name)
+    return getattr(importlib.import_module(f"{__name__}.v{generation}.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,157 @@
+"""What AgentScope's messages have and ours have no place for: carried along, and found again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from reme_agentscope._plain import ascii_json
+from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock, ToolResultBlock
+from reme_core.schema.checks import check_metadata
+from reme_core.schema.messages import MAX_MESSAGE_BYTES
+
+KEY = "agentscope"
+"""The key in a message's metadata."""
+
+CARRIER = "agentscope_fields"
+"""The kind of the block that carries what metadata can't hold."""
+
+_SPARE_BYTES = 4096  # for the notes about what was left out
+_MOST_TOLD = 20
+
+
+class BlockForm(BaseModel):
+    """How a block was written, beside the value that ours shows.
+
+    Attributes:
+        at: The path of the value in the block; empty: `rest` is the whole block.
+        rest: The block without the value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: list[str | int] = Field(default_factory=list)
+    rest: dict[str, JsonValue]
+
+
+class Carried(BaseModel):
+    """The fields of a message that ours does not show, or shows otherwise. Texts stand as they came.
+
+    Attributes:
+        generation: Of AgentScope.
+        fields: Of the message, where they are not what ours would give.
+        is_text: The content was a text and no list.
+        text: That text, where the core can't keep it.
+        forms: Of each block, where it is not what ours would give.
+        of: The id of the message that this is a part of.
+        part: Which part, from 0.
+        left_out: What was too large to be kept: what, and of how many bytes or characters.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    generation: Literal[1, 2]
+    fields: dict[str, JsonValue] = Field(default_factory=dict)
+    is_text: bool = False
+    text: str | None = None
+    forms: list[BlockForm | None] = Field(default_factory=list)
+    of: str | None = None
+    part: int = 0
+    left_out: list[str] = Field(default_factory=list)
+
+
+_Unpacked: TypeAlias = tuple[Carried | None, list[ContentBlock]]
+
+
+def pack(carried: Carried, blocks: Sequence[ContentBlock]) -> tuple[dict[str, JsonValue], list[ContentBlock]]:
+    """Return metadata and content of a message that carries it.
+
+    It goes into the metadata, or into a block where metadata can't hold it. What is too large for a message is left
+    out, the fields first, and the text of a block that ends with a note saying so.
+    """
+    kept, left_out = _fitting(blocks)
+    if left_out:
+        carried = carried.model_copy(update={"left_out": left_out, "forms": []})
+    fields = carried.model_dump(exclude_defaults=True)
+    try:
+        return check_metadata({KEY: fields}), [*kept, *_stand_in(kept)]
+    except ValueError:
+        text = ascii_json(fields)
+    if len(text) > MAX_MESSAGE_BYTES - _SPARE_BYTES - sum(map(_size, kept)):
+        note = f"additional fields, {len(text)} characters as JSON"
+        text = ascii_json({"generation": carried.generation, "left_out": [*left_out, note]})
+    return {}, [*kept, OtherBlock(kind=CARRIER, data=text)]
+
+
+def unpack(message: Message) -> _Unpacked:
+    """Return what a message carries, None where it is not AgentScope's, and its content without the carrier."""
+    blocks = [block for block in message.content if not _is_carrier(block)]
+    for block in message.content:
+        if isinstance(block, OtherBlock) and _is_carrier(block) and isinstance(block.data, str):
+            return _read_json(block.data), blocks
+    return _validated(message.metadata.get(KEY)), blocks
+
+
+def _read_json(text: str) -> Carried | None:
+    try:
+        return _validated(json.loads(text))  # Python's JSON knows NaN and escaped lone surrogates
+    except (ValueError, RecursionError):  # a block of somebody else under this kind
+        return None
+
+
+def _validated(fields: object) -> Carried | None:
+    try:
+        return Carried.model_validate(fields)
+    except ValidationError:  # a user's own metadata under this key: no message of ours
+        return None
+
+
+def _is_carrier(block: ContentBlock) -> bool:
+    return isinstance(block, OtherBlock) and block.kind == CARRIER
+
+
+def _stand_in(blocks: Sequence[ContentBlock]) -> list[ContentBlock]:
+    """Return the block without which a message that says nothing could not be kept."""
+    says = any(not isinstance(block, TextBlock) or block.text.strip() for block in blocks)
+    return [] if says else [OtherBlock(kind=CARRIER)]
+
+
+def _fitting(blocks: Sequence[ContentBlock]) -> tuple[list[ContentBlock], list[str]]:
+    room = MAX_MESSAGE_BYTES - _SPARE_BYTES
+    if sum(map(_size, blocks)) <= room:
+        return list(blocks), []
+    kept: list[ContentBlock] = []
+    left_out = []
+    for block in blocks:
+        size = _size(block)
+        fitting = block if size <= room else _shortened(block, room)
+        if fitting is not block:
+            left_out.append(f"{block.type}, {size} bytes")
+        if fitting is not None:
+            kept.append(fitting)
+            room -= _size(fitting)
+    more = len(left_out) - _MOST_TOLD
+    return kept, left_out[:_MOST_TOLD] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _shortened(block: ContentBlock, room: int) -> ContentBlock | None:
+    """Return the beginning of a text with a note; None for what can't be shortened, or where there is no room."""
+    if not isinstance(block, TextBlock | ToolResultBlock) or room < _SPARE_BYTES:
+        return None
+    text = block.text if isinstance(block, TextBlock) else block.output
+    begin = text.encode()[: room - _SPARE_BYTES // 2].decode(errors="ignore")
+    told = f"{begin}\n[{len(text) - len(begin)} characters left out: a message holds 8 MiB]"
+    return block.model_copy(update={"text" if isinstance(block, TextBlock) else "output": told})
+
+
+def _size(block: ContentBlock) -> int:
+    match block:
+        case TextBlock():
+            return len(block.text.encode())
+        case ToolResultBlock():
+            return len(block.output.encode())
+        case _:
+            return len(block.model_dump_json())

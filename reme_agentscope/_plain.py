@@ -1,0 +1,100 @@
+"""Values of AgentScope's free-form fields as JSON, and texts and ids as the core keeps them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+
+from pydantic import BaseModel, JsonValue
+
+from reme_core.schema import shown
+from reme_core.schema.checks import check_id, check_json
+
+_UNKEPT = re.compile("[\x00\ud800-\udfff]")
+_MAX_NAME = 512
+_MOST_DEPTH = 64
+_MOST_BITS = 8192  # Python writes integers of up to 4,300 digits
+
+
+def clean_text(text: str) -> str:
+    """Replace each NUL and each lone surrogate, which no store keeps, by U+FFFD; the length stays."""
+    return _UNKEPT.sub("\ufffd", text)
+
+
+def usable_id(text: str) -> str:
+    """Return the id itself where the core takes it, and else one that is derived from it, always the same."""
+    try:
+        return check_id(text)
+    except ValueError:
+        return f"as-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def usable_name(name: str) -> str:
+    """Return a speaker's name as the core takes it."""
+    return clean_text(name)[:_MAX_NAME]
+
+
+def as_json(value: object, depth: int = 0) -> JsonValue:
+    """Return a copy of any value as JSON, texts as they are.
+
+    Tuples and sets become lists, keys texts, pydantic models objects; what else is not JSON becomes a short text that
+    shows it, such as `<Thing object at 0x...>`. Nothing is pickled.
+    """
+    if depth > _MOST_DEPTH:
+        return shown(value)
+    match value:
+        case None | bool() | float():
+            return value
+        case str():
+            return str.__str__(value)
+        case int():
+            return int(value) if value.bit_length() <= _MOST_BITS else shown(value)
+        case Mapping():
+            return {_key(key): as_json(item, depth + 1) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [as_json(item, depth + 1) for item in value]
+        case BaseModel():
+            return as_json(dict(value), depth + 1)
+        case _:
+            return shown(value)
+
+
+def _key(key: object) -> str:
+    return str.__str__(key) if isinstance(key, str) else shown(key)
+
+
+def as_object(value: Mapping[str, object]) -> dict[str, JsonValue]:
+    """Return a copy of a mapping as a JSON object; see `as_json`."""
+    return {_key(key): as_json(item, 1) for key, item in value.items()}
+
+
+def clean_json(value: JsonValue) -> JsonValue:
+    """Return a copy with every text cleaned, and NaN and infinities as texts."""
+    match value:
+        case str():
+            return clean_text(value)
+        case float() if not math.isfinite(value):
+            return str(value)
+        case list():
+            return [clean_json(item) for item in value]
+        case dict():
+            return {clean_text(key): clean_json(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def is_kept(value: JsonValue) -> bool:
+    """Tell whether the core keeps a JSON value as it is."""
+    try:
+        check_json(value)
+    except ValueError:
+        return False
+    return True
+
+
+def ascii_json(value: JsonValue) -> str:
+    """Write JSON in which NUL, lone surrogates, NaN and infinities survive as escapes and names."""
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""For AgentScope 1.x."""

@@ -1,0 +1,1 @@
+"""For AgentScope 2.x."""

@@ -1,0 +1,230 @@
+"""Messages of AgentScope 2.x as ours, and back.
+
+An assistant's message that holds results of tools becomes several of ours: what was said and called, the results, what
+was said then; the first keeps the id, the others add `-1`, `-2` to it. Together they come back as the one that they
+were, wherever some of them are missing as the rest of it.
+
+What a `Message` has no place for is carried in its metadata under `agentscope`, or in a block that nobody reads where
+metadata can't hold it. So a message comes back as it was, with these exceptions:
+
+- Values that are not JSON come back as JSON: tuples as lists, other objects as a short text. Nothing is pickled.
+- A message of a subclass comes back as a `Msg`.
+- What does not fit into 8 MiB is left out, and a note says so.
+
+Where the core has changed a block since, the changed one comes back. Messages of AgentScope 1.x come back as those of
+2.x that say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import cast
+
+from agentscope.message import Msg
+from pydantic import JsonValue, ValidationError
+
+from reme_agentscope._carried import Carried, pack, unpack
+from reme_agentscope._forms import Plain, read_block, text_of, write_block
+from reme_agentscope._plain import as_object, usable_id, usable_name
+from reme_agentscope._times import local_time, read_local
+from reme_agentscope.v2._blocks import Blocks
+from reme_core.errors import InvalidInputError
+from reme_core.schema import ContentBlock, Message, Role, ToolCallBlock, ToolResultBlock, shown
+
+_BLOCKS = Blocks()
+_SHARED_FIELDS = ("name", "metadata")  # of both generations
+_LEGAL = {"user": ("text", "data"), "system": ("text",)}  # an assistant's message holds any block
+_SPEAKERS = ("user", "assistant", "system")
+
+
+def from_agentscope(msgs: Msg | Iterable[Msg | None] | None) -> list[Message]:
+    """Return messages of AgentScope in our form; nothing that is handed in is changed.
+
+    Args:
+        msgs: One message or several; None is passed over.
+
+    Raises:
+        InvalidInputError: Something in the list is no `Msg`.
+    """
+    given: object = [msgs] if msgs is None or isinstance(msgs, Msg) else msgs
+    if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
+        msg = f"msgs: wanted a list of Msg, found {shown(given)}"
+        raise InvalidInputError(msg)
+    read: list[Message] = []
+    for place, item in enumerate(given):
+        if isinstance(item, Msg):
+            read += _read(item)
+        elif item is not None:
+            msg = f"msgs[{place}]: wanted a Msg of AgentScope, found {shown(item)}"
+            raise InvalidInputError(msg)
+    return read
+
+
+def to_agentscope(messages: Iterable[Message]) -> list[Msg]:
+    """Return messages in AgentScope's form, independent of ours.
+
+    A tool's result goes into the message of its call. What a user's or a system's message may not hold is told in it
+    as text.
+
+    Raises:
+        InvalidInputError: Something in the list is not a `Message`.
+    """
+    gathered: list[_Gathered] = []
+    items: Iterable[object] = messages
+    for place, message in enumerate(items):
+        if not isinstance(message, Message):
+            msg = f"messages[{place}]: wanted a Message of reme, found {shown(message)}"
+            raise InvalidInputError(msg)
+        _gather(message, gathered)
+    return [_write(one) for one in gathered]
+
+
+def _read(msg: Msg) -> list[Message]:
+    fields = as_object(msg.model_dump())
+    content = fields.pop("content")
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    runs = list(_runs(parts))
+    role = cast("Role", msg.role)
+    name = usable_name(msg.name) if msg.name else None
+    message_id = usable_id(msg.id)
+    said_at = read_local(msg.created_at)
+    messages = []
+    for number, run in enumerate(runs):
+        read = [read_block(part, _BLOCKS) for part in run]
+        is_result = any(isinstance(block, ToolResultBlock) for block, _ in read)
+        forms = [form for _, form in read]
+        carried: dict[str, object] = {"generation": 2, "forms": forms if any(forms) else []}
+        if len(runs) > 1:
+            carried |= {"of": msg.id, "part": number}
+        if number == 0:
+            usual = _fields(message_id, role, name, said_at)
+            carried["fields"] = {key: value for key, value in fields.items() if usual.get(key, ...) != value}
+        metadata, kept = pack(Carried.model_validate(carried), [block for block, _ in read])
+        when = said_at if number == 0 else read_local(run[0].get("created_at")) or said_at
+        data = {
+            "message_id": message_id if number == 0 else usable_id(f"{message_id}-{number}"),
+            "role": "tool" if is_result and role == "assistant" else role,
+            "name": name,
+            "content": tuple(kept),
+            "metadata": metadata,
+        }
+        messages.append(Message.model_validate(data if when is None else {**data, "created_at": when}))
+    return messages
+
+
+def _runs(parts: list[Plain]) -> Iterator[list[Plain]]:
+    """Yield results together, and what stands between them together; at least one run."""
+    run: list[Plain] = []
+    for part in parts:
+        if run and (part.get("type") == "tool_result") != (run[-1].get("type") == "tool_result"):
+            yield run
+            run = []
+        run.append(part)
+    yield run
+
+
+def _fields(message_id: str, role: Role, name: str | None, said_at: datetime | None) -> dict[str, JsonValue]:
+    """Return the fields that a message of ours is written with, where nothing else is carried."""
+    return {
+        "id": message_id,
+        "name": name or role,
+        "role": "assistant" if role == "tool" else role,
+        "metadata": {},
+        "created_at": None if said_at is None else local_time(said_at).isoformat(),
+        "usage": None,
+        "finished_at": None,
+        "finished_reason": None,
+        "structured_output": None,
+        "error": None,
+    }
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """A message of AgentScope in the making: its fields, and its blocks with what is written for each."""
+
+    message: Message
+    carried: Carried | None
+    blocks: list[tuple[ContentBlock, Plain]] = field(default_factory=list)
+    part: int = 0
+
+    @property
+    def is_own(self) -> bool:
+        return self.carried is not None and self.carried.generation == 2
+
+    def is_followed_by(self, carried: Carried) -> bool:
+        """Tell whether a part belongs to the same message and comes later in it."""
+        return self.is_own and self.carried is not None and self.carried.of == carried.of and self.part < carried.part
+
+
+def _gather(message: Message, gathered: list[_Gathered]) -> None:
+    carried, blocks = unpack(message)
+    is_own = carried is not None and carried.generation == 2
+    same = carried is not None and len(carried.forms) == len(blocks)
+    forms = carried.forms if carried is not None and same else [None] * len(blocks)
+    written = [
+        (block, write_block(block, form, _BLOCKS, is_own=is_own)) for block, form in zip(blocks, forms, strict=True)
+    ]
+    last = gathered[-1] if gathered else None
+    if carried is not None and is_own and carried.of is not None:
+        if last is not None and last.is_followed_by(carried):
+            last.blocks += written
+            last.part = carried.part
+            return
+    elif message.role == "tool" and not is_own:  # one of AgentScope's that held results alone comes back as it was
+        written = [pair for pair in written if not _answered(pair, gathered)]
+        if not written and blocks:
+            return
+    gathered.append(_Gathered(message, carried, written, 0 if carried is None else carried.part))
+
+
+def _answered(pair: tuple[ContentBlock, Plain], gathered: list[_Gathered]) -> bool:
+    """Put a result into the message of its call; tell whether there is one."""
+    result = pair[0]
+    if not isinstance(result, ToolResultBlock):
+        return False
+    for one in reversed(gathered):
+        if any(isinstance(block, ToolCallBlock) and block.call_id == result.call_id for block, _ in one.blocks):
+            one.blocks.append(pair)
+            return True
+    return False
+
+
+def _write(gathered: _Gathered) -> Msg:
+    message, carried = gathered.message, gathered.carried
+    usual = _fields(message.message_id, message.role, message.name, message.created_at)
+    fields = dict(usual)
+    if carried is not None:
+        if gathered.is_own and carried.of is not None:
+            fields["id"] = carried.of
+        fields |= {
+            key: value
+            for key, value in carried.fields.items()
+            if key in usual and (gathered.is_own or key in _SHARED_FIELDS)
+        }
+    parts = [_legal(part, block, str(fields["role"])) for block, part in gathered.blocks]
+    try:
+        return Msg.model_validate({**fields, "content": _completed(parts, usual)})
+    except ValidationError:  # fields or blocks that AgentScope does not take: they were never a message of its
+        parts = [_BLOCKS.write(block, is_own=False) for block, _ in gathered.blocks]
+        role = str(usual["role"])
+        parts = [_legal(part, block, role) for part, (block, _) in zip(parts, gathered.blocks, strict=True)]
+        return Msg.model_validate({**usual, "content": _completed(parts, usual)})
+
+
+def _legal(part: Plain, block: ContentBlock, role: str) -> Plain:
+    return (
+        part if part.get("type") in _LEGAL.get(role, (part.get("type"),)) else {"type": "text", "text": text_of(block)}
+    )
+
+
+def _completed(parts: list[Plain], fields: dict[str, JsonValue]) -> list[Plain]:
+    """Return the blocks with ids and times where they have none: always the same, as blocks are compared by id."""
+    usual = [{"id": f"{fields['id']}-{place}", "created_at": fields["created_at"]} for place in range(len(parts))]
+    # What is AgentScope's own has all its fields; releases of 2.x differ in them, and thinking blocks take any.
+    return [
+        {**own, **part} if "id" not in part or part.get("type") in {"tool_call", "tool_result"} else part
+        for own, part in zip(usual, parts, strict=True)
+    ]

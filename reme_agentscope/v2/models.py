@@ -1,0 +1,183 @@
+"""Models of AgentScope 2.x behind the ports of the core. They are used as they are: no key or URL is read from them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from agentscope.embedding import EmbeddingModelBase
+from agentscope.message import Msg
+from agentscope.model import ChatModelBase, ChatResponse
+from agentscope.tool import ToolChoice
+
+from reme_agentscope._chat import Spoken, SpokenCall, chat, no_answer, sent_messages, tool_choice, tool_schema
+from reme_agentscope._embedder import CheckedEmbedder, checked_dimension
+from reme_agentscope._forms import Plain, text_field
+from reme_agentscope._plain import as_object
+from reme_agentscope.v2._blocks import parsed_arguments
+from reme_agentscope.v2.messages import to_agentscope
+from reme_core.errors import ConfigurationError, ModelOutputError
+from reme_core.ports import ChatModel, ChatRequest, ChatResult, Embedder
+from reme_core.schema import Message, ToolCallBlock, shown
+
+_MAX_CHARS = 8_000
+_GROWING = ("text", "thinking", "input")
+
+
+def as_chat_model(model: ChatModelBase) -> ChatModel:
+    """Return a chat model of AgentScope as one of the core's: `ReMe(llm=as_chat_model(model))`.
+
+    Temperature and limits of tokens stay those of the model object: its providers share no words for them.
+
+    Raises:
+        ConfigurationError: It is no chat model.
+    """
+    given: object = model
+    if not isinstance(given, ChatModelBase):
+        msg = f"model: wanted a chat model of AgentScope, found {shown(model)}"
+        raise ConfigurationError(msg)
+    return AgentScopeChat(model)
+
+
+def as_embedder(model: EmbeddingModelBase[Any]) -> Embedder:
+    """Return an embedding model of AgentScope as an embedder of the core: `ReMe(embedding=as_embedder(model))`.
+
+    Raises:
+        ConfigurationError: It is no embedding model, or does not tell the length of its vectors.
+    """
+    given: object = model
+    if not isinstance(given, EmbeddingModelBase):
+        msg = f"model: wanted an embedding model of AgentScope, found {shown(model)}"
+        raise ConfigurationError(msg)
+
+    async def rows(texts: list[str]) -> object:
+        return (await model(texts)).embeddings
+
+    limit = getattr(model, "context_size", None)  # not in all releases of 2.x
+    return CheckedEmbedder(
+        model=f"{type(model).__name__}:{model.model}",
+        dimension=checked_dimension(model, model.dimensions),
+        rows=rows,
+        batch=None,
+        max_chars=limit if isinstance(limit, int) and limit > 0 else _MAX_CHARS,
+    )
+
+
+class AgentScopeChat:
+    """A chat model of AgentScope 2.x behind the core's port. Bound to no event loop."""
+
+    def __init__(self, model: ChatModelBase) -> None:
+        """Keep it; nothing is called."""
+        self._model = model
+
+    def __repr__(self) -> str:
+        """Name the model."""
+        return f"AgentScopeChat({self._name})"
+
+    @property
+    def _name(self) -> str:
+        return f"{type(self._model).__name__}:{self._model.model}"
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        """Answer a request.
+
+        Raises:
+            InvalidInputError: There is nothing to send, or `tool_choice` names no tool of the request.
+            ModelUnavailableError: No answer, or none in time; it may pass.
+            ModelRejectedError: The model refuses the request as it is, or failed.
+            ModelOutputError: The answer has no usable form; `raw` keeps it.
+            ContextTooLongError: The request doesn't fit the context window.
+            CancelledError: The task was cancelled, which AgentScope's models swallow.
+        """
+        sent = to_agentscope(map(_with_objects, sent_messages(request)))
+        choice = tool_choice(request)
+        return await chat(request, self._name, lambda: self._ask(sent, request, choice))
+
+    async def _ask(self, sent: list[Msg], request: ChatRequest, choice: str | None) -> Spoken:
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task is not None else 0
+        tools = [tool_schema(tool) for tool in request.tools] or None
+        said = await self._model(sent, tools=tools, tool_choice=None if choice is None else ToolChoice(mode=choice))
+        spoken = await self._gathered(said) if isinstance(said, AsyncGenerator) else _spoken(said, _blocks(said))
+        # AgentScope's models swallow cancellation; the first releases of 2.x do not even say so in their answer.
+        if task is not None and task.cancelling() > cancelled_before:
+            raise asyncio.CancelledError
+        return spoken
+
+    async def _gathered(self, chunks: AsyncGenerator[ChatResponse, None]) -> Spoken:
+        """Return the last chunk, which is whole; without one, the deltas of each block put together."""
+        whole: ChatResponse | None = None
+        newest: ChatResponse | None = None
+        usage: object = None
+        deltas: dict[tuple[str, str], Plain] = {}
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                newest = chunk
+                usage = chunk.usage or usage
+                if chunk.is_last:
+                    whole = chunk
+                elif whole is None:
+                    _add(deltas, _blocks(chunk))
+        if newest is None:
+            raise no_answer(self._name)
+        return _spoken(newest, list(deltas.values()) if whole is None else _blocks(whole), usage)
+
+
+def _with_objects(message: Message) -> Message:
+    """Return a message whose calls have objects as arguments: many endpoints refuse others."""
+    content = tuple(
+        block.model_copy(update={"arguments": {"malformed": block.arguments}})
+        if isinstance(block, ToolCallBlock) and isinstance(block.arguments, str)
+        else block
+        for block in message.content
+    )
+    return message.model_copy(update={"content": content})
+
+
+def _blocks(said: ChatResponse) -> list[Plain]:
+    found: object = said
+    if not isinstance(found, ChatResponse):
+        msg = f"wanted a ChatResponse of AgentScope, found {shown(found)}"
+        raise ModelOutputError(msg, raw=shown(found))
+    return [as_object(dict(block)) for block in found.content]
+
+
+def _add(deltas: dict[tuple[str, str], Plain], blocks: list[Plain]) -> None:
+    for block in blocks:
+        key = (text_field(block, "type"), text_field(block, "id"))
+        begun = deltas.get(key)
+        if begun is None:
+            deltas[key] = block
+            continue
+        for name in _GROWING:
+            if name in begun:
+                begun[name] = f"{begun[name]}{block.get(name) or ''}"
+
+
+def _spoken(said: ChatResponse, blocks: list[Plain], usage: object = None) -> Spoken:
+    # A cancelled model gives this answer instead of the error; not in all releases of 2.x.
+    if str(getattr(said, "finished_reason", "")) == "interrupted":
+        raise asyncio.CancelledError
+    usage = said.usage or usage
+    calls = [
+        SpokenCall(
+            call_id=text_field(block, "id"),
+            name=text_field(block, "name"),
+            arguments=parsed_arguments(text_field(block, "input")),
+        )
+        for block in blocks
+        if block.get("type") == "tool_call"
+    ]
+    return Spoken(
+        text="\n".join(text_field(block, "text") for block in blocks if block.get("type") == "text"),
+        thoughts="\n".join(text_field(block, "thinking") for block in blocks if block.get("type") == "thinking"),
+        calls=calls,
+        input_tokens=_count(getattr(usage, "input_tokens", 0)),
+        output_tokens=_count(getattr(usage, "output_tokens", 0)),
+    )
+
+
+def _count(found: object) -> int:
+    return found if isinstance(found, int) and found > 0 else 0

@@ -1,0 +1,71 @@
+"""The package in an environment with AgentScope 2.x."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import reme_agentscope
+
+OWN = "v2"
+FOLDER = Path(reme_agentscope.__file__).parent
+
+
+@pytest.mark.requirement("AS-PKG-01")
+def test_importing_the_package_imports_nothing_of_agentscope() -> None:
+    code = "import sys, reme_agentscope; sys.exit(any(name.startswith('agentscope') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.requirement("AS-PKG-01")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ReMeMiddleware",
+        "ReMeOffloader",
+        "create_memory_tools",
+        "as_chat_model",
+        "as_embedder",
+        "from_agentscope",
+        "to_agentscope",
+    ],
+)
+def test_every_name_of_this_generation_can_be_had(name: str) -> None:
+    assert getattr(reme_agentscope, name).__module__.startswith(f"reme_agentscope.{OWN}")
+
+
+@pytest.mark.requirement("AS-PKG-01")
+def test_the_names_load_neither_the_memory_itself_nor_adapters_of_models() -> None:
+    """Most of the time that importing takes; it is spent where the first object is made."""
+    names = "ReMeMiddleware, ReMeOffloader, create_memory_tools"
+    code = f"import sys; from reme_agentscope import {names}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
+    assert not {"reme_core.reme", "reme_core.ports", "reme_agentscope.v2.models"} & set(done.stdout.split())
+
+
+@pytest.mark.requirement("AS-PKG-03")
+@pytest.mark.parametrize(
+    "name", ["ReMeMemory", "ReMePersonalLongTermMemory", "ReMeTaskLongTermMemory", "ReMeToolLongTermMemory"]
+)
+def test_a_name_of_the_other_generation_says_what_to_use(name: str) -> None:
+    with pytest.raises(ImportError, match=rf"^{name} needs agentscope 1\.x, found 2\..*: .*use ReMe"):
+        getattr(reme_agentscope, name)
+
+
+@pytest.mark.requirement("AS-PKG-04")
+def test_agentscope_is_imported_at_the_top_of_its_modules_and_only_through_public_ones() -> None:
+    for path in FOLDER.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        allowed = path.parent.name in {"v1", "v2"}
+        for node in ast.walk(tree):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in names:
+                if name.partition(".")[0] == "agentscope":
+                    assert allowed, f"{path.name} imports {name}"
+                    assert not any(part.startswith("_") for part in name.split(".")), f"{path.name} imports {name}"
+                    assert node.col_offset == 0 or "TYPE_CHECKING" in ast.dump(tree), f"{path.name} imports {name} late"
