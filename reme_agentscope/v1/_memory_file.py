@@ -1,0 +1,336 @@
+"""The messages of one session in the file of the memories: a row each, written when it is new or has changed."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from sqlite3 import Connection
+
+from reme_core import Database, LocalStore
+from reme_core.errors import InvalidInputError
+from reme_core.schema import Scope, make_scope
+
+MEMORY_SPACE = "default"
+
+_FILE = "memory.db"
+_FILES = frozenset({".db", ".sqlite", ".sqlite3"})
+# `erased_with`: the scope whose end is that of the row. `version`: another one after each write.
+# `has_left`: no longer in the memory, and kept for being looked up.
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS agentscope_sessions (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, erased_with INTEGER NOT NULL, memory_space TEXT NOT NULL,
+        user TEXT NOT NULL, name TEXT NOT NULL, summary BLOB NOT NULL, version INTEGER NOT NULL,
+        UNIQUE (memory_space, user, name))""",
+    """CREATE TABLE IF NOT EXISTS agentscope_messages (
+        position INTEGER PRIMARY KEY AUTOINCREMENT, erased_with INTEGER NOT NULL, session INTEGER NOT NULL,
+        message_id BLOB NOT NULL, body BLOB NOT NULL, has_left INTEGER NOT NULL DEFAULT 0)""",
+    "CREATE INDEX IF NOT EXISTS agentscope_in_order ON agentscope_messages (session, has_left, position)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is known of a row: its place, whose message it is, and the digest of its bytes."""
+
+    position: int
+    message_id: str
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What lies in the file as far as it was seen; `version` is None where there is nothing."""
+
+    version: int | None = None
+    rows: tuple[Row, ...] = ()
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """What lies in the file after a write.
+
+    `bodies` are those of all rows, in order, where somebody else had written in between; None otherwise.
+    """
+
+    known: Known
+    bodies: tuple[bytes, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What is to lie there.
+
+    Attributes:
+        entries: Pairs of message id and the digest of the bytes, in order, each id once.
+        body: Returns the bytes of a message, by its id; asked for those that are to be written.
+        summary: The summary.
+    """
+
+    entries: Sequence[tuple[str, bytes]]
+    body: Callable[[str], bytes]
+    summary: str
+
+
+class MessageFile:
+    """The rows of one session of one user. Opens with the first call, again after `close`."""
+
+    def __init__(self, location: Path, *, user_id: str, session_id: str) -> None:
+        """Check the names; nothing is opened.
+
+        Raises:
+            InvalidInputError: A name that can't be one.
+        """
+        self._path = file_of(location)
+        self._key = _Key(scope=make_scope(MEMORY_SPACE, user_id), session=check_session(session_id))
+        self._store: LocalStore | None = None
+
+    @property
+    def store(self) -> LocalStore:
+        """The file, for what else is to be kept beside the messages."""
+        if self._store is None:
+            self._store = LocalStore(self._path)
+        return self._store
+
+    async def version(self) -> int | None:
+        """Return the version of the session, None where nothing of it is kept."""
+        return await self.store.database.read(partial(_version, key=self._key))
+
+    async def save(self, known: Known, contents: Contents) -> Saved:
+        """Write what differs from what is known; it is on disk when this returns.
+
+        What others have written in between stays, and comes back.
+        """
+        return await self.store.database.write(self._saving(known, contents))
+
+    def save_now(self, known: Known, contents: Contents, *, keep_removed: bool = False) -> Saved:
+        """Do what `save` does for callers that can't wait, blocking; removed rows may stay, out of the memory."""
+        return self.store.database.submit_write(self._saving(known, contents, keep_removed=keep_removed)).result()
+
+    async def close(self) -> None:
+        """Close the file."""
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()
+
+    def _saving(self, known: Known, contents: Contents, *, keep_removed: bool = False) -> Callable[[Connection], Saved]:
+        """Return the write, which touches no message any more: it runs in a thread."""
+        changes = _changes(known.rows, contents)
+        return partial(
+            _save, key=self._key, known=known, changes=changes, new_summary=contents.summary, keep_removed=keep_removed
+        )
+
+
+def file_of(location: Path) -> Path:
+    """Return the file of a location: itself if it is a file by its ending or in fact, else the one in that folder."""
+    path = Path(location).expanduser()
+    return path if path.suffix in _FILES or path.is_file() else path / _FILE
+
+
+def check_session(session_id: object) -> str:
+    """Return a session's name (InvalidInputError: none that a file can keep)."""
+    if isinstance(session_id, str) and "\0" not in session_id:
+        try:
+            session_id.encode()
+        except UnicodeEncodeError:
+            pass
+        else:
+            return session_id
+    msg = f"session_id: wanted a text without NUL and lone surrogates, found {session_id!r:.60}"
+    raise InvalidInputError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    scope: Scope
+    session: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changes:
+    """What to do to known rows, and what comes behind them."""
+
+    removed: list[int]
+    removed_ids: list[str]
+    changed: list[tuple[int, bytes]]
+    added: list[tuple[str, bytes]]
+
+    def remove(self, rows: Sequence[Row]) -> None:
+        """Have rows removed."""
+        self.removed.extend(row.position for row in rows)
+        self.removed_ids.extend(row.message_id for row in rows)
+
+
+def _version(connection: Connection, *, key: _Key) -> int | None:
+    if not _has_tables(connection):
+        return None
+    found = _session(connection, key)
+    return None if found is None else found[2]
+
+
+def _has_tables(connection: Connection) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'agentscope_messages'"
+    return connection.execute(query).fetchone() is not None
+
+
+def _session(connection: Connection, key: _Key) -> tuple[int, str, int] | None:
+    """Return number, summary and version of a session."""
+    row = connection.execute(
+        "SELECT id, summary, version FROM agentscope_sessions WHERE memory_space = ? AND user = ? AND name = ?",
+        (key.scope.memory_space, key.scope.user_id, key.session),
+    ).fetchone()
+    return None if row is None else (int(row[0]), _text(row[1]), int(row[2]))
+
+
+def _save(
+    connection: Connection,
+    *,
+    key: _Key,
+    known: Known,
+    changes: _Changes | None,
+    new_summary: str,
+    keep_removed: bool,
+) -> Saved:
+    if not _has_tables(connection):
+        for table in _TABLES:
+            connection.execute(table)
+    found = _session(connection, key)
+    is_foreign = (None if found is None else found[2]) != known.version
+    has_new_summary = new_summary != known.summary
+    if changes is None and not has_new_summary:
+        return _seen(connection, found) if is_foreign else Saved(known=known)
+    if found is None and not (new_summary or (changes and changes.added)):
+        return _seen(connection, None)  # it was erased meanwhile, and nothing has come since
+    scope_number = Database.number_of(connection, key.scope)
+    if found is None:
+        found = (_begin(connection, key, scope_number), "", 0)
+    session = found[0]
+    positions: list[int] = []
+    if changes is not None:
+        there = _ids_there(connection, session) if is_foreign else set[bytes]()
+        positions = _apply(connection, changes, session, scope_number, there, keep_removed=keep_removed)
+    summary = new_summary if has_new_summary else found[1]
+    version = secrets.randbits(62)
+    connection.execute(
+        "UPDATE agentscope_sessions SET summary = ?, version = ? WHERE id = ?", (_bytes(summary), version, session)
+    )
+    if is_foreign:
+        return _seen(connection, (session, summary, version))
+    return Saved(known=Known(version=version, summary=summary, rows=_rows_after(known, changes, positions)))
+
+
+def _begin(connection: Connection, key: _Key, scope_number: int) -> int:
+    (made,) = connection.execute(
+        "INSERT INTO agentscope_sessions (erased_with, memory_space, user, name, summary, version)"
+        " VALUES (?, ?, ?, ?, x'', 0) RETURNING id",
+        (scope_number, key.scope.memory_space, key.scope.user_id, key.session),
+    ).fetchone()
+    return int(made)
+
+
+def _apply(
+    connection: Connection, changes: _Changes, session: int, scope_number: int, there: set[bytes], *, keep_removed: bool
+) -> list[int]:
+    """Write changes, and return the places of what was added: not what somebody else has added, the ids `there`."""
+    removed = [(position, session) for position in changes.removed]
+    if keep_removed:
+        connection.executemany(
+            "UPDATE agentscope_messages SET has_left = 1 WHERE position = ? AND session = ?", removed
+        )
+    else:
+        connection.executemany("DELETE FROM agentscope_messages WHERE position = ? AND session = ?", removed)
+    connection.executemany(
+        "UPDATE agentscope_messages SET body = ? WHERE position = ? AND session = ?",
+        [(body, position, session) for position, body in changes.changed],
+    )
+    there = there - {_bytes(name) for name in changes.removed_ids}
+    positions: list[int] = []
+    for message_id, body in changes.added:
+        if _bytes(message_id) in there:
+            continue
+        cursor = connection.execute(
+            "INSERT INTO agentscope_messages (erased_with, session, message_id, body) VALUES (?, ?, ?, ?)",
+            (scope_number, session, _bytes(message_id), body),
+        )
+        positions.append(int(cursor.lastrowid or 0))
+    return positions
+
+
+def _ids_there(connection: Connection, session: int) -> set[bytes]:
+    query = "SELECT message_id FROM agentscope_messages WHERE session = ? AND has_left = 0"
+    return {row[0] for row in connection.execute(query, (session,))}
+
+
+def _seen(connection: Connection, found: tuple[int, str, int] | None) -> Saved:
+    """Return all that lies there."""
+    if found is None:
+        return Saved(known=Known(), bodies=())
+    session, summary, version = found
+    rows = connection.execute(
+        "SELECT position, message_id, body FROM agentscope_messages WHERE session = ? AND has_left = 0"
+        " ORDER BY position",
+        (session,),
+    ).fetchall()
+    known = tuple(Row(position, _text(message_id), digest_of(body)) for position, message_id, body in rows)
+    return Saved(known=Known(version=version, rows=known, summary=summary), bodies=tuple(row[2] for row in rows))
+
+
+def _changes(rows: Sequence[Row], contents: Contents) -> _Changes | None:
+    """Return what makes the rows those contents; None where nothing does.
+
+    Rows can only be removed, changed, or follow at the end; where an entry stands before one that is known, all of
+    them are written anew.
+    """
+    changes = _Changes(removed=[], removed_ids=[], changed=[], added=[])
+    place = 0
+    at = {row.message_id: index for index, row in enumerate(rows)}
+    for message_id, digest in contents.entries:
+        index = at.get(message_id)
+        if index is None:
+            changes.added.append((message_id, contents.body(message_id)))
+            continue
+        if index < place or changes.added:
+            every = [(name, contents.body(name)) for name, _ in contents.entries]
+            anew = _Changes(removed=[], removed_ids=[], changed=[], added=every)
+            anew.remove(rows)
+            return anew
+        if index > place:
+            changes.remove(rows[place:index])
+        place = index + 1
+        if digest != rows[index].digest:
+            changes.changed.append((rows[index].position, contents.body(message_id)))
+    changes.remove(rows[place:])
+    return changes if changes.removed or changes.changed or changes.added else None
+
+
+def _rows_after(known: Known, changes: _Changes | None, positions: Sequence[int]) -> tuple[Row, ...]:
+    """Return the rows as they lie there after a write that nobody else came between."""
+    if changes is None:
+        return known.rows
+    removed, changed = set(changes.removed), dict(changes.changed)
+    kept = [
+        Row(row.position, row.message_id, digest_of(changed[row.position])) if row.position in changed else row
+        for row in known.rows
+        if row.position not in removed
+    ]
+    fresh = [
+        Row(position, name, digest_of(body)) for position, (name, body) in zip(positions, changes.added, strict=True)
+    ]
+    return (*kept, *fresh)
+
+
+def digest_of(body: bytes) -> bytes:
+    """Return what tells bytes from others."""
+    return blake2b(body, digest_size=16).digest()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogatepass")
