@@ -1,0 +1,175 @@
+"""The tool that loads again what left a context."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Final
+
+from agentscope.message import TextBlock, ToolResultState
+from agentscope.permission import PermissionBehavior, PermissionContext, PermissionDecision
+from agentscope.state import AgentState
+from agentscope.tool import ToolBase, ToolChunk
+
+from reme_agentscope._plain import clean_text, usable_id
+from reme_agentscope.v2._increment import RELOAD_TOOL
+from reme_agentscope.v2._offload_files import OffloadFiles
+from reme_agentscope.v2._opening import OpenedMemory
+from reme_core.errors import InvalidInputError, NotFoundError
+from reme_core.schema import OffloadInfo
+
+DATA_SESSION: Final = "agentscope-data"
+"""Where data lie that no file would take: blocks of data come without a session."""
+
+_HANDLE = re.compile(r"file-[0-9a-f]{32}|[0-9a-f]{16}")
+_MOST_CHARS = 20_000
+_DEFAULT_CHARS = 4_000
+_LISTED = 20
+
+
+def said(text: str) -> ToolChunk:
+    """Return the answer of a tool."""
+    return ToolChunk(content=[TextBlock(text=text)], state=ToolResultState.SUCCESS)
+
+
+def failed(text: str) -> ToolChunk:
+    """Return the answer of a tool that failed."""
+    return ToolChunk(content=[TextBlock(text=text)], state=ToolResultState.ERROR)
+
+
+class ReadingTool(ToolBase):
+    """A tool of ours: it changes nothing, and is allowed."""
+
+    is_concurrency_safe = True
+    is_read_only = True
+
+    async def check_permissions(
+        self,
+        tool_input: dict[str, Any],
+        context: PermissionContext,
+    ) -> PermissionDecision:
+        """Allow it: it only reads what belongs to the user whose agent this is."""
+        return PermissionDecision(behavior=PermissionBehavior.ALLOW, message=f"{self.name} only reads the memory")
+
+
+class ReloadContext(ReadingTool):
+    """Loads what an offloader kept, of the agent's own session only."""
+
+    name = RELOAD_TOOL
+    description = (
+        "Load again what was left out of this conversation: a long tool result or earlier messages. `handle` is named "
+        "where it was left out. Without `pattern`, `limit` characters from `offset` on; with it, the places where "
+        "those words stand."
+    )
+    is_state_injected = True
+
+    def __init__(self, memory: OpenedMemory, *, user_id: str, files: OffloadFiles | None = None) -> None:
+        """Keep what is read from, and whose it is."""
+        super().__init__()
+        self._memory = memory
+        self._user_id = user_id
+        self._files = files
+        self.input_schema = {
+            "type": "object",
+            "properties": {
+                "handle": {
+                    "type": "string",
+                    "description": "The reference, as named where something was left out.",
+                },
+                "offset": {"type": "integer", "description": "The character to begin with.", "default": 0},
+                "limit": {
+                    "type": "integer",
+                    "description": f"At most so many characters, up to {_MOST_CHARS}.",
+                    "default": _DEFAULT_CHARS,
+                },
+                "pattern": {
+                    "type": "string",
+                    "description": "Words to look for, instead of an offset.",
+                },
+            },
+            "required": ["handle"],
+        }
+
+    async def call(
+        self,
+        handle: str = "",
+        offset: int = 0,
+        limit: int = _DEFAULT_CHARS,
+        pattern: str | None = None,
+        _agent_state: AgentState | None = None,
+        **kwargs: Any,  # noqa: ANN401  # models invent arguments
+    ) -> ToolChunk:
+        """Answer in words, whatever the model asks for."""
+        if _agent_state is None:
+            return failed("Error reloading: there is no conversation to load from")
+        session_id = usable_id(_agent_state.session_id)
+        wanted = clean_text(str(handle)).strip()
+        found = _HANDLE.search(wanted)
+        words = clean_text(str(pattern or "")).strip()
+        start, most = max(0, _number(offset, 0)), min(max(1, _number(limit, _DEFAULT_CHARS)), _MOST_CHARS)
+        try:
+            if found is None:
+                return await self._refuse(session_id, wanted)
+            if found[0].startswith("file-"):
+                return await self._read_file(session_id, found[0], start, most, words)
+            return await self._reload(session_id, found[0], start, most, words)
+        except Exception as exc:  # noqa: BLE001  # a tool answers with its error, and the reply goes on
+            return failed(f"Error reloading: {exc}")
+
+    async def _reload(self, session_id: str, handle: str, offset: int, limit: int, words: str) -> ToolChunk:
+        for session in (session_id, DATA_SESSION):
+            try:
+                result = await self._memory.get().reload_context(
+                    user_id=self._user_id,
+                    session_id=session,
+                    reference=handle,
+                    query=words or None,
+                    offset=None if words else offset,
+                    limit_chars=limit,
+                )
+            except NotFoundError:
+                continue
+            except InvalidInputError as exc:
+                return failed(f"That can't be loaded: {exc}")
+            [piece] = result.results
+            if words:
+                return said(piece.memory or f"{words!r} is not in {handle}.")
+            return said(_with_rest(piece.memory, piece.next_offset, piece.chars))
+        return await self._refuse(session_id, handle)
+
+    async def _read_file(self, session_id: str, handle: str, offset: int, limit: int, words: str) -> ToolChunk:
+        text = None if self._files is None else await asyncio.to_thread(self._files.find_text, session_id, handle)
+        if text is None:
+            return await self._refuse(session_id, handle)
+        if words:
+            numbered = enumerate(text.splitlines(), start=1)
+            lines = [f"{number}: {line}" for number, line in numbered if words.casefold() in line.casefold()]
+            return said("\n".join(lines)[:limit] or f"{words!r} is not in {handle}.")
+        end = offset + limit
+        return said(_with_rest(text[offset:end], end if end < len(text) else None, len(text)))
+
+    async def _refuse(self, session_id: str, handle: str) -> ToolChunk:
+        infos, _ = await self._memory.get().list_offloads(
+            user_id=self._user_id, session_id=session_id, limit=_LISTED, newest_first=True
+        )
+        listed = "\n".join(map(_line, infos)) if infos else "there are none in this conversation"
+        return failed(f"There is no handle {handle!r:.80} in this conversation. Known handles, newest first:\n{listed}")
+
+
+def _with_rest(text: str, next_offset: int | None, chars: int) -> str:
+    if next_offset is None:
+        return text
+    gap = "" if text.endswith("\n") else "\n"
+    return f"{text}{gap}[… goes on at offset={next_offset} of {chars} …]"
+
+
+def _number(value: object, default: int) -> int:
+    """Return what a model means by a number: `"3"` and `3.0` are 3."""
+    try:
+        return int(float(value)) if isinstance(value, str | int | float) else default
+    except (ValueError, OverflowError):
+        return default
+
+
+def _line(info: OffloadInfo) -> str:
+    return f"- {info.reference}: {info.name or info.kind}, {info.chars} characters"

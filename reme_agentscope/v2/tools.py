@@ -1,0 +1,94 @@
+"""The memory as tools of an agent of AgentScope 2.x."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from agentscope.tool import ToolBase, ToolChunk
+
+from reme_agentscope._plain import clean_text
+from reme_agentscope._recording import as_limit
+from reme_agentscope.v2._increment import RELOAD_TOOL, SEARCH_TOOL
+from reme_agentscope.v2._notes import line_of
+from reme_agentscope.v2._opening import OpenedMemory, user_of
+from reme_agentscope.v2._reloading import ReadingTool, ReloadContext, failed, said
+from reme_agentscope.v2._searching import search_memories
+from reme_core.errors import ConfigurationError
+from reme_core.schema import shown
+
+if TYPE_CHECKING:
+    from reme_core import ReMe
+
+_NOTHING = "(no relevant memories found)"
+
+
+class MemorySearch(ReadingTool):
+    """Searches one user's memory."""
+
+    name = SEARCH_TOOL
+    description = (
+        "Search what is known from earlier conversations: what the user said, decided or prefers. Returns one line for "
+        "each memory found, best first."
+    )
+
+    def __init__(self, memory: OpenedMemory, *, user_id: str, top_k: int) -> None:
+        """Keep what is searched, and whose it is: no argument of the model's says that."""
+        super().__init__()
+        self._memory = memory
+        self._user_id = user_id
+        self._top_k = top_k
+        self.input_schema = {
+            "type": "object",
+            "properties": {
+                "query": {
+                    "type": "string",
+                    "description": "What to look for: a name, a preference, a past decision, as words or a question.",
+                },
+                "limit": {"type": "integer", "description": "At most so many memories.", "default": top_k},
+            },
+            "required": ["query"],
+        }
+
+    async def call(
+        self,
+        query: str | None = "",
+        limit: int | None = None,
+        **kwargs: Any,  # noqa: ANN401  # models invent arguments
+    ) -> ToolChunk:
+        """Return a line for each memory found; a failure is said, and the reply goes on."""
+        wanted = "" if query is None else clean_text(str(query)).strip()
+        if not wanted:
+            return said(_NOTHING)
+        most = as_limit(limit, self._top_k)
+        try:
+            found = await search_memories(self._memory.get(), wanted, user_id=self._user_id, limit=most)
+        except Exception as exc:  # noqa: BLE001  # a tool answers with its error, whatever a model or store has
+            return failed(f"Error retrieving memory: {exc}")
+        return said("\n".join(map(line_of, found[:most])) or _NOTHING)
+
+
+def create_memory_tools(
+    memory: ReMe, *, user_name: str | None = None, top_k: int = 5, names: Sequence[str] = (SEARCH_TOOL, RELOAD_TOOL)
+) -> list[ToolBase]:
+    """Return tools for an agent without the middleware: `Toolkit(tools=create_memory_tools(memory))`.
+
+    Args:
+        memory: Where they read; it stays open.
+        user_name: Whose memory; None: `default`. No argument of a model's changes that.
+        top_k: How many memories a search returns unless the model says otherwise.
+        names: Some of `memory_search` and `reload_context`.
+
+    Raises:
+        ConfigurationError: A name of no tool.
+        InvalidInputError: A user name that can't be one.
+    """
+    opened, user_id = OpenedMemory(memory), user_of(user_name)
+    made: dict[str, ToolBase] = {
+        SEARCH_TOOL: MemorySearch(opened, user_id=user_id, top_k=top_k),
+        RELOAD_TOOL: ReloadContext(opened, user_id=user_id),
+    }
+    if isinstance(names, str) or not set(names) <= set(made):
+        msg = f"names: wanted some of {', '.join(made)}, found {shown(names)}"
+        raise ConfigurationError(msg)
+    return [tool for name, tool in made.items() if name in names]
