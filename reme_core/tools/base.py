@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
@@ -13,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, c
 from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError, ToolFeedback
 from reme_core.ports import ToolContext, ToolSpec
 from reme_core.schema import describe
+from reme_core.schema.checks import copy_json
 
 MAX_ITEMS = 64
 """Items of one call in multiple mode; a model that writes more has lost its way."""
@@ -166,30 +168,45 @@ class BaseMemoryToolOp(ABC, Generic[ItemT]):
             raise _refused(exc, self.name, self._arguments) from exc
 
     def _build_arguments(self) -> type[BaseModel]:
-        fields: dict[str, Any] = {}
-        if self.enable_thinking_params:
-            thinking = "Why you call this tool with these arguments, step by step."
-            fields["thinking"] = (str, Field(min_length=1, description=thinking))
-        if not self.enable_multiple:
-            for name, field in self._offered.model_fields.items():
-                fields[name] = (field.annotation, field)
-        elif self.plain_items:
-            [only] = self._offered.model_fields.values()
-            value: Any = only.annotation
-            if only.metadata:  # what the field demands beyond its type
-                value = Annotated[value, *only.metadata]
-            fields[str(self.items_name)] = (
-                list[value],
-                Field(min_length=1, max_length=MAX_ITEMS, description=only.description),
-            )
-        else:
-            fields[str(self.items_name)] = (
-                list[self._offered],  # type: ignore[name-defined]  # built at run time
-                Field(min_length=1, max_length=MAX_ITEMS, description=f"One to {MAX_ITEMS} items."),
-            )
-        return create_model(f"{type(self).__name__}Arguments", __base__=ToolItem, **fields)
+        items_name = self.items_name if self.enable_multiple else None
+        title = f"{type(self).__name__}Arguments"
+        return _arguments_of(title, self._offered, items_name, self.plain_items, self.enable_thinking_params)
 
 
+# Making a model of pydantic takes a millisecond, and each run of an agent has tools of its own.
+@lru_cache(maxsize=256)
+def _arguments_of(
+    title: str,
+    offered: type[BaseModel],
+    items_name: str | None,
+    is_plain: bool,  # noqa: FBT001  # cached, by place
+    has_thinking: bool,  # noqa: FBT001  # the same
+) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    if has_thinking:
+        thinking = "Why you call this tool with these arguments, step by step."
+        fields["thinking"] = (str, Field(min_length=1, description=thinking))
+    if items_name is None:
+        for name, field in offered.model_fields.items():
+            fields[name] = (field.annotation, field)
+    elif is_plain:
+        [only] = offered.model_fields.values()
+        value: Any = only.annotation
+        if only.metadata:  # what the field demands beyond its type
+            value = Annotated[value, *only.metadata]
+        fields[items_name] = (
+            list[value],
+            Field(min_length=1, max_length=MAX_ITEMS, description=only.description),
+        )
+    else:
+        fields[items_name] = (
+            list[offered],  # type: ignore[valid-type]  # built at run time
+            Field(min_length=1, max_length=MAX_ITEMS, description=f"One to {MAX_ITEMS} items."),
+        )
+    return create_model(title, __base__=ToolItem, **fields)
+
+
+@lru_cache(maxsize=256)
 def _without(item: type[ToolItem], hidden: frozenset[str]) -> type[BaseModel]:
     if not hidden:
         return item
@@ -208,9 +225,16 @@ def parameters_of(model: type[BaseModel]) -> dict[str, JsonValue]:
     Raises:
         ConfigurationError: A model that contains itself has no such schema.
     """
+    own = copy_json(_parameters_of(model))
+    assert isinstance(own, dict)  # noqa: S101  # a model's schema is an object
+    return own
+
+
+@lru_cache(maxsize=256)
+def _parameters_of(model: type[BaseModel]) -> dict[str, JsonValue]:
     schema = model.model_json_schema()
     plain = _inlined(schema, schema.pop("$defs", {}), ())
-    assert isinstance(plain, dict)  # noqa: S101  # a model's schema is an object
+    assert isinstance(plain, dict)  # noqa: S101  # as above
     plain.setdefault("properties", {})
     return plain
 
