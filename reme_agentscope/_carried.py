@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from reme_agentscope._plain import ascii_json
 from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock, ToolResultBlock
 from reme_core.schema.checks import check_metadata
 from reme_core.schema.messages import MAX_MESSAGE_BYTES
+from reme_core.schema.plain import ascii_json
 
 KEY = "agentscope"
 """The key in a message's metadata."""

@@ -11,11 +11,11 @@ from pydantic import JsonValue
 
 from reme_agentscope._failures import translated
 from reme_agentscope._forms import text_of
-from reme_agentscope._plain import clean_text, usable_id
 from reme_core import json_instruction, parse_answer
 from reme_core.errors import InvalidInputError, ModelError, ModelOutputError, ModelUnavailableError
 from reme_core.ports import ChatRequest, ChatResult, ToolSpec
 from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock, ToolCallBlock, ToolResultBlock, Usage, new_id
+from reme_core.schema.plain import clean_text, usable_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from typing import Protocol, TypeAlias
 from pydantic import JsonValue
 
 from reme_agentscope._carried import CARRIER, BlockForm
-from reme_agentscope._plain import ascii_json, clean_json, clean_text, is_kept
 from reme_core.schema import ContentBlock, FileBlock, ImageBlock, OtherBlock, TextBlock, ToolCallBlock, ToolResultBlock
+from reme_core.schema.plain import ascii_json, clean_json, clean_text, is_kept
 
 Plain: TypeAlias = dict[str, JsonValue]
 Path: TypeAlias = Sequence[str | int]

@@ -9,8 +9,8 @@ from langchain_core.messages import InvalidToolCall, ToolCall
 from pydantic import JsonValue
 
 from reme_core.schema import ToolCallBlock, shown
+from reme_core.schema.plain import as_object, clean_json, clean_text, is_kept, usable_id
 from reme_langchain._carried import Carried
-from reme_langchain._plain import as_object, clean_json, clean_text, is_kept, usable_id
 
 
 def read_call(call: Mapping[str, object], message_id: str, place: int) -> ToolCallBlock:

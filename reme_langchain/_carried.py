@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock, ToolResultBlock
 from reme_core.schema.checks import check_metadata
 from reme_core.schema.messages import MAX_MESSAGE_BYTES
+from reme_core.schema.plain import ascii_json
 from reme_langchain._parts import CARRIER, PartForm
-from reme_langchain._plain import ascii_json
 
 KEY = "langchain"
 """The key in a message's metadata."""

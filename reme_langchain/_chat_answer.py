@@ -12,7 +12,7 @@ from reme_core import parse_answer
 from reme_core.errors import ModelOutputError
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock, ToolCallBlock, Usage, new_id, shown
-from reme_langchain._plain import as_object, clean_json, clean_text, is_kept, usable_id
+from reme_core.schema.plain import as_object, clean_json, clean_text, is_kept, usable_id
 
 Reason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "other"]
 

@@ -12,8 +12,8 @@ from langchain_core.messages import ToolMessage, convert_to_messages
 from langgraph.types import Command
 
 from reme_core import ReMe
+from reme_core.schema.plain import clean_text
 from reme_langchain._place import Place
-from reme_langchain._plain import clean_text
 from reme_langchain._settings import Offload
 
 _LOG = logging.getLogger("reme")

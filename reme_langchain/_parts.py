@@ -9,7 +9,7 @@ from typing import TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from reme_core.schema import ContentBlock, FileBlock, ImageBlock, OtherBlock, TextBlock, ToolCallBlock, ToolResultBlock
-from reme_langchain._plain import as_object, ascii_json, clean_json, clean_text, is_kept
+from reme_core.schema.plain import as_object, ascii_json, clean_json, clean_text, is_kept
 
 Part: TypeAlias = str | dict[str, JsonValue]
 

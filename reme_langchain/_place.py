@@ -14,8 +14,8 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.constants import TAG_NOSTREAM
 
 from reme_core.schema import new_id
+from reme_core.schema.plain import usable_id
 from reme_langchain._owner import Owner, resolve_owner
-from reme_langchain._plain import usable_id
 
 Notes: TypeAlias = dict[str, dict[str, str]]
 

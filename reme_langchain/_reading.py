@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, ToolCall, ToolMessage
 
 from reme_core.schema import ContentBlock, Message, Role, TextBlock, ToolCallBlock, ToolResultBlock, new_id
+from reme_core.schema.plain import as_json, as_object, clean_text, usable_id, usable_name
 from reme_langchain._calls import read_call, write_call
 from reme_langchain._carried import Carried, pack
 from reme_langchain._parts import PLAIN, PartForm, read_part
-from reme_langchain._plain import as_json, as_object, clean_text, usable_id, usable_name
 
 _ROLES: Mapping[str, Role] = {
     "human": "user",

@@ -13,10 +13,10 @@ from langchain_core.messages import AnyMessage, HumanMessage
 
 from reme_core import ReMe
 from reme_core.schema import Hit
+from reme_core.schema.plain import clean_text, usable_id
 from reme_langchain._capture import known_messages
 from reme_langchain._ours import our_message, said, shown_in
 from reme_langchain._place import Place
-from reme_langchain._plain import clean_text, usable_id
 from reme_langchain._settings import Recall
 
 _LOG = logging.getLogger("reme")

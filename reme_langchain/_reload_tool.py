@@ -9,9 +9,9 @@ from langchain_core.tools import BaseTool, StructuredTool
 
 from reme_core import BackgroundLoop, OffloadInfo, ReMe
 from reme_core.errors import InvalidInputError, NotFoundError
+from reme_core.schema.plain import clean_text
 from reme_langchain._offloading import RELOAD_TOOL
 from reme_langchain._place import Place
-from reme_langchain._plain import clean_text
 
 _DESCRIPTION = (
     "Load again what was left out of this conversation: a long tool result or earlier messages. `handle` is named "

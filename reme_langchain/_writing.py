@@ -17,10 +17,10 @@ from langchain_core.messages import (
 from pydantic import ValidationError
 
 from reme_core.schema import ContentBlock, Message, TextBlock, ToolCallBlock, ToolResultBlock
+from reme_core.schema.plain import clean_text, usable_id, usable_name
 from reme_langchain._calls import write_calls
 from reme_langchain._carried import Carried, unpack
 from reme_langchain._parts import Part, plain_part, write_part
-from reme_langchain._plain import clean_text, usable_id, usable_name
 
 
 def write_message(message: Message) -> list[BaseMessage]:

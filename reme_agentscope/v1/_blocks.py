@@ -18,8 +18,8 @@ from reme_agentscope._forms import (
     told,
     write_other,
 )
-from reme_agentscope._plain import clean_text, usable_id
 from reme_core.schema import ContentBlock, FileBlock, ImageBlock, OtherBlock, TextBlock, ToolCallBlock, ToolResultBlock
+from reme_core.schema.plain import clean_text, usable_id
 
 _MEDIA = frozenset({"image", "audio", "video"})
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from reme_agentscope._plain import clean_text
 from reme_core import Hit, ReMe
 from reme_core.ports import Embedder, EmbedsQueries, Vector
+from reme_core.schema.plain import clean_text
 
 # Vectors put everything somewhere: from this cosine on a text counts as an answer. Unrelated texts of usual models
 # (text-embedding-3, text-embedding-v4, MiniLM) lie below it; what lies below and is one all the same mostly shares a

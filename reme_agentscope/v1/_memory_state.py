@@ -10,8 +10,8 @@ from typing import TypeAlias
 from agentscope.message import Msg
 from pydantic_core import to_jsonable_python
 
-from reme_agentscope._plain import as_json as plain
 from reme_agentscope._recording import SUMMARY_METADATA
+from reme_core.schema.plain import as_json as plain
 
 Entry: TypeAlias = tuple[Msg, list[str]]
 """A message and its marks, in AgentScope's layout. A change of marks makes another list."""

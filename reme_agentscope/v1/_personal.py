@@ -9,12 +9,12 @@ from typing import Literal
 
 from pydantic import JsonValue
 
-from reme_agentscope._plain import clean_text
 from reme_agentscope._recording import as_texts
 from reme_agentscope.v1._found import as_query, key_of, matching, memories_first, shown, words_of
 from reme_agentscope.v1._kind import Place, Remembered, Words, unknown_of
 from reme_core import Hit, Message, ReMe
 from reme_core.errors import ConflictError
+from reme_core.schema.plain import clean_text
 
 _TYPE = "personal"
 # Messages of attempts have ids of their own: the same talk may be in personal memory, too, and is searched there.

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reme_agentscope._plain import clean_text
 from reme_agentscope._recording import as_texts
 from reme_agentscope.v1._found import matching, shown
 from reme_agentscope.v1._kind import Place, Remembered, Words, unknown_of
 from reme_agentscope.v1._personal import ATTEMPT, recall_each, told, without_reasons
 from reme_core import Hit, Message
+from reme_core.schema.plain import clean_text
 
 _TYPE = "procedural"
 _WORDS = Words(

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue, ValidationError
 
-from reme_agentscope._plain import clean_text
 from reme_agentscope._recording import as_texts
 from reme_agentscope.v1._found import harmless, words_of
 from reme_agentscope.v1._kind import Place, Remembered, Words
 from reme_core import Message, ToolCallResult, ToolMemory
 from reme_core.schema import TextBlock
+from reme_core.schema.plain import clean_text
 
 _WORDS = Words(
     not_found="No tool guidelines found for: ",

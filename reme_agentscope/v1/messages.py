@@ -23,11 +23,11 @@ from pydantic import JsonValue
 
 from reme_agentscope._carried import Carried, pack, unpack
 from reme_agentscope._forms import Plain, read_block, write_block
-from reme_agentscope._plain import as_json, as_object, clean_text, usable_id, usable_name
 from reme_agentscope._times import local_time, read_local
 from reme_agentscope.v1._blocks import Blocks
 from reme_core.errors import InvalidInputError
 from reme_core.schema import ContentBlock, Message, Role, TextBlock, shown
+from reme_core.schema.plain import as_json, as_object, clean_text, usable_id, usable_name
 
 _Speaker: TypeAlias = Literal["user", "assistant", "system"]
 

@@ -15,11 +15,11 @@ from agentscope.model import ChatModelBase, ChatResponse
 from reme_agentscope._chat import Spoken, SpokenCall, chat, no_answer, sent_messages, tool_choice, tool_schema
 from reme_agentscope._embedder import CheckedEmbedder, checked_dimension
 from reme_agentscope._forms import Plain, arguments_of, json_text, text_field
-from reme_agentscope._plain import as_object
 from reme_agentscope.v1.messages import to_agentscope
 from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, Embedder
 from reme_core.schema import Message, TextBlock, ToolCallBlock, ToolResultBlock, shown
+from reme_core.schema.plain import as_object
 
 # The usual models take 8,192 tokens.
 _MAX_CHARS = 8_000

@@ -11,12 +11,12 @@ from agentscope.permission import PermissionBehavior, PermissionContext, Permiss
 from agentscope.state import AgentState
 from agentscope.tool import ToolBase, ToolChunk
 
-from reme_agentscope._plain import clean_text, usable_id
 from reme_agentscope.v2._increment import RELOAD_TOOL
 from reme_agentscope.v2._offload_files import OffloadFiles
 from reme_agentscope.v2._opening import OpenedMemory
 from reme_core.errors import InvalidInputError, NotFoundError
 from reme_core.schema import OffloadInfo
+from reme_core.schema.plain import clean_text, usable_id
 
 DATA_SESSION: Final = "agentscope-data"
 """Where data lie that no file would take: blocks of data come without a session."""

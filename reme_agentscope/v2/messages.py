@@ -27,11 +27,11 @@ from pydantic import JsonValue, ValidationError
 
 from reme_agentscope._carried import Carried, pack, unpack
 from reme_agentscope._forms import Plain, read_block, text_of, write_block
-from reme_agentscope._plain import as_object, usable_id, usable_name
 from reme_agentscope._times import local_time, read_local
 from reme_agentscope.v2._blocks import Blocks
 from reme_core.errors import InvalidInputError
 from reme_core.schema import ContentBlock, Message, Role, ToolCallBlock, ToolResultBlock, shown
+from reme_core.schema.plain import as_object, usable_id, usable_name
 
 _BLOCKS = Blocks()
 _SHARED_FIELDS = ("name", "metadata")  # of both generations

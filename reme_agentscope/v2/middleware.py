@@ -19,7 +19,6 @@ from agentscope.tool import ToolBase
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from reme_agentscope._plain import clean_text, usable_id
 from reme_agentscope._recording import query_text
 from reme_agentscope.v2._increment import SEARCH_TOOL, added, keys_in, known_after
 from reme_agentscope.v2._ledger import read_ledger, write_ledger
@@ -29,6 +28,7 @@ from reme_agentscope.v2._searching import search_memories
 from reme_agentscope.v2._writing import Recorder
 from reme_agentscope.v2.tools import MemorySearch
 from reme_core.schema import Hit
+from reme_core.schema.plain import clean_text, usable_id
 
 if TYPE_CHECKING:
     from agentscope.agent import Agent

@@ -15,12 +15,12 @@ from agentscope.tool import ToolChoice
 from reme_agentscope._chat import Spoken, SpokenCall, chat, no_answer, sent_messages, tool_choice, tool_schema
 from reme_agentscope._embedder import CheckedEmbedder, checked_dimension
 from reme_agentscope._forms import Plain, text_field
-from reme_agentscope._plain import as_object
 from reme_agentscope.v2._blocks import parsed_arguments
 from reme_agentscope.v2.messages import to_agentscope
 from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, Embedder
 from reme_core.schema import Message, ToolCallBlock, shown
+from reme_core.schema.plain import as_object
 
 _MAX_CHARS = 8_000
 _GROWING = ("text", "thinking", "input")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from agentscope.tool import ToolBase, ToolChunk
 
-from reme_agentscope._plain import clean_text
 from reme_agentscope._recording import as_limit
 from reme_agentscope.v2._increment import RELOAD_TOOL, SEARCH_TOOL
 from reme_agentscope.v2._notes import line_of
@@ -16,6 +15,7 @@ from reme_agentscope.v2._reloading import ReadingTool, ReloadContext, failed, sa
 from reme_agentscope.v2._searching import search_memories
 from reme_core.errors import ConfigurationError
 from reme_core.schema import shown
+from reme_core.schema.plain import clean_text
 
 if TYPE_CHECKING:
     from reme_core import ReMe

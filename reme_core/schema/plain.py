@@ -1,4 +1,4 @@
-"""Values of LangChain's free-form fields as JSON, and texts and ids as the core keeps them."""
+"""Foreign values as JSON, and foreign texts and ids as the core keeps them: for adapters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def usable_id(text: str) -> str:
     try:
         return check_id(text)
     except ValueError:
-        return f"lc-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+        return f"id-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
 def usable_name(name: str) -> str:
