@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,8 @@ async def test_a_model_that_fails_costs_no_message_and_its_words_are_no_summary(
     assert len(prepared.problems) == 1
     assert prepared.tokens <= prepared.threshold
     assert "XJ-4471" in prepared.compressed_summary
-    assert not any(word in prepared.compressed_summary for word in ("429", "assistant. How", "boom"))
+    words = re.sub(r"reload [0-9a-f]{16}", "", prepared.compressed_summary)  # a reference may hold any digits
+    assert not any(word in words for word in ("429", "assistant. How", "boom"))
     page = await memory.find_messages(user_id=USER, session_id=SESSION, limit=100)
     assert tuple(stored.message.message_id for stored in page.messages) == prepared.removed_message_ids
     await memory.close(finish_jobs=False)
