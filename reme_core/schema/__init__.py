@@ -1,59 +1,78 @@
-"""Values: everything that crosses disk, network, a prompt or the public face."""
+"""Values: everything that crosses disk, network, a prompt or the public face.
 
-from reme_core.schema.blocks import EXTRACTIVE, Block, StoredMessage
-from reme_core.schema.context import CompactedContext, ContextUse, OffloadedContext, PreparedContext
-from reme_core.schema.hits import ChatReply, Erased, Hit, Layer, MemoryPage, RetrieveResult, SummaryResult, UndoResult
-from reme_core.schema.ids import new_id
-from reme_core.schema.jobs import Job, JobState
-from reme_core.schema.library import DumpedLibrary, LineProblem, LoadedLibrary
-from reme_core.schema.memories import STATEMENTS, Event, EventKind, Memory, MemoryType, Source
-from reme_core.schema.messages import (
-    ContentBlock,
-    FileBlock,
-    ImageBlock,
-    Message,
-    OtherBlock,
-    Role,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-    parse_messages,
-    read_stored_message,
-)
-from reme_core.schema.offloads import (
-    CleanedOffloads,
-    Offload,
-    OffloadInfo,
-    OffloadKind,
-    Reloaded,
-    ReloadResult,
-    new_reference,
-)
-from reme_core.schema.problems import describe, shown
-from reme_core.schema.scope import Scope, make_scope
-from reme_core.schema.times import UtcTime, format_time, parse_time, utc_now
-from reme_core.schema.tool_calls import (
-    RecordedToolCalls,
-    ToolCallResult,
-    ToolError,
-    ToolMemories,
-    ToolMemory,
-    ToolStatistics,
-    ToolSummary,
-    parse_tool_call_results,
-    shown_input,
-)
-from reme_core.schema.trajectories import (
-    Feedback,
-    Forgotten,
-    RejectedExperience,
-    TaskMemories,
-    TaskSummary,
-    Trajectory,
-    Verdict,
-    parse_trajectories,
-)
-from reme_core.schema.usage import Usage
+Names are loaded on first use: who needs messages alone, as the adapters do, pays for no other model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reme_core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from reme_core.schema.blocks import EXTRACTIVE, Block, StoredMessage
+    from reme_core.schema.context import CompactedContext, ContextUse, OffloadedContext, PreparedContext
+    from reme_core.schema.hits import (
+        ChatReply,
+        Erased,
+        Hit,
+        Layer,
+        MemoryPage,
+        RetrieveResult,
+        SummaryResult,
+        UndoResult,
+    )
+    from reme_core.schema.ids import new_id
+    from reme_core.schema.jobs import Job, JobState
+    from reme_core.schema.library import DumpedLibrary, LineProblem, LoadedLibrary
+    from reme_core.schema.memories import STATEMENTS, Event, EventKind, Memory, MemoryType, Source
+    from reme_core.schema.messages import (
+        ContentBlock,
+        FileBlock,
+        ImageBlock,
+        Message,
+        OtherBlock,
+        Role,
+        TextBlock,
+        ToolCallBlock,
+        ToolResultBlock,
+        parse_messages,
+        read_stored_message,
+    )
+    from reme_core.schema.offloads import (
+        CleanedOffloads,
+        Offload,
+        OffloadInfo,
+        OffloadKind,
+        Reloaded,
+        ReloadResult,
+        new_reference,
+    )
+    from reme_core.schema.problems import describe, shown
+    from reme_core.schema.scope import Scope, make_scope
+    from reme_core.schema.times import UtcTime, format_time, parse_time, utc_now
+    from reme_core.schema.tool_calls import (
+        RecordedToolCalls,
+        ToolCallResult,
+        ToolError,
+        ToolMemories,
+        ToolMemory,
+        ToolStatistics,
+        ToolSummary,
+        parse_tool_call_results,
+        shown_input,
+    )
+    from reme_core.schema.trajectories import (
+        Feedback,
+        Forgotten,
+        RejectedExperience,
+        TaskMemories,
+        TaskSummary,
+        Trajectory,
+        Verdict,
+        parse_trajectories,
+    )
+    from reme_core.schema.usage import Usage
 
 __all__ = [
     "EXTRACTIVE",
@@ -128,3 +147,38 @@ __all__ = [
     "shown_input",
     "utc_now",
 ]
+
+if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "blocks": "EXTRACTIVE Block StoredMessage",
+            "context": "CompactedContext ContextUse OffloadedContext PreparedContext",
+            "hits": "ChatReply Erased Hit Layer MemoryPage RetrieveResult SummaryResult UndoResult",
+            "ids": "new_id",
+            "jobs": "Job JobState",
+            "library": "DumpedLibrary LineProblem LoadedLibrary",
+            "memories": "STATEMENTS Event EventKind Memory MemoryType Source",
+            "messages": (
+                "ContentBlock FileBlock ImageBlock Message OtherBlock Role TextBlock ToolCallBlock ToolResultBlock "
+                "parse_messages read_stored_message"
+            ),
+            "offloads": "CleanedOffloads Offload OffloadInfo OffloadKind Reloaded ReloadResult new_reference",
+            "problems": "describe shown",
+            "scope": "Scope make_scope",
+            "times": "UtcTime format_time parse_time utc_now",
+            "tool_calls": (
+                "RecordedToolCalls ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics ToolSummary "
+                "parse_tool_call_results shown_input"
+            ),
+            "trajectories": (
+                "Feedback Forgotten RejectedExperience TaskMemories TaskSummary Trajectory Verdict parse_trajectories"
+            ),
+            "usage": "Usage",
+        },
+    )
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
+
+from reme_core.lazy_names import lazy_names
 
 _ROOT = Path(__file__).parents[2]
 
@@ -91,3 +96,45 @@ def test_every_public_name_can_be_loaded() -> None:
         [sys.executable, "-c", code], env={"PYTHONPATH": str(_ROOT)}, capture_output=True, check=True, text=True
     )
     assert "has no attribute 'nothing'" in done.stdout
+
+
+@pytest.mark.parametrize("package", ["reme_core.schema", "reme_core.ports"])
+def test_a_package_of_values_loads_what_is_asked_for_and_knows_every_name(package: str) -> None:
+    code = (
+        f"import sys, {package} as package\n"
+        "loaded = {name for name in sys.modules if name.startswith(package.__name__ + '.')}\n"
+        "assert not loaded, loaded\n"
+        "for name in package.__all__: getattr(package, name)\n"
+        "assert set(package.__all__) <= set(dir(package))\n"
+        "try: package.nothing\n"
+        "except AttributeError as exc: print(exc)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(_ROOT)}, capture_output=True, check=True, text=True
+    )
+    assert done.stdout.strip() == f"module {package!r} has no attribute 'nothing'"
+
+
+def test_who_supplies_a_chat_model_loads_no_arrays() -> None:
+    code = "import sys\nfrom reme_core.ports import ChatRequest, ChatResult\nprint('numpy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(_ROOT)}, capture_output=True, check=True, text=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("package", ["reme_core.schema", "reme_core.ports"])
+def test_the_types_of_values_and_protocols_can_be_read_at_run_time(package: str) -> None:
+    module = importlib.import_module(package)
+    classes = [value for value in (getattr(module, name) for name in module.__all__) if inspect.isclass(value)]
+    assert classes
+    for kind in classes:
+        typing.get_type_hints(kind)
+        for part in vars(kind).values():
+            if inspect.isfunction(part):
+                typing.get_type_hints(part)
+
+
+def test_a_module_of_a_package_of_values_is_an_attribute_too() -> None:
+    load = lazy_names("reme_core.schema", {"messages": "Message"})
+    assert load("messages") is sys.modules["reme_core.schema.messages"]

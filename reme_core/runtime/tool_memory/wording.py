@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 
 # Han, kana and Hangul: scripts whose characters are counted, two for a word.
 _COUNTED = re.compile("[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff]")
@@ -67,7 +68,6 @@ _STATED = (
     r"平均(?:每次)?(?:响应|执行|调用|处理|运行)?(?:耗时|用时|时间|时长|延迟|消耗|花费|令牌|token)?(?:数|为|约|是|在|[:：]|\s){0,3}"
     r"\d[\d.]{0,12}\s*(?:秒|毫秒|分钟|ms|s\b|个?\s*token|个?令牌)",
 )
-_STATISTICS = re.compile("|".join(_STATED), re.IGNORECASE)
 
 _SEVERAL = r"(?:\d{1,9}|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|fifty)"
 _TIMES = (
@@ -110,7 +110,6 @@ _COUNTED_CALLS = (
     r"\b(?:typically|usually|normally|generally|mostly)\s+(?:takes?|took|needs?|lasts?|costs?|answers?|responds?)\s"
     rf"[^.;,\n]{{0,20}}?{_NUMBER}\s*{_UNIT}",
 )
-_COUNTS = re.compile("|".join(_COUNTED_CALLS), re.IGNORECASE)
 # Before a count, in the same part of a sentence: it is a limit, or what to do in some case.
 _CONDITION = re.compile(
     r"\b(?:if|when|whenever|once|after|until|unless|before|in case|should|must|may|can|up to|at most|max(?:imum)?"
@@ -154,13 +153,24 @@ def _without(text: str) -> str:
     return " ".join(text.split() if len(kept) == len(sentences) else " ".join(kept).split())
 
 
+# Compiled on first use: the two patterns take longer to compile than the rest of the package's own patterns together.
+@cache
+def _statistics() -> re.Pattern[str]:
+    return re.compile("|".join(_STATED), re.IGNORECASE)
+
+
+@cache
+def _counts() -> re.Pattern[str]:
+    return re.compile("|".join(_COUNTED_CALLS), re.IGNORECASE)
+
+
 def _states_numbers(sentence: str) -> bool:
     if not _HINT.search(sentence):
         return False
-    if _STATISTICS.search(sentence):
+    if _statistics().search(sentence):
         return True
     # From a bound on: a long sentence with many counts is not gone through for each of them.
     return any(
         not _CONDITION.search(sentence, max(0, found.start() - _CONDITION_CHARS), found.start())
-        for found in _COUNTS.finditer(sentence)
+        for found in _counts().finditer(sentence)
     )
