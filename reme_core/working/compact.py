@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,17 +16,26 @@ from reme_core.text import (
     Language,
     Prompt,
     fence,
-    is_question,
     json_line,
     load_prompt,
     prompt_language,
     shortened,
-    split_sentences,
-    terms,
 )
+from reme_core.working.carried import carried
 from reme_core.working.extract import extract_summary, read_previous
-from reme_core.working.identifiers import identifiers, occurs, words_in
-from reme_core.working.sections import Section, Summary, parse_summary
+from reme_core.working.prose import (
+    as_summary,
+    beside,
+    is_prose,
+    most_beside,
+    most_of,
+    own_words,
+    tokens_of,
+    unwrapped,
+    with_words,
+    within,
+)
+from reme_core.working.sections import Summary, parse_summary
 from reme_core.working.summary_chunks import LEAST_ROOM, Chunk, chunks
 from reme_core.working.summary_fit import LEAST_TOKENS, Leaving, finish, without_pointers
 from reme_core.working.verify import Given, check_summary, drop_invented, drop_off_topic, given_from
@@ -50,18 +59,6 @@ _ASKED_SHARE = 0.8
 _SHOWN_TOKENS, _SHOWN_CHARS, _PROBLEM_CHARS = 400, 2_000, 300
 # The language of the prompt is that of the newest messages; a tool's output has its own.
 _LANGUAGE_MESSAGES, _LANGUAGE_CHARS = 50, 2_000
-# Sections whose lines still hold when a model forgets to copy them, and the share of a line's identifiers, or of its
-# words where it has none, by which it counts as copied.
-_LASTING = (Section.GOAL, Section.CONSTRAINTS, Section.CONTEXT)
-_COPIED_NAMES, _COPIED_WORDS = 0.5, 0.34
-# Constraints are put back unless something new is said of them; of the rest a model may know that it is done, unless
-# this share is gone.
-_FAIR_SHARE = 0.5
-# The share of a line's index terms, and of all its words, by which another one speaks of the same.
-_SAME_TERMS, _SAME_WORDS = 0.6, 0.5
-_ASKED_CHARS = 8_000
-_WORD = re.compile(r"[^\W\d_]+")
-_NUMBER = re.compile(r"\d")
 # A summary shorter than this has no room for what a model would write beside headings and pointers.
 _LEAST_WRITTEN = 2 * LEAST_TOKENS
 
@@ -81,6 +78,7 @@ class CompactRequest:
         window_tokens: The model's window.
         language: Of the prompt; None follows the conversation.
         max_calls: Calls of the model, second attempts included.
+        accept_prose: See `ContextLimits`.
     """
 
     messages: Sequence[Message]
@@ -93,6 +91,7 @@ class CompactRequest:
     window_tokens: int
     language: Language | None = None
     max_calls: int = 32
+    accept_prose: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,7 @@ class Compacted:
 
     Attributes:
         summary: The new summary, to stand in place of the one before; at most `limit_tokens` long.
-        method: Who wrote it: the model, or nobody (quotations).
+        method: Who wrote it: the model, if in part, or nobody (quotations).
         usage: Of the model, whether its answers were used or not.
         failures: Why the model's answers weren't used.
         prompts: The prompts that were sent, each once.
@@ -119,9 +118,10 @@ async def compact_memory(request: CompactRequest, *, model: ChatModel | None, co
 
     The model reads all of it, in chunks that fit its window, and its answers are checked; one that can't be used is
     asked for once more. If that fails, or the model does, nothing that it wrote is used: the summary then quotes what
-    was said. Either way it has six sections, holds what the summary before says as far as there is room, and ends with
-    references of what left. Nothing is written anywhere. What takes long with long texts runs in a thread, `counter`
-    included.
+    was said; but with `accept_prose`, a text in the model's own words stands beside the quotations, unless it reads
+    like a failure. Either way it has six sections, holds what the summary before says as far as there is room, and ends
+    with references of what left. Nothing is written anywhere. What takes long with long texts runs in a thread,
+    `counter` included.
 
     Raises nothing of the model's: `failures` says why it wasn't used. Cancelling passes through.
     """
@@ -134,14 +134,20 @@ async def compact_memory(request: CompactRequest, *, model: ChatModel | None, co
         references=request.references,
     )
     run = _Run(request=request, citable=leaving.citable, counter=counter)
-    summary, failures = None, tuple[ReMeError, ...]()
+    summary, failures, told = None, tuple[ReMeError, ...](), list[tuple[str, ...]]()
     if model is not None and request.messages:
         try:
             summary = await run.summarise(model)
         except ReMeError as exc:
             failures = (exc,)
+        else:
+            failures, told = run.failures, run.told_beside(summary)
+    text = await asyncio.to_thread(_quoted_beside, told, leaving, request, counter) if told else None
+    if text is None:
+        summary = None if told else summary
+        text = await asyncio.to_thread(_finished, summary, leaving, request.limit_tokens, counter)
     return Compacted(
-        summary=await asyncio.to_thread(_finished, summary, leaving, request.limit_tokens, counter),
+        summary=text,
         method="extract" if summary is None else "model",
         usage=run.usage,
         failures=failures,
@@ -155,6 +161,24 @@ def _finished(summary: Summary | None, leaving: Leaving, limit_tokens: int, coun
     return finish(summary, leaving, limit_tokens=limit_tokens, counter=counter)
 
 
+def _quoted_beside(
+    told: Sequence[Sequence[str]], leaving: Leaving, request: CompactRequest, counter: TokenCounter
+) -> str | None:
+    """Return quotations, with what the model told beside them; None if there is no room for both."""
+    lines = most_beside(told, request.limit_tokens, counter)
+    quoted = _finished(None, leaving, request.limit_tokens - tokens_of(lines, counter), counter)
+    return beside(quoted, lines, request.limit_tokens, counter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unusable:
+    """What is wrong with an answer; what it says in words of its own; whether asking again is of no use."""
+
+    problem: str
+    words: tuple[str, ...] = ()
+    is_final: bool = False
+
+
 @dataclass(slots=True, kw_only=True)
 class _Run:
     """One compaction by a model, and what it has cost so far."""
@@ -165,6 +189,8 @@ class _Run:
     usage: Usage = field(default_factory=Usage)
     calls: int = 0
     prompts: list[str] = field(default_factory=list)
+    told: list[tuple[str, ...]] = field(default_factory=list)  # in the model's own words, which couldn't be checked
+    failures: tuple[ReMeError, ...] = ()
     language: Language = field(init=False)
 
     def __post_init__(self) -> None:
@@ -177,6 +203,16 @@ class _Run:
             left = len(parts) - number
             summary = await self._step(model, summary, chunk, _Place(number=number, parts=len(parts), left=left))
         return summary
+
+    def told_beside(self, summary: Summary) -> list[tuple[str, ...]]:
+        """Return what is to stand beside quotations: what couldn't be checked, and what was written after it."""
+        if not self.told:
+            return []
+        known = {
+            *read_previous(self.request.previous_summary).all_lines,
+            *(line for part in self.told for line in part),
+        }
+        return [*self.told, tuple(line for line in summary.all_lines if line not in known)]
 
     def _parts(self) -> tuple[Summary, list[Chunk]]:
         """Return the summary so far and the chunks; one that is longer than a summary may be is read in chunks too."""
@@ -216,20 +252,44 @@ class _Run:
     async def _step(self, model: ChatModel, before: Summary, chunk: Chunk, place: _Place) -> Summary:
         user = self._user(before, chunk.text, place)
         given = await asyncio.to_thread(given_from, before, chunk.texts, self.counter, prompt=self._system())
-        problem, answer = "", ""
+        problem, answer, words = "", "", tuple[str, ...]()
         for is_second in (False, True):
             if is_second and self.calls + place.left >= self.request.max_calls:
                 break
             again = self._again(problem, answer) if is_second else ""
             self.prompts += [self._prompt(name).label for name in ("compact", "compact_again")[: 1 + is_second]]
+            words = ()
             problem, answer = await self._ask(model, user + again)
             if not problem:
-                read = await asyncio.to_thread(self._read, answer, given, chunk.asked)
+                read = await asyncio.to_thread(self._read_any, answer, given, chunk.asked)
                 if isinstance(read, Summary):
                     return read
-                problem = read
+                problem, words = read.problem, read.words
+                if read.is_final:
+                    break
         msg = f"the model's summary can't be used (part {place.number} of {place.parts}): {problem}"
-        raise ModelOutputError(msg, raw=answer)
+        failure = ModelOutputError(msg, raw=answer)
+        if not words:
+            raise failure
+        self.told.append(words)
+        self.failures += (failure,)
+        return await asyncio.to_thread(within, with_words(before, words), self.request.limit_tokens, self.counter)
+
+    def _read_any(self, answer: str, given: Given, asked: Sequence[str]) -> Summary | _Unusable:
+        """Return the summary that an answer is, if need be one in words of its own."""
+        if not self.request.accept_prose:
+            read = self._read(answer, given, asked)
+            return read if isinstance(read, Summary) else _Unusable(problem=read)
+        limit, text = self.request.limit_tokens, unwrapped(answer)
+        read = self._read(as_summary(text), given, asked)
+        words = own_words(text)
+        follows_none = bool(words) and is_prose(text)
+        if isinstance(read, Summary) and not (self.told and follows_none):
+            return read
+        problem = read if isinstance(read, str) else "it has no form, as the one before it"
+        # Asked again, a model that follows no form would say the same.
+        is_final = follows_none and self.counter.count(text) <= limit
+        return _Unusable(problem=problem, words=most_of(words, limit, self.counter), is_final=is_final)
 
     def _read(self, answer: str, given: Given, asked: Sequence[str]) -> Summary | str:
         """Return the summary that an answer is, or what is wrong with it."""
@@ -241,7 +301,7 @@ class _Run:
         summary = drop_invented(summary, given, self.citable)
         if summary.is_empty:
             return "nothing in it stands in what was given"
-        return _carried(given.before, summary, asked, limit_tokens=int(limit * _ASKED_SHARE), counter=self.counter)
+        return carried(given.before, summary, asked, limit_tokens=int(limit * _ASKED_SHARE), counter=self.counter)
 
     async def _ask(self, model: ChatModel, user: str) -> tuple[str, str]:
         """Return what is wrong with an answer, by its form, and the answer (ReMeError, if the model fails)."""
@@ -303,82 +363,6 @@ async def _chat(model: ChatModel, request: ChatRequest) -> ChatResult:
         _LOG.exception("the model that summarises failed by an error that is none of reme's")
         msg = f"{type(exc).__name__}: {exc}"
         raise RunError(msg) from exc
-
-
-def _carried(
-    before: Summary, summary: Summary, asked: Sequence[str], *, limit_tokens: int, counter: TokenCounter
-) -> Summary:
-    """Return a summary with lines of the one before that it should have kept, while there is room for them.
-
-    That is every constraint of which neither it nor what users `asked` says something else; goals and facts where most
-    of them are gone. They stand before what is new.
-    """
-    text, words = summary.text, words_in(summary.text)
-    said = frozenset(term for line in summary.all_lines for term in terms(line))
-    lines = [(section, line) for section in _LASTING for line in before.of(section)]
-    missing = [(section, line) for section, line in lines if not _is_copied(line, text, words, said)]
-    is_fair = len(missing) <= _FAIR_SHARE * len(lines)
-    # Who asks about a thing doesn't change it.
-    sentences = [
-        sentence
-        for part in (asked if missing else ())
-        for sentence in split_sentences(part[:_ASKED_CHARS])
-        if not is_question(sentence)
-    ]
-    others = [*map(_Saying.of, sentences)]
-    carried = dict[Section, list[str]]()
-    for section, line in missing:
-        if is_fair and section is not Section.CONSTRAINTS:
-            continue
-        if _is_replaced(_Saying.of(line), [*map(_Saying.of, summary.of(section)), *others]):
-            continue
-        longer = [*carried.get(section, ()), line]
-        if counter.count(_with_carried(summary, {**carried, section: longer}).text) <= limit_tokens:
-            carried[section] = longer
-    return _with_carried(summary, carried)
-
-
-def _with_carried(summary: Summary, carried: Mapping[Section, Sequence[str]]) -> Summary:
-    for section, lines in carried.items():
-        summary = summary.with_lines(section, (*lines, *summary.of(section)))
-    return summary
-
-
-@dataclass(frozen=True, slots=True)
-class _Saying:
-    """A line or sentence: its index terms and all its words, both without numbers, and its numbers."""
-
-    terms: frozenset[str]
-    words: frozenset[str]
-    numbers: frozenset[str]
-
-    @classmethod
-    def of(cls, text: str) -> _Saying:
-        found = terms(text)
-        numbers = frozenset(term for term in found if _NUMBER.search(term))
-        return cls(frozenset(found) - numbers, frozenset(_WORD.findall(text.casefold())), numbers)
-
-
-def _is_replaced(line: _Saying, others: Sequence[_Saying]) -> bool:
-    """Tell whether somebody says something else of what a line says, and nobody says it again word for word."""
-    if any(line.words <= other.words and line.numbers <= other.numbers for other in others):
-        # Said with a new number beside the old one, it is the old one that goes.
-        return bool(line.numbers) and any(
-            line.words <= other.words and other.numbers > line.numbers for other in others
-        )
-    return any(
-        len(line.terms & other.terms) > _SAME_TERMS * len(line.terms)
-        and len(line.words & other.words) >= _SAME_WORDS * len(line.words)
-        for other in others
-    )
-
-
-def _is_copied(line: str, text: str, words: frozenset[str], said: frozenset[str]) -> bool:
-    names = [item.text for item in identifiers(line)]
-    if names:
-        return sum(occurs(name, text, words) for name in names) >= _COPIED_NAMES * len(names)
-    there = frozenset(terms(line))
-    return len(there & said) >= _COPIED_WORDS * len(there)
 
 
 def _language(messages: Sequence[Message]) -> Language:
