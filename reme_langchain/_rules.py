@@ -53,7 +53,9 @@ class Rules:
     """The rules of one store, which lead from namespaces to memories and back."""
 
     def __init__(self, rules: Sequence[NamespaceRule], memory_space: str) -> None:
-        """Check that no namespace falls under two rules, and no memory under two namespaces.
+        """Check that no namespace falls under two rules.
+
+        Memories may: those that were not written as items lie where the first of their rules says.
 
         Raises:
             InvalidInputError: Two rules overlap, or something is no rule.
@@ -63,8 +65,8 @@ class Rules:
         self._rules = tuple(rules)
         self._memory_space = memory_space
         for one, other in combinations(self._rules, 2):
-            if _same_namespaces(one, other) or self._same_memories(one, other):
-                msg = f"rules {one!r} and {other!r} overlap: leave one out, or tell them apart by literal and kind"
+            if _same_namespaces(one, other):
+                msg = f"rules {one!r} and {other!r} overlap: leave one out, or tell them apart by a literal label"
                 raise InvalidInputError(msg)
         self.record_at = lru_cache(_CACHED)(self._record_at)
 
@@ -80,19 +82,25 @@ class Rules:
                 space, owner, kind = found
                 scope = _find_scope(space or self._memory_space, owner or "")
                 if scope is not None:
-                    kinds = KINDS if kind is None else (kind,)
-                    places.append(RecordPlace(memory_space=scope.memory_space, user_id=owner, memory_types=kinds))
+                    wanted = KINDS if kind is None else (kind,)
+                    kinds = tuple(item for item in wanted if self._home_of(scope.memory_space, item) is rule)
+                    if kinds:
+                        places.append(RecordPlace(memory_space=scope.memory_space, user_id=owner, memory_types=kinds))
         return tuple(places)
 
     def namespace_of(self, scope: Scope, kind: MemoryType) -> Namespace | None:
         """Return where memories of a scope and type lie; None if no rule maps them."""
+        rule = self._home_of(scope.memory_space, kind)
+        if rule is None:
+            return None
+        words = {OWNER: scope.user_id, SPACE: scope.memory_space, KIND: kind.value}
+        return tuple(encode_label(words[label]) if label in words else label for label in rule.pattern)
+
+    def _home_of(self, memory_space: str, kind: MemoryType) -> NamespaceRule | None:
+        """Return the first rule that maps memories of a space and type."""
         for rule in self._rules:
-            if SPACE not in rule.pattern and self._space_of(rule) != scope.memory_space:
-                continue
-            if kind not in _kinds_of(rule):
-                continue
-            words = {OWNER: scope.user_id, SPACE: scope.memory_space, KIND: kind.value}
-            return tuple(encode_label(words[label]) if label in words else label for label in rule.pattern)
+            if kind in _kinds_of(rule) and (SPACE in rule.pattern or self._space_of(rule) == memory_space):
+                return rule
         return None
 
     def _record_at(self, namespace: Namespace) -> ItemRecord | None:
@@ -107,7 +115,9 @@ class Rules:
                 continue
             scope = _find_scope(space, owner)
             if scope is not None:
-                return ItemRecord(scope=scope, memory_type=kind, topic=tuple(map(_text_of, namespace[length:])))
+                topic = tuple(map(_text_of, namespace[length:]))
+                is_home = self._home_of(scope.memory_space, kind) is rule
+                return ItemRecord(scope=scope, memory_type=kind, topic=topic, is_home=is_home)
         return None
 
     def _bind(self, rule: NamespaceRule, labels: Namespace) -> tuple[str | None, str | None, MemoryType | None] | None:
@@ -135,10 +145,6 @@ class Rules:
 
     def _space_of(self, rule: NamespaceRule) -> str:
         return self._memory_space if rule.space == OWN_SPACE else rule.space
-
-    def _same_memories(self, one: NamespaceRule, other: NamespaceRule) -> bool:
-        spaces = SPACE in one.pattern or SPACE in other.pattern or self._space_of(one) == self._space_of(other)
-        return spaces and not set(_kinds_of(one)).isdisjoint(_kinds_of(other))
 
 
 def _kinds_of(rule: NamespaceRule) -> tuple[MemoryType, ...]:

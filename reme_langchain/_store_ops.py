@@ -29,6 +29,7 @@ from reme_core.ports import (
     ListItemNamespaces,
     Namespace,
     SearchItems,
+    Vector,
 )
 from reme_core.schema import shown
 from reme_langchain._json_values import copy_object, read_filter
@@ -196,11 +197,14 @@ def get_items(plan: Plan, at: datetime, *, omit_expired: bool) -> GetItems:
     return GetItems(addresses=[address for _, address in plan.gets], at=at, omit_expired=omit_expired)
 
 
-def search_items(search: Search, rules: Rules, at: datetime, *, omit_expired: bool) -> SearchItems:
-    """Return the request that answers a search, without the vector of its query."""
+def search_items(
+    search: Search, rules: Rules, vector: Vector | None, at: datetime, *, omit_expired: bool
+) -> SearchItems:
+    """Return the request that answers a search; `vector` is that of its query."""
     return SearchItems(
         prefix=search.prefix,
         records=rules.places_under(search.prefix),
+        vector=vector,
         conditions=search.conditions,
         limit=search.limit,
         offset=search.offset,

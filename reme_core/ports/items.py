@@ -57,11 +57,14 @@ class ItemRecord:
         memory_type: One of the statements' types.
         topic: What the labels of the namespace beyond those that name scope and type say; kept as metadata. A memory
             that was not written as an item has no topic.
+        is_home: Whether memories of this scope and type that were not written as items lie in this namespace, each with
+            its id as the key. Of several namespaces for one scope and type at most one is their home.
     """
 
     scope: Scope
     memory_type: MemoryType
     topic: Namespace = ()
+    is_home: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

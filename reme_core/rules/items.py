@@ -21,6 +21,9 @@ _MOST_DIGITS = 4300
 """Python reads no longer whole number from a text (sys.int_info.default_max_str_digits)."""
 _TOO_LONG = 10**_MOST_DIGITS
 _WRITER = json.JSONEncoder(ensure_ascii=False)
+# What needs no look: most of what values hold.
+_SOUND = frozenset({str, float, bool, type(None)})
+_SOUND_BITS = 64
 
 
 def namespace_path(namespace: Sequence[str], *, what: str = "namespace") -> str:
@@ -70,8 +73,8 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def write_value(value: object, what: str) -> str:
-    """Return a value as JSON, from which `read_value` makes the same again.
+def write_value(value: object, what: object) -> str:
+    """Return a value as JSON, from which `read_value` makes the same again; `what` names it in errors.
 
     Raises:
         InvalidInputError: It is not a JSON object, or can't be read back: naming the place.
@@ -90,7 +93,11 @@ def read_value(text: str) -> ItemValue:
     return value
 
 
-def _check_value(item: object, path: str, *, depth: int) -> None:
+def _is_sound(item: object) -> bool:
+    return type(item) in _SOUND or (type(item) is int and item.bit_length() <= _SOUND_BITS)
+
+
+def _check_value(item: object, path: object, *, depth: int) -> None:
     """Refuse what JSON would refuse, change silently, or not read back (InvalidInputError)."""
     if depth > _MOST_DEPTH:
         msg = f"{path:.200}: is nested deeper than {_MOST_DEPTH} levels, or holds itself"
@@ -100,11 +107,11 @@ def _check_value(item: object, path: str, *, depth: int) -> None:
             if not isinstance(key, str):
                 msg = f"{path:.200}: the key {key!r:.80} is {type(key).__name__}, keys are texts: write str(key)"
                 raise InvalidInputError(msg)
-            if type(child) is not str:
+            if not _is_sound(child):
                 _check_value(child, f"{path}[{key!r:.40}]", depth=depth + 1)
     elif isinstance(item, (list, tuple)):
         for index, child in enumerate(item):
-            if type(child) is not str:
+            if not _is_sound(child):
                 _check_value(child, f"{path}[{index}]", depth=depth + 1)
     elif isinstance(item, int):
         if not -_TOO_LONG < item < _TOO_LONG:

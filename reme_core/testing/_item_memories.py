@@ -295,6 +295,7 @@ class MemoryItems:
             replace(RECORD, scope=BOB),
             replace(RECORD, memory_type=MemoryType.IDENTITY),
             replace(RECORD, topic=("x",)),
+            replace(RECORD, is_home=False),
             None,
         ):
             assert await find(store, address("m", OF_ALICE, record=record)) is None
@@ -307,7 +308,11 @@ class MemoryItems:
             (BOB, MemoryType.PERSONAL),
         }
         await write(store, address("m", OF_ALICE, record=replace(RECORD, scope=BOB)))
+        elsewhere = address("m", ("notes", "alice"), record=replace(RECORD, is_home=False))
+        await write(store, elsewhere)
         assert await content_of(store, ALICE) == ["a", "i", "t"]
+        await write(store, put(elsewhere, {"text": "n"}))
+        assert await content_of(store, ALICE) == ["a", "i", "n", "t"]
 
     async def test_items_and_memories_share_one_order(self, store: ItemKeeper) -> None:
         await write(store, put(of_alice("one"), {"text": "1"}, axis(0)), minute=1)

@@ -220,6 +220,14 @@ class TopicsAreIgnored(Wrapped):
         return await super().get_items(memory_space, replace(get, addresses=[bare(item) for item in get.addresses]))
 
 
+class HomesAreIgnored(Wrapped):
+    async def get_items(self, memory_space: str, get: GetItems) -> list[Item | None]:
+        def at_home(address: ItemAddress) -> ItemAddress:
+            return address if address.record is None else replace(address, record=replace(address.record, is_home=True))
+
+        return await super().get_items(memory_space, replace(get, addresses=[at_home(item) for item in get.addresses]))
+
+
 class PlacesAreIgnored(Wrapped):
     async def search_items(self, memory_space: str, search: SearchItems) -> list[Item]:
         return await super().search_items(memory_space, replace(search, records=()))
@@ -265,6 +273,7 @@ FAULTS: list[tuple[type[Wrapped], str]] = [
     (ExpiredItemsStay, "test_expired_items_can_be_left_out_of_everything"),
     (RecordsAreIgnored, "test_a_put_with_a_record_is_found_as_a_memory"),
     (TopicsAreIgnored, "test_a_memory_lies_only_where_its_scope_and_type_do"),
+    (HomesAreIgnored, "test_a_memory_lies_only_where_its_scope_and_type_do"),
     (PlacesAreIgnored, "test_a_memory_is_an_item_under_its_id"),
     (TheLastClaimCounts, "test_what_makes_the_vectors_is_recorded_once"),
     (ErasureLeavesItems, "test_erasing_a_user_takes_their_items_and_no_others"),

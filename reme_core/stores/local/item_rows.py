@@ -141,7 +141,7 @@ def _of_memory(number: int, body: str) -> Row:
 
 def find_unlinked(connection: sqlite3.Connection, record: ItemRecord, key: str) -> Row | None:
     """Return the memory that lies under a namespace with its id as the key, if it was not written as an item."""
-    if record.topic or record.memory_type in NOT_ITEMS:
+    if not record.is_home or record.topic or record.memory_type in NOT_ITEMS:
         return None
     number = find_scope(connection, record.scope)
     found = None if number is None else find_memory(connection, number, key)

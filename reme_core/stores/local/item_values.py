@@ -107,9 +107,21 @@ def address_path(address: ItemAddress) -> str:
     return path
 
 
+class _Name:
+    """What errors call an item; written out only where there is one, as most puts have none."""
+
+    __slots__ = ("_address",)
+
+    def __init__(self, address: ItemAddress) -> None:
+        self._address = address
+
+    def __format__(self, spec: str) -> str:
+        return format(f"item {self._address.key!r:.80} in {self._address.namespace!r:.200}", spec)
+
+
 def _ready_put(put: PutItem, path: str, *, fresh: bool) -> ReadyWrite:
     address = put.address
-    what = f"item {address.key!r:.80} in {address.namespace!r:.200}"
+    what = _Name(address)
     vectors = None if put.vectors is None else _matrix(put.vectors, what)
     if vectors is not None and not put.ranked:
         msg = f"{what}: it has vectors and is not to be ranked: leave one of them out"
@@ -126,7 +138,7 @@ def _ready_put(put: PutItem, path: str, *, fresh: bool) -> ReadyWrite:
     )
 
 
-def _matrix(vectors: object, what: str) -> Matrix | None:
+def _matrix(vectors: object, what: object) -> Matrix | None:
     """Return an array as vectors, None if there are no rows in it (InvalidInputError)."""
     if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype != np.float32:
         found = f"{vectors.dtype} of shape {vectors.shape}" if isinstance(vectors, np.ndarray) else repr(vectors)
@@ -135,7 +147,7 @@ def _matrix(vectors: object, what: str) -> Matrix | None:
     return vectors if vectors.size else None
 
 
-def _ttl(ttl_s: float | None, what: str) -> int | None:
+def _ttl(ttl_s: float | None, what: object) -> int | None:
     if ttl_s is None:
         return None
     number = isinstance(ttl_s, (int, float)) and not isinstance(ttl_s, bool)

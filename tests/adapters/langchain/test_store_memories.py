@@ -253,7 +253,6 @@ def test_rules_that_overlap_are_refused(tmp_path: Path) -> None:
         NamespaceRule(("memories", "{owner}"), kind="tool", space="x"),  # its topics are the other's types
         NamespaceRule(("{space}", "{owner}", "{kind}")),
         NamespaceRule(("memories", "{owner}", "tool"), kind="personal", space="x"),
-        NamespaceRule(("facts", "{owner}"), kind="personal"),  # the same memories under two namespaces
     ):
         with pytest.raises(ValueError, match="overlap"):
             ReMeStore(tmp_path, rules=[default, other])
@@ -265,6 +264,30 @@ def test_rules_that_overlap_are_refused(tmp_path: Path) -> None:
     ]
     ReMeStore(tmp_path, rules=apart)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.requirement("LG-STORE-80")
+async def test_a_memory_lies_where_the_first_of_its_rules_says(shared: Shared) -> None:
+    facts, default = NamespaceRule(("facts", "{owner}"), kind="personal"), NamespaceRule(("m", "{owner}", "{kind}"))
+    inner = ReMeStore(shared.memory, rules=[facts, default])
+    store = Face(inner, shared.face.flavour, inner)
+    await store.put(("facts", BOB), "tea", {"content": "drinks tea"})
+    await store.put(("m", BOB, "personal"), "car", {"content": "drives a car"})
+    kept = await shared.memory.add_memory("plays the cello", user_id=BOB)
+    skill = await shared.memory.add_memory("tune the cello first", user_id=BOB, memory_type="procedural")
+    assert set(await store.keys(("facts",))) == {"tea", kept.memory_id}
+    assert set(await store.keys(("m",))) == {"car", skill.memory_id}
+    assert len(await store.search(())) == 4
+    assert await store.namespaces() == [("facts", BOB), ("m", BOB, "personal"), ("m", BOB, "procedural")]
+    assert await store.get(("m", BOB, "personal"), kept.memory_id) is None  # and nowhere else
+    await store.delete(("m", BOB, "personal"), kept.memory_id)
+    assert await store.value(("facts", BOB), kept.memory_id) == {"content": "plays the cello"}
+    assert await store.value(("m", BOB, "procedural"), skill.memory_id) == {"content": "tune the cello first"}
+    await store.put(("m", BOB, "personal"), kept.memory_id, {"content": "plays the oboe"})  # a memory of its own
+    assert await store.value(("facts", BOB), kept.memory_id) == {"content": "plays the cello"}
+    found = set(await shared.found("tea, car, cello, oboe", BOB))
+    assert {"drinks tea", "drives a car", "plays the cello", "plays the oboe"} <= found
+    await inner.aclose()
 
 
 @pytest.mark.requirement("LG-STORE-80")
