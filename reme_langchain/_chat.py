@@ -12,6 +12,7 @@ from typing import TypeAlias
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import run_in_executor
 
 from reme_core.errors import InvalidInputError, ModelError, ModelRejectedError, ModelUnavailableError
 from reme_core.ports import ChatRequest, ChatResult, ToolSpec
@@ -86,7 +87,10 @@ class LangChainChat:
         if isinstance(model, Runnable):
             config: RunnableConfig | None = {"metadata": dict(self._metadata)} if self._metadata else None
             return await model.ainvoke(messages, config)
-        answer = model(messages) if is_async(model) else await asyncio.to_thread(model, messages)
+        if is_async(model):
+            answer = model(messages)
+        else:
+            answer = await run_in_executor(None, model, messages)  # unlike asyncio's, it survives a StopIteration
         return await answer if inspect.isawaitable(answer) else answer
 
     def _bound(self, model: Source, request: ChatRequest) -> Source:

@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
+from langchain_core.runnables.config import run_in_executor
 
-from reme_core.errors import ConfigurationError, ModelError, ModelOutputError
+from reme_core.errors import ConfigurationError, ModelOutputError, ReMeError
 from reme_core.ports import Matrix, Vector
 from reme_core.schema import shown
 from reme_langchain._failures import translated
@@ -68,37 +69,47 @@ class LangChainEmbedder:
     async def embed(self, texts: Sequence[str]) -> Matrix:
         """Return float32 of shape (len(texts), dimension), rows of unit norm, in the order of the texts.
 
+        A text in which the model finds nothing, so that its vector is zero, keeps a row of zeros: it is like no other.
+
         Raises:
             ModelUnavailableError: No answer; it may pass.
             ModelRejectedError: The model refuses the request, or failed.
-            ModelOutputError: A wrong number of vectors, a wrong dimension, zeros, or values that are not finite.
+            ModelOutputError: A wrong number of vectors, a wrong dimension, or values that are not finite.
         """
+        try:
+            return await self.embed_plainly(texts)
+        except ReMeError:
+            raise
+        except Exception as exc:  # providers share no base error; each is mapped, none is dropped
+            raise translated(exc, self.model) from exc
+
+    async def embed_query(self, text: str) -> Vector:
+        """Return the vector of a query, shape (dimension,): some models embed it otherwise; raises as `embed`."""
+        try:
+            return await self.embed_query_plainly(text)
+        except ReMeError:
+            raise
+        except Exception as exc:  # as in `embed`
+            raise translated(exc, self.model) from exc
+
+    async def embed_plainly(self, texts: Sequence[str]) -> Matrix:
+        """Return what `embed` returns; what the embeddings or the function raise comes as they raised it."""
         wanted = list(texts)
         if not wanted:
             return np.zeros((0, self.dimension), dtype=np.float32)
         model = await self._model()
-        try:
-            rows = await (model.aembed_documents(wanted) if isinstance(model, Embeddings) else _call(model, wanted))
-        except ModelError:
-            raise
-        except Exception as exc:  # providers share no base error; each is mapped, none is dropped
-            raise translated(exc, self.model) from exc
+        rows = await (model.aembed_documents(wanted) if isinstance(model, Embeddings) else _call(model, wanted))
         return self._unit_rows(rows, len(wanted))
 
-    async def embed_query(self, text: str) -> Vector:
-        """Return the vector of a query, shape (dimension,): some models embed it otherwise; raises as `embed`."""
+    async def embed_query_plainly(self, text: str) -> Vector:
+        """Return what `embed_query` returns; raises as `embed_plainly`."""
         model = await self._model()
-        if not isinstance(model, Embeddings):
-            vector: Vector = (await self.embed([text]))[0]
-            return vector
-        try:
-            row = await model.aembed_query(text)
-        except ModelError:
-            raise
-        except Exception as exc:  # as in `embed`
-            raise translated(exc, self.model) from exc
-        queried: Vector = self._unit_rows([row], 1)[0]
-        return queried
+        if isinstance(model, Embeddings):
+            matrix = self._unit_rows([await model.aembed_query(text)], 1)
+        else:
+            matrix = await self.embed_plainly([text])
+        vector: Vector = matrix[0]
+        return vector
 
     async def _model(self) -> Embeddings | EmbeddingFunction:
         # Making a model imports the provider's library, which takes seconds.
@@ -117,11 +128,11 @@ class LangChainEmbedder:
             )
             raise ModelOutputError(msg, raw="")
         norms = np.linalg.norm(matrix, axis=1, keepdims=True)
-        bad = int((~(np.isfinite(norms) & (norms > 0))).sum())
+        bad = int((~np.isfinite(norms)).sum())
         if bad:
-            msg = f"{self.model}: {bad} of {count} vectors are zero or not finite: check the model"
+            msg = f"{self.model}: {bad} of {count} vectors are not finite: check the model"
             raise ModelOutputError(msg, raw="")
-        unit: Matrix = (matrix / norms).astype(np.float32)
+        unit: Matrix = (matrix / np.where(norms > 0, norms, 1.0)).astype(np.float32)
         return unit
 
 
@@ -135,7 +146,7 @@ async def _call(function: EmbeddingFunction, texts: list[str]) -> Rows:
     if is_async(function):
         answer = function(texts)
     else:
-        answer = await asyncio.to_thread(function, texts)
+        answer = await run_in_executor(None, function, texts)  # unlike asyncio's, it survives a StopIteration
     return await answer if inspect.isawaitable(answer) else answer
 
 

@@ -14,6 +14,7 @@ MemoryOrPath: TypeAlias = ReMe | str | Path | None
 """A `ReMe`; or the path of its working folder, or of its file; or None for the default working folder."""
 
 DEFAULT_FOLDER = ".reme"
+IN_MEMORY = ":memory:"
 _FILES = frozenset({".db", ".sqlite", ".sqlite3"})
 
 
@@ -44,6 +45,9 @@ def open_memory(
         return given, False
     if given is not None and not isinstance(given, str | Path):
         msg = f"{what}: wanted a ReMe or a path, found {shown(given)}"
+        raise ConfigurationError(msg)
+    if str(given) == IN_MEMORY:
+        msg = f"{what}: {IN_MEMORY!r} is SQLite's word for nothing on disk, and here all is on disk: give a folder"
         raise ConfigurationError(msg)
     path = Path(DEFAULT_FOLDER if given is None else given).expanduser()
     store: dict[str, object] = {"backend": "local_file", "synchronous": synchronous}

@@ -8,7 +8,6 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -179,7 +178,7 @@ class ReMeStore(BaseStore):
             TypeError: A value that can't be stored, or an argument of another type.
             InvalidInputError: An argument out of range, an unknown operator, or a file whose vectors another model
                 made; it is a ValueError.
-            ModelError: Embedding failed.
+            Exception: Embedding failed; what LangChain's embeddings or a function raise comes as they raised it.
             StoreError: The file can't be read or written.
         """
         plan = self._begin(ops)
@@ -291,8 +290,8 @@ class ReMeStore(BaseStore):
     async def _search(self, search: Search, vector: Vector | None, at: datetime) -> list[SearchItem]:
         if not search.limit:
             return []
-        request = search_items(search, self._rules, at, omit_expired=self._omit_expired)
-        found = await self._items.search_items(self._memory.memory_space, replace(request, vector=vector))
+        request = search_items(search, self._rules, vector, at, omit_expired=self._omit_expired)
+        found = await self._items.search_items(self._memory.memory_space, request)
         return [_search_item(item, item.namespace or self._namespace_of(item)) for item in found]
 
     async def _list(self, listing: Listing, at: datetime) -> list[Namespace]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langgraph.store.base import NOT_PROVIDED, GetOp, PutOp, SearchOp, TTLConfig
 
-from reme_core.errors import ModelError
+from reme_core.errors import ModelUnavailableError
 from tests.adapters.langchain.store_values import DIMS, Bench, Face, Words, rule
 
 N = ("docs",)
@@ -144,6 +144,20 @@ async def any_query_works_and_an_empty_one_is_unranked(bench: Bench) -> None:
         assert all(item.score is not None for item in found)
 
 
+@rule("LG-STORE-54")
+async def texts_and_queries_in_which_the_embedder_finds_nothing_are_unranked(bench: Bench) -> None:
+    def count(texts: list[str]) -> list[list[float]]:
+        return [[float(text.count("tea")), float(text.count("car"))] for text in texts]
+
+    store = bench.open(index=bench.index(dims=2, embed=count, fields=["parts[*]"]))
+    await store.batch([PutOp(N, "car", {"parts": ["car", "?"]}), PutOp(N, "tea", {"parts": ["?", "tea", "tea"]})])
+    await store.put(N, "none", {"parts": ["?"]})
+    found = await store.search(N, query="tea")
+    assert [(item.key, item.score) for item in found] == [("tea", 1.0), ("car", 0.0), ("none", None)]
+    found = await store.search(N, query="绿茶", limit=2)
+    assert [(item.key, item.score) for item in found] == [("car", None), ("tea", None)]
+
+
 @rule("LG-STORE-55")
 async def the_texts_of_a_batch_are_embedded_in_one_call(bench: Bench) -> None:
     store = bench.open(index="words")
@@ -176,15 +190,43 @@ async def a_failing_embedder_writes_nothing_and_leaves_the_rest_working(bench: B
     store = bench.open(index="words")
     await store.put(N, "k", {"text": "green tea"})
     bench.words.broken = True
-    with pytest.raises(ModelError):
+    with pytest.raises(RuntimeError, match="no connection to the model"):  # as the embedder raised it
         await store.put(N, "k", {"text": "black coffee"})
-    with pytest.raises(ModelError):
+    with pytest.raises(RuntimeError, match="no connection to the model"):
         await store.search(N, query="tea")
     assert await store.value(N, "k") == {"text": "green tea"}
     assert await store.keys(N) == ["k"]
     await store.put(N, "plain", {"n": 1})
     bench.words.broken = False
     assert await store.keys(N, query="green tea") == ["k", "plain"]
+
+
+@rule("LG-STORE-55")
+async def what_the_embedder_raises_comes_as_it_raised_it(bench: Bench) -> None:
+    chained, busy = KeyError("no such model"), ModelUnavailableError("my own word for it")
+    chained.__cause__, busy.__cause__ = OSError("below"), OSError("below it")
+    raising: list[Exception] = []
+
+    def fail(_: list[str]) -> list[list[float]]:
+        raise raising[0]
+
+    store = bench.open(index=bench.index(dims=2, embed=fail))
+    calls: tuple[Callable[[], Awaitable[object]], ...] = (
+        lambda: store.put(N, "k", {"text": "tea"}),
+        lambda: store.search(N, query="tea"),
+        lambda: store.batch([PutOp(N, "k", {"n": 1}), SearchOp(N, query="tea")]),
+    )
+    for call in calls:
+        for error, cause in ((chained, "below"), (busy, "below it")):
+            raising[:] = [error]
+            with pytest.raises(type(error)) as caught:
+                await call()
+            assert caught.value is error
+            assert str(error.__cause__) == cause
+        raising[:] = [StopIteration()]  # which no future can carry
+        with pytest.raises(RuntimeError):
+            await call()
+    assert await store.search(()) == []
 
 
 @rule("LG-STORE-56")

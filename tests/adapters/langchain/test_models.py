@@ -247,6 +247,15 @@ async def test_a_model_without_tools_says_so(model):
         await as_chat_model(model).chat(request)
 
 
+@pytest.mark.requirement("LC-MODEL-01")
+async def test_a_function_that_has_run_out_of_answers_fails_and_does_not_hang():
+    answers = iter(["one"])
+    model = as_chat_model(lambda _m: next(answers))
+    assert (await model.chat(asking())).message.text == "one"
+    with pytest.raises(ModelRejectedError, match="RuntimeError"):
+        await model.chat(asking())
+
+
 async def test_requests_and_answers_of_a_wrong_form_are_refused():
     with pytest.raises(InvalidInputError, match="tool_choice"):
         await as_chat_model(ScriptedChat()).chat(ChatRequest(messages=asking().messages, tool_choice="other"))
@@ -328,7 +337,6 @@ async def test_no_texts_make_no_call():
         ([[1.0, 0.0], [1.0, 0.0]], "3 dimensions"),
         ([[1.0, 0.0, 0.0], [1.0]], "one length"),
         ([[1.0, 0.0, 0.0], [float("nan"), 0.0, 0.0]], "not finite"),
-        ([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], "zero"),
         ([[1.0, 0.0, 0.0], ["a", 0.0, 0.0]], "numbers"),
         (5, "shape"),
     ],
@@ -336,6 +344,12 @@ async def test_no_texts_make_no_call():
 async def test_vectors_that_cannot_be_used_are_refused(rows, named):
     with pytest.raises(ModelOutputError, match=named):
         await as_embedder(Recording(rows)).embed(["a", "b"])
+
+
+@pytest.mark.requirement("LC-MODEL-02")
+async def test_a_text_in_which_the_model_finds_nothing_keeps_a_row_of_zeros():
+    matrix = await as_embedder(Recording([[0.0, 3.0, 4.0], [0.0, 0.0, 0.0]])).embed(["a", "?"])
+    assert np.allclose(matrix, [[0, 0.6, 0.8], [0, 0, 0]])
 
 
 @pytest.mark.requirement("LC-MODEL-02")

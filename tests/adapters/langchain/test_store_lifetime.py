@@ -310,6 +310,8 @@ def test_settings_that_cannot_be_are_refused_and_nothing_is_opened(named: Any, m
         ReMeStore(tmp_path, **named)
     with pytest.raises(ConfigurationError, match="store"):
         ReMeStore(7)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="on disk"):
+        ReMeStore(":memory:")
     elsewhere = ReMe("space", tmp_path, llm=None, embedding=None, vector_store=InMemoryStore())
     with pytest.raises(ConfigurationError, match="local_file"):
         ReMeStore(elsewhere)
