@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from reme_core.models.json_text import parse_answer
     from reme_core.ports import Counts, ToolCallPage, ToolPage
     from reme_core.reme import ReMe
+    from reme_core.runtime.owner import holder, is_gone
     from reme_core.runtime.portable import Moved
     from reme_core.runtime.slicing import Slicing
     from reme_core.runtime.strategies import AgenticRetriever, AgenticSummarizer, SimpleSummarizer
@@ -149,6 +150,8 @@ __all__ = [
     "Usage",
     "Verdict",
     "__version__",
+    "holder",
+    "is_gone",
     "json_instruction",
     "parse_answer",
 ]
@@ -177,6 +180,8 @@ _ELSEWHERE = MappingProxyType(
         "Trying": "reme_core.runtime.trying",
         "json_instruction": "reme_core.models.dialect",
         "parse_answer": "reme_core.models.json_text",
+        "holder": "reme_core.runtime.owner",
+        "is_gone": "reme_core.runtime.owner",
     }
 )
 

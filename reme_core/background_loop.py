@@ -65,7 +65,7 @@ class BackgroundLoop:
                 last.close()
                 return False
             self._ended = True
-            begun = self._calls
+            begun = self._calls if self._pid == os.getpid() else set()  # the child of a fork has none of them
         wait(begun)  # what other threads have begun is finished first
         loop, thread = self._loop, self._thread
         if self._forgotten is not None:

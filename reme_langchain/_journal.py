@@ -7,16 +7,16 @@ import contextvars
 import logging
 import os
 import threading
-import uuid
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from sqlite3 import Connection
 from typing import TypeAlias
 
-from reme_core import BackgroundLoop, Database
+from reme_core import BackgroundLoop, Database, holder, is_gone
 from reme_core.errors import StoreClosedError, StoreError
 from reme_core.ports import Clock
 from reme_core.schema import Scope
@@ -37,8 +37,8 @@ _STOP_S = 2.0
 # Seconds without anything new before a delivery begins, and the most that it is put off by that: the turn that was
 # handed in is not over yet, and its reply shares the processor with the delivery.
 _QUIET_S, _MOST_QUIET_S = 0.02, 0.5
-# Between two looks at what others deliver, while somebody waits for it.
-_POLL_S = 0.02
+# Between two looks at what others deliver: while somebody waits for it, and to see that they have ended without a word.
+_POLL_S, _LOOK_S = 0.02, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,8 @@ class Retrying:
     Attributes:
         first_s: Seconds before the second try; each further pause is twice as long.
         longest_s: The longest pause, in seconds.
-        lease_s: A delivery may take so long; no other process tries the same entry in that time.
+        lease_s: A delivery may take so long; no other process tries the same entry in that time, unless it can see that
+            the one that holds it has ended.
     """
 
     first_s: float = 1.0
@@ -107,13 +108,13 @@ class Journal:
         self._retrying = retrying or Retrying()
         self._remember = remember
         self._pause = pause
-        self._holder = f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._holder = ""  # while it serves
         self._loop = BackgroundLoop(self, thread_name=f"reme-journal-{name}"[:60])
         self._bell = asyncio.Event()
         self._soon: tuple[float, asyncio.TimerHandle] | None = None
         self._state = threading.Condition()
-        self._work: Future[None] | None = None
-        self._pid = os.getpid()
+        self._serving: asyncio.Task[None] | None = None
+        self._pid: int | None = None  # where it has begun
         self._ending = False
         self._asked = self._settled = 0
         self._active: set[str] = set()
@@ -154,13 +155,12 @@ class Journal:
     def begin(self) -> None:
         """Begin to deliver what waits, also what earlier processes have left. Again is harmless."""
         with self._state:
-            if self._ending or (self._work is not None and self._pid == os.getpid()):
+            if self._ending or self._has_begun:
                 return
-            if self._pid != os.getpid():  # a child of a fork has none of its parent's threads
-                self._pid, self._bell, self._active, self._soon = os.getpid(), asyncio.Event(), set(), None
-                self._holder = f"{os.getpid()}-{uuid.uuid4().hex}"
-            # In a context of its own: that of the caller, a run of a graph, ends long before this does.
-            self._work = contextvars.Context().run(self._loop.submit, self._serve())
+            if self._pid is not None:  # a child of a fork, which has none of its parent's threads
+                self._bell, self._active, self._soon, self._serving = asyncio.Event(), set(), None, None
+            self._pid = os.getpid()
+        self._ring()
         _at_exit(self)
 
     def wake(self) -> None:
@@ -204,21 +204,32 @@ class Journal:
         """
         if self._loop.ended:
             return True
-        is_empty = self.drain(timeout_s) if self._work is not None else True
+        is_empty = self.drain(timeout_s) if self._has_begun else True
         self._stop(timeout_s)
         return is_empty
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._pid == os.getpid()
 
     def _stop(self, timeout_s: float) -> None:
         with self._state:
             self._ending = True
-            work = self._work
             self._state.notify_all()
-        if work is not None:
-            self._ring()
-            _, running = wait([work], timeout=_STOP_S)
-            for late in running:  # a delivery that won't be stopped
-                late.cancel()
+        if not self._has_begun:  # not at all, or not in this child of a fork: what waits is the parent's
+            return
+        with suppress(StoreClosedError):  # another thread closes it too, and was quicker
+            self._loop.run(self._wind_up())
         self._loop.end(finish_tasks(timeout_s))
+
+    async def _wind_up(self) -> None:
+        serving = self._serving
+        if serving is None:
+            return
+        self._bell.set()
+        _, running = await asyncio.wait([serving], timeout=_STOP_S)
+        for late in running:  # a delivery that won't be stopped
+            late.cancel()
 
     def _insert(
         self, queue: str, entries: Sequence[tuple[str, bytes]], scope: Scope | None, connection: Connection
@@ -250,14 +261,15 @@ class Journal:
         self._ring(soon=True)
 
     def _ring(self, *, soon: bool = False) -> None:
-        if self._work is not None and not self._loop.ended:
+        if self._has_begun and not self._loop.ended:
             try:
+                # In a context of its own: that of the caller, a run of a graph, ends long before a delivery does.
                 contextvars.Context().run(self._loop.submit, self._ring_soon() if soon else self._rung())
             except StoreClosedError:  # it ended in this moment; the entry is on disk
                 return
 
     async def _rung(self) -> None:
-        self._bell.set()
+        self._wake_up()
 
     async def _ring_soon(self) -> None:
         """Ring when nothing new has come for a while."""
@@ -266,18 +278,29 @@ class Journal:
         if self._soon is not None and self._soon[1].when() > now:
             since, timer = self._soon
             timer.cancel()
-        self._soon = since, loop.call_at(min(now + _QUIET_S, since + _MOST_QUIET_S), self._bell.set)
+        self._soon = since, loop.call_at(min(now + _QUIET_S, since + _MOST_QUIET_S), self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._bell.set()
+        if self._serving is None and not self._ending:
+            self._serving = asyncio.get_running_loop().create_task(self._serve())
 
     async def _serve(self) -> None:
-        """Deliver until the end, and then let go of what is held."""
+        """Deliver until nothing waits: only then may nobody have the journal any more, and Python throw it away."""
         try:
-            await self._deliver_all()
-            await self._database.write(partial(rows.release, holder=self._holder), settled=False)
-        except StoreClosedError:  # the memory was closed before this: what waits is on disk
-            return
+            with holder() as self._holder:
+                await self._deliver_all()
+                if self._ending:  # what was under way is let go of
+                    await self._database.write(partial(rows.release, holder=self._holder), settled=False)
+        except* StoreClosedError:
+            _LOG.debug("%r: the memory was closed before it, what waits is on disk", self)
+        finally:
+            self._serving = None
+        if self._bell.is_set():  # since the last look
+            self._wake_up()
 
     async def _deliver_all(self) -> None:
-        """Deliver until the end: every queue by itself, in a task of its own."""
+        """Deliver until nothing waits, or the end: every queue by itself, in a task of its own."""
         async with asyncio.TaskGroup() as group:
             tasks = set[asyncio.Task[None]]()
             while not self._ending:
@@ -303,17 +326,23 @@ class Journal:
                     continue
                 if is_idle and not is_held:
                     self._settle(asked)
-                is_awaited = is_held and self._settled < asked
-                await self._pause(self._bell, _POLL_S if is_awaited else wait_s)
+                if is_idle and wait_s is None and not self._bell.is_set():
+                    break
+                if is_held:
+                    look_s = _POLL_S if self._settled < asked else _LOOK_S
+                    wait_s = look_s if wait_s is None else min(look_s, wait_s)
+                await self._pause(self._bell, wait_s)
             for task in tasks:
                 task.cancel()
 
     async def _claim(self) -> tuple[list[tuple[Entry, int]], float | None, bool]:
         """Return what is due, held from now on; the seconds until something else will be; and if others hold some."""
         now, active = self._clock.now().timestamp(), frozenset(self._active)
+        free = _AT_ONCE - len(active)
 
         def claim(connection: Connection) -> tuple[list[tuple[Entry, int]], float | None, bool]:
             self._prepare(connection)
+            rows.release_gone(connection, name=self._name, now=now, is_gone=is_gone)
             found = rows.claim(
                 connection,
                 name=self._name,
@@ -321,9 +350,10 @@ class Journal:
                 now=now,
                 until=now + self._retrying.lease_s,
                 but=active,
-                limit=_AT_ONCE - len(active),
+                limit=free,
             )
-            due = rows.next_due(connection, name=self._name, but=active)
+            # Where all places are taken, nothing is due before the end of a delivery, which rings.
+            due = rows.next_due(connection, name=self._name, but=active) if free else None
             others = rows.is_held(connection, name=self._name, holder=self._holder, now=now)
             return found, None if due is None else max(0.0, due - now), others
 
@@ -357,7 +387,9 @@ class Journal:
         with self._state:
             self._failures.pop(queue, None)
             self._failures[queue] = failure
-        _LOG.warning("journal %s: an entry waits, it could not be delivered: %s", self._name, failure)
+        # A memory that was closed before this is no fault, and what waits is on disk.
+        level = logging.DEBUG if isinstance(failure, StoreClosedError) else logging.WARNING
+        _LOG.log(level, "journal %s: an entry waits, it could not be delivered: %s", self._name, failure)
 
     def _settle(self, asked: int) -> None:
         with self._state:

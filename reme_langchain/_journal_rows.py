@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from sqlite3 import Connection
 
@@ -108,6 +108,16 @@ def put_off(connection: Connection, *, place: int, due: float) -> None:
 def release(connection: Connection, *, holder: str) -> None:
     """Let go of what is held: another process may deliver it at once."""
     connection.execute("UPDATE langchain_journal SET holder = NULL, held = 0 WHERE holder = ?", (holder,))
+
+
+def release_gone(connection: Connection, *, name: str, now: float, is_gone: Callable[[str], bool]) -> None:
+    """Let go of what is held by those who have certainly ended, such as a process that was killed."""
+    holders = connection.execute(
+        "SELECT DISTINCT holder FROM langchain_journal WHERE name = ? AND payload IS NOT NULL AND held > ?", (name, now)
+    ).fetchall()
+    for (holder,) in holders:
+        if holder is not None and is_gone(holder):
+            release(connection, holder=holder)
 
 
 def hasten(connection: Connection, *, name: str) -> int:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
+from sqlite3 import Connection
 
 import pytest
 
-from reme_core import Database, ReMe
+from reme_core import Database, ReMe, holder
+from reme_core.errors import StoreClosedError
 from reme_core.schema import Scope
 from reme_core.testing import FixedClock
-from reme_langchain._journal import Entry, Journal, Retrying
+from reme_langchain import _journal_rows
+from reme_langchain._journal import Entry, Journal, Retrying, wait_for_ring
+from reme_langchain._loop_end import finish_tasks
 
 WAIT_S = 20.0
 
@@ -205,6 +213,142 @@ def test_a_delivery_that_was_killed_is_made_again_when_its_lease_ends(database: 
     assert len(receiver.got) == 1
     two.close()
     assert one.close(0.01) or one.pending() == 0
+
+
+def test_what_a_process_that_has_ended_held_is_delivered_at_once(database: Database) -> None:
+    clock, receiver = FixedClock(), Receiver()
+    with holder() as ended:
+
+        def held(connection: Connection) -> None:
+            _journal_rows.create(connection)
+            _journal_rows.insert(connection, name="left", queue="q", entries=[("a", b"1")])
+            now = clock.now().timestamp()
+            _journal_rows.claim(connection, name="left", holder=ended, now=now, until=now + 60.0, but=(), limit=1)
+
+        database.submit_write(held).result(WAIT_S)
+        journal = Journal(database, name="left", deliver=receiver, clock=clock)
+        assert not journal.drain(0.05)
+    assert journal.drain(WAIT_S)
+    assert len(receiver.got) == 1
+    journal.close()
+
+
+@pytest.mark.requirement("LC-MW-09")
+def test_a_journal_that_nobody_has_any_more_has_delivered_all_and_goes_quietly(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reme_langchain._journal._QUIET_S", 0.0)
+    receiver = Receiver()
+    journal = open_journal(database, "dropped", receiver)
+    for number in range(3):
+        journal.submit("q", [(f"e{number}", b"1")]).result(WAIT_S)
+        assert journal.drain(WAIT_S)
+        for _ in range(3):  # until it rests; what comes after that is delivered as well
+            journal._loop.run(finish_tasks(WAIT_S))
+    left = weakref.ref(journal)
+    del journal
+    gc.collect()  # a task that is destroyed while it waits would be a warning, and so an error
+    assert left() is None
+    assert len(receiver.got) == 3
+
+
+@pytest.mark.requirement("LC-MW-09")
+def test_while_one_waits_for_what_another_holds_it_looks_whether_that_one_has_ended(database: Database) -> None:
+    clock, receiver, pauses = FixedClock(), Receiver(), list[float | None]()
+    with ExitStack() as life:
+        another = life.enter_context(holder())
+
+        def held(connection: Connection) -> None:
+            _journal_rows.create(connection)
+            _journal_rows.insert(connection, name="watched", queue="q", entries=[("a", b"1")])
+            now = clock.now().timestamp()
+            _journal_rows.claim(connection, name="watched", holder=another, now=now, until=now + 60.0, but=(), limit=1)
+
+        async def pause(bell: asyncio.Event, seconds: float | None) -> None:
+            pauses.append(seconds)
+            if len(pauses) > 2:
+                await wait_for_ring(bell, seconds)
+            elif len(pauses) == 2:
+                life.close()
+
+        database.submit_write(held).result(WAIT_S)
+        journal = open_journal(database, "watched", receiver, clock=clock, pause=pause)
+        journal.begin()
+        for _ in range(3):  # until it rests
+            journal._loop.run(finish_tasks(WAIT_S))
+    assert len(receiver.got) == 1
+    assert pauses[:2] == [5.0, 5.0]
+    journal.close()
+
+
+def test_while_all_places_are_taken_it_rests_until_one_is_free(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reme_langchain._journal._AT_ONCE", 1)
+    got, pauses, resting = list[str](), list[float | None](), asyncio.Event()
+
+    async def deliver(entry: Entry) -> None:
+        await resting.wait()
+        got.append(entry.queue)
+
+    async def pause(bell: asyncio.Event, seconds: float | None) -> None:
+        pauses.append(seconds)
+        resting.set()
+        await wait_for_ring(bell, seconds)
+
+    journal = Journal(database, name="places", deliver=deliver, clock=FixedClock(), pause=pause)
+    for queue in ("a", "b"):
+        journal.submit(queue, [("e", b"1")]).result(WAIT_S)
+    assert journal.drain(WAIT_S)
+    assert sorted(got) == ["a", "b"]
+    assert set(pauses) == {None}
+    journal.close()
+
+
+def test_closing_from_several_threads_at_once_is_closing_once(database: Database) -> None:
+    for number in range(5):
+        receiver = Receiver()
+        journal = open_journal(database, f"closed {number}", receiver)
+        journal.submit("q", [("a", b"1")]).result(WAIT_S)
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(lambda _: journal.close(), range(4)))  # noqa: B023  # ended before the next one
+        assert len(receiver.got) == 1
+
+
+async def test_a_memory_that_was_closed_first_is_told_by_the_result_and_not_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        journal = open_journal(memory.database, "closed", Receiver())
+        journal.submit("q", [("a", b"1")]).result(WAIT_S)
+        assert journal.drain(WAIT_S)
+    assert not journal.close()
+    assert isinstance(journal.last_error, StoreClosedError)
+    assert caplog.records == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_that_has_not_used_it_leaves_what_waits_to_its_parent(database: Database) -> None:
+    receiver = Receiver()
+    receiver.broken = {"q"}
+    journal = open_journal(database, "forked", receiver)
+    journal.submit("q", [("a", b"1")]).result(WAIT_S)
+    assert not journal.drain(WAIT_S)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            receiver.broken = set()
+            journal.close()  # as the end of the process does
+            status = 2 if receiver.got else 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    receiver.broken = set()
+    assert journal.close()
+    assert receiver.got == [("q", "a", b"1")]
 
 
 def test_closing_stops_a_delivery_and_lets_go_of_the_entry(database: Database) -> None:
