@@ -26,6 +26,7 @@ class SaverFile:
         self.memory: ReMe
         self.be_synchronous("FULL")
         self._known: Known | None = None
+        self.when_opened: Callable[[], None] | None = None  # called when the first call has opened it
 
     def be_synchronous(self, synchronous: Literal["FULL", "NORMAL"]) -> None:
         """Say how safe a file is to be that is opened by path; before it is used."""
@@ -69,14 +70,16 @@ class SaverFile:
             await self.memory.close()
 
     def _prepare(self) -> Known:
-        if self._known is None:
-            self._known = Known(self.database.submit_write(prepare).result())
-        return self._known
+        return self._known or self._opened(self.database.submit_write(prepare).result())
 
     async def _aprepare(self) -> Known:
-        if self._known is None:
-            self._known = Known(await self.database.write(prepare))
-        return self._known
+        return self._known or self._opened(await self.database.write(prepare))
+
+    def _opened(self, key: bytes) -> Known:
+        self._known = known = Known(key)
+        if self.when_opened is not None:
+            self.when_opened()
+        return known
 
 
 def _run(work: Callable[[Connection, Known], T], known: Known, connection: Connection) -> T:

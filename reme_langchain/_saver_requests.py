@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from sqlite3 import Connection
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
@@ -19,8 +20,13 @@ from langgraph.checkpoint.base import (
 
 from reme_core.errors import InvalidInputError
 from reme_core.schema import shown
+from reme_langchain._saver_blobs import Known
+from reme_langchain._saver_care import copy_thread, delete_runs, delete_thread, prune_thread
 from reme_langchain._saver_codec import Codec
 from reme_langchain._saver_rows import ListQuery, Place, PutRow, Version, WriteRow
+
+Care: TypeAlias = Callable[[Connection, Known], None]
+"""Work on the file that removes or copies."""
 
 
 def place_of(config: RunnableConfig) -> Place:
@@ -166,3 +172,48 @@ def list_request(
         metadata=metadata or None,
         limit=limit,
     )
+
+
+def delete_work(thread_id: str) -> Care:
+    """Turn the deletion of a thread into work on the file (InvalidInputError where that is no id)."""
+    name = thread_name(thread_id)
+    return lambda connection, _: delete_thread(connection, name)
+
+
+def runs_work(run_ids: Sequence[str]) -> Care:
+    """Turn the deletion of runs into work on the file (InvalidInputError where those are no ids)."""
+    runs = [thread_name(run, "run_ids") for run in _several(run_ids, "run_ids")]
+    return lambda connection, _: delete_runs(connection, runs)
+
+
+def copy_work(source: str, target: str) -> Care:
+    """Turn the copy of a thread into work on the file (InvalidInputError where one is no id)."""
+    names = thread_name(source, "source_thread_id"), thread_name(target, "target_thread_id")
+    return lambda connection, known: copy_thread(connection, known, *names)
+
+
+def prune_work(thread_ids: Sequence[str], strategy: str) -> Care:
+    """Turn pruning into work on the file.
+
+    Raises:
+        InvalidInputError: The strategy is unknown, or those are no ids.
+    """
+    names = [thread_name(thread, "thread_ids") for thread in _several(thread_ids, "thread_ids")]
+    works = {"keep_latest": prune_thread, "delete": delete_thread}
+    if strategy not in works:
+        msg = f"strategy: {strategy!r} is not known: use 'keep_latest' or 'delete'"
+        raise InvalidInputError(msg)
+
+    def prune_all(connection: Connection, _: Known) -> None:
+        for name in names:
+            works[strategy](connection, name)
+
+    return prune_all
+
+
+def _several(ids: Sequence[str], what: str) -> Sequence[str]:
+    """Refuse a single text, whose letters would be taken for ids, and what is no list."""
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        msg = f"{what}: wanted a list of ids, found {shown(ids)}: put it into a list"
+        raise InvalidInputError(msg)
+    return ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -25,15 +25,23 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema import shown
 from reme_langchain._opening import MemoryOrPath
 from reme_langchain._saver_blobs import Known
-from reme_langchain._saver_care import copy_thread, delete_runs, delete_thread, prune_thread
 from reme_langchain._saver_codec import Codec
 from reme_langchain._saver_delta import read_history, rebuild_history
 from reme_langchain._saver_file import SaverFile
 from reme_langchain._saver_history import History, HistorySink
-from reme_langchain._saver_requests import list_request, place_of, put_request, text, thread_name, write_requests
+from reme_langchain._saver_requests import (
+    copy_work,
+    delete_work,
+    list_request,
+    place_of,
+    prune_work,
+    put_request,
+    runs_work,
+    text,
+    write_requests,
+)
 from reme_langchain._saver_rows import (
     PutRow,
     StoredTuple,
@@ -82,6 +90,8 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         self._file = SaverFile(store)
         self._codec = Codec(self.serde)
         self._history = None if history is None else History(self._file, history, self._codec)
+        if self._history is not None:
+            self._file.when_opened = self._history.begin
 
     @classmethod
     def from_path(
@@ -217,6 +227,10 @@ class ReMeSaver(BaseCheckpointSaver[str]):
     def _put(self, row: PutRow) -> Callable[[Connection, Known], frozenset[str]]:
         return partial(put_row if self._history is None else self._history.put, row=row, codec=self._codec)
 
+    def _begin(self) -> None:
+        if self._history is not None:
+            self._history.begin()
+
     def _wake(self) -> None:
         if self._history is not None:
             self._history.journal.wake()
@@ -258,22 +272,22 @@ class ReMeSaver(BaseCheckpointSaver[str]):
 
         What waits for the history sink goes as well; what the sink has got is its own.
         """
-        self._file.write(_thread_work(delete_thread, thread_id))
+        self._file.write(delete_work(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Do what `delete_thread` does, without blocking the event loop."""
-        await self._file.awrite(_thread_work(delete_thread, thread_id))
+        await self._file.awrite(delete_work(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints whose metadata have one of these run ids, with their writes.
 
         What later checkpoints need to rebuild a delta channel stays, hidden, as long as they do.
         """
-        self._file.write(_runs_work(run_ids))
+        self._file.write(runs_work(run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Do what `delete_for_runs` does, without blocking the event loop."""
-        await self._file.awrite(_runs_work(run_ids))
+        await self._file.awrite(runs_work(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all of a thread to an empty one; an unknown source copies nothing.
@@ -281,11 +295,11 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         Raises:
             InvalidInputError: The target holds checkpoints; nothing was copied.
         """
-        self._file.write(_copy_work(source_thread_id, target_thread_id))
+        self._file.write(copy_work(source_thread_id, target_thread_id))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Do what `copy_thread` does, without blocking the event loop."""
-        await self._file.awrite(_copy_work(source_thread_id, target_thread_id))
+        await self._file.awrite(copy_work(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove the older checkpoints of threads, all in one transaction.
@@ -298,11 +312,11 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         Raises:
             InvalidInputError: Another strategy.
         """
-        self._file.write(_prune_work(thread_ids, strategy))
+        self._file.write(prune_work(thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Do what `prune` does, without blocking the event loop."""
-        await self._file.awrite(_prune_work(thread_ids, strategy))
+        await self._file.awrite(prune_work(thread_ids, strategy))
 
     # -- the rest --------------------------------------------------------------------------------------------------
 
@@ -321,7 +335,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         if clone is not self:
             clone._codec = Codec(clone.serde)  # noqa: SLF001  # its own
             if self._history is not None:
-                self._history.codec = clone._codec  # noqa: SLF001  # it knows all that this one knows
+                self._history.allow(extra_allowlist)
         return clone
 
     def close(self) -> None:
@@ -337,7 +351,8 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         await self._file.aclose()
 
     def __enter__(self) -> Self:
-        """Return the saver; the file is opened with the first call."""
+        """Return the saver; the file is opened with the first call, or now to deliver what waits for a history."""
+        self._begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -345,7 +360,8 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Return the saver; the file is opened with the first call."""
+        """Return the saver; the file is opened with the first call, or now to deliver what waits for a history."""
+        self._begin()
         return self
 
     async def __aexit__(
@@ -373,40 +389,3 @@ async def open_saver() -> AsyncIterator[ReMeSaver]:
 def _answer(config: RunnableConfig, row: PutRow) -> RunnableConfig:
     thread = config["configurable"]["thread_id"]  # as it was given
     return {"configurable": {"thread_id": thread, "checkpoint_ns": row.place.ns, "checkpoint_id": row.checkpoint_id}}
-
-
-def _thread_work(work: Callable[[Connection, str], None], thread_id: str) -> Callable[[Connection, Known], None]:
-    name = thread_name(thread_id)
-    return lambda connection, _: work(connection, name)
-
-
-def _runs_work(run_ids: Sequence[str]) -> Callable[[Connection, Known], None]:
-    runs = [thread_name(run, "run_ids") for run in _several(run_ids, "run_ids")]
-    return lambda connection, _: delete_runs(connection, runs)
-
-
-def _copy_work(source: str, target: str) -> Callable[[Connection, Known], None]:
-    names = thread_name(source, "source_thread_id"), thread_name(target, "target_thread_id")
-    return lambda connection, known: copy_thread(connection, known, *names)
-
-
-def _prune_work(thread_ids: Sequence[str], strategy: str) -> Callable[[Connection, Known], None]:
-    names = [thread_name(thread, "thread_ids") for thread in _several(thread_ids, "thread_ids")]
-    works = {"keep_latest": prune_thread, "delete": delete_thread}
-    if strategy not in works:
-        msg = f"strategy: {strategy!r} is not known: use 'keep_latest' or 'delete'"
-        raise InvalidInputError(msg)
-
-    def prune_all(connection: Connection, _: Known) -> None:
-        for name in names:
-            works[strategy](connection, name)
-
-    return prune_all
-
-
-def _several(ids: Sequence[str], what: str) -> Sequence[str]:
-    """Refuse a single text, whose letters would be taken for ids, and what is no list."""
-    if isinstance(ids, str) or not isinstance(ids, Iterable):
-        msg = f"{what}: wanted a list of ids, found {shown(ids)}: put it into a list"
-        raise InvalidInputError(msg)
-    return ids

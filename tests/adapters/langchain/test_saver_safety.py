@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -30,6 +31,7 @@ from pydantic import BaseModel
 from reme_core import ReMe
 from reme_core.errors import ConfigurationError, SchemaVersionError
 from reme_langchain import ReMeSaver, _saver_blobs
+from reme_langchain._journal import Journal
 
 
 @dataclass
@@ -43,6 +45,14 @@ class Note(BaseModel):
 
 class Colour(Enum):
     RED = "red"
+
+
+class Marked(HumanMessage):
+    """A message of a class that langchain does not have."""
+
+
+class Starred(HumanMessage):
+    """Another one."""
 
 
 class Outer:
@@ -496,3 +506,95 @@ async def test_what_waits_for_the_sink_goes_with_its_thread(tmp_path: Path) -> N
     connection = sqlite3.connect(tmp_path / "t.db")
     assert connection.execute("SELECT count(*) FROM langchain_journal WHERE payload IS NOT NULL").fetchone() == (0,)
     connection.close()
+
+
+@pytest.mark.requirement("LG-SAVER-40")
+@pytest.mark.parametrize("is_entered", [True, False])
+def test_what_an_earlier_process_left_is_handed_on_although_nothing_new_is_written(
+    tmp_path: Path, is_entered: bool
+) -> None:
+    got: list[str] = []
+
+    def failing(thread_id: str, checkpoint_id: str, messages: Any) -> None:
+        msg = "down"
+        raise OSError(msg)
+
+    def sink(thread_id: str, checkpoint_id: str, messages: Any) -> None:
+        got.extend(message.content for message in messages)
+
+    with ReMeSaver.from_path(tmp_path / "t.db", history=failing) as saver:
+        put(saver, config(), messages=[HumanMessage("left")])
+    saver = ReMeSaver(tmp_path / "t.db", history=sink)
+    if is_entered:
+        saver.__enter__()
+    else:
+        assert saver.get_tuple(config("another")) is None
+    saver.close()
+    assert got == ["left"]
+
+
+@pytest.mark.requirement("LG-SAVER-40")
+def test_what_a_checkpoint_brings_is_handed_on_together_and_again_together_where_that_fails(tmp_path: Path) -> None:
+    calls: list[tuple[str, str, list[str]]] = []
+    failing = [True]
+
+    def sink(thread_id: str, checkpoint_id: str, messages: Any) -> None:
+        calls.append((thread_id, checkpoint_id, [message.content for message in messages]))
+        if failing:
+            msg = "down"
+            raise OSError(msg)
+
+    said = [HumanMessage("one"), AIMessage("two"), HumanMessage("three")]
+    with ReMeSaver.from_path(tmp_path / "t.db", history=sink) as saver:
+        first = put(saver, config(), messages=said[:2])
+        second = put(saver, first, messages=said, notes=[HumanMessage("aside")])
+    ids = [at["configurable"]["checkpoint_id"] for at in (first, second)]
+    assert {(thread, at, *texts) for thread, at, texts in calls} == {("t", ids[0], "one", "two")}
+
+    calls.clear()
+    failing.clear()
+    with ReMeSaver.from_path(tmp_path / "t.db", history=sink):
+        pass
+    assert calls == [("t", ids[0], ["one", "two"]), ("t", ids[1], ["three", "aside"])]
+
+
+@pytest.mark.requirement("LG-SAVER-22")
+@pytest.mark.requirement("LG-SAVER-40")
+def test_a_message_whose_class_is_allowed_by_a_graph_only_waits_for_that_graph(tmp_path: Path) -> None:
+    got: list[object] = []
+
+    def failing(thread_id: str, checkpoint_id: str, messages: Any) -> None:
+        msg = "down"
+        raise OSError(msg)
+
+    classes = (Marked, Starred)
+    with ReMeSaver.from_path(tmp_path / "t.db", allow=classes, history=failing) as saver:
+        for kind in classes:
+            put(saver, config(kind.__name__), messages=[kind(content="left")])
+    with ReMeSaver.from_path(tmp_path / "t.db", history=lambda thread, at, messages: got.extend(messages)) as saver:
+        assert saver._history is not None
+        assert not saver._history.journal.drain(10)
+        assert got == []
+        for kind in classes:  # two graphs are compiled
+            saver.with_allowlist([(kind.__module__, kind.__name__)])
+    assert {type(message) for message in got} == set(classes)
+
+
+@pytest.mark.requirement("LG-SAVER-40")
+def test_first_calls_of_several_threads_at_once_begin_one_delivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Journal] = []
+    both = threading.Barrier(2)
+
+    class Slow(Journal):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            made.append(self)
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.05)
+            super().__init__(*args, **settings)
+
+    monkeypatch.setattr("reme_langchain._saver_history.Journal", Slow)
+    with closing(ReMeSaver(tmp_path / "t.db", history=lambda *_: None)) as saver, ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda name: saver.get_tuple(config(name)), "ab")) == [None, None]
+    assert len(made) == 1
