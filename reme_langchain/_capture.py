@@ -27,7 +27,7 @@ def behind(messages: Sequence[AnyMessage], cursor: str | None) -> list[AnyMessag
     """Return what was said after the last captured message; all of it where that is gone."""
     begin = 0
     for place in range(len(messages) - 1, -1, -1):
-        if messages[place].id == cursor:
+        if cursor is not None and messages[place].id == cursor:
             begin = place + 1
             break
     return [message for message in said(messages[begin:]) if not is_cut(message)]

@@ -13,6 +13,7 @@ from langchain.agents.middleware.types import ExtendedModelResponse, ModelRespon
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, RemoveMessage, SystemMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
 from reme_core import Message, PreparedContext, ReMe
@@ -84,7 +85,8 @@ class Compaction:
             return None
         prepared, forms = found
         for problem in prepared.problems:
-            _LOG.warning("a summary of the context was made without the model: %s", problem)
+            who = "is only in part the model's" if prepared.method == "model" else "was made without the model"
+            _LOG.warning("a summary of the context %s: %s", who, problem)
         return _fitted(context.messages, forms, prepared, state) if prepared.has_changed else None
 
     def _surely_fits(self, context: Context, counted: str) -> bool:
@@ -226,6 +228,8 @@ def _fitted(
                 update.append(RemoveMessage(id=message.id))
     if prepared.compressed_summary and not is_shown:
         sent.insert(0, summary_message(prepared.compressed_summary, message_id=None))
+    if None in in_thread:  # outside a graph, which names them all: without ids, only all at once can be replaced
+        update = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *sent]
     return Fitted(messages=sent, update=update)
 
 
@@ -249,14 +253,19 @@ def with_update(
     notes: Mapping[str, object] = MappingProxyType({}),
 ) -> ExtendedModelResponse[ResponseT]:
     """Add to an answer what the thread has to be told; a command that it has already stays in it."""
-    mine: dict[str, object] = {"messages": list(update), **notes}
     if isinstance(answer, AIMessage):
-        return ExtendedModelResponse(model_response=ModelResponse(result=[answer]), command=Command(update=mine))
+        answer = ModelResponse(result=[answer])
     if isinstance(answer, ModelResponse):
-        return ExtendedModelResponse(model_response=answer, command=Command(update=mine))
+        answer = ExtendedModelResponse(model_response=answer)
+    is_whole = any(message.id == REMOVE_ALL_MESSAGES for message in update)
+    # Commands are applied after the answer, which has to be said again where all is replaced.
+    told = [*update, *answer.model_response.result] if is_whole else list(update)
     inner = answer.command
-    if inner is None or not isinstance(inner.update, Mapping):
-        return replace(answer, command=Command(update=mine)) if inner is None else answer
+    if inner is None:
+        return replace(answer, command=Command(update={"messages": told, **notes}))
+    if not isinstance(inner.update, Mapping):
+        return answer
     theirs = inner.update.get("messages", [])
-    mine["messages"] = [*(theirs if isinstance(theirs, list) else [theirs]), *update]
-    return replace(answer, command=replace(inner, update={**inner.update, **mine}))
+    theirs = theirs if isinstance(theirs, list) else [theirs]
+    messages = [*told, *theirs] if is_whole else [*theirs, *told]
+    return replace(answer, command=replace(inner, update={**inner.update, "messages": messages, **notes}))

@@ -9,6 +9,7 @@ from typing import Annotated, NotRequired, TypeAlias
 
 from langchain.agents.middleware.internal_call_transformer import internal_call_metadata
 from langchain.agents.middleware.types import AgentState, PrivateStateAttr, ResponseT
+from langchain.tools import InjectedToolArg, ToolRuntime
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.constants import TAG_NOSTREAM
@@ -16,6 +17,9 @@ from langgraph.constants import TAG_NOSTREAM
 from reme_core.schema import new_id
 from reme_core.schema.plain import usable_id
 from reme_langchain._owner import Owner, resolve_owner
+
+# Needed at run time: LangChain resolves the annotations of a tool in the globals of its module.
+Injected: TypeAlias = Annotated[ToolRuntime | None, InjectedToolArg]
 
 Notes: TypeAlias = dict[str, dict[str, str]]
 

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
-from langchain.tools import ToolRuntime
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain.tools import BaseTool, InjectedToolArg, ToolRuntime
+from langchain_core.tools import StructuredTool
+from pydantic import BaseModel, Field
 
-from reme_core import BackgroundLoop, OffloadInfo, ReMe
+from reme_core import BackgroundLoop, OffloadInfo, Reloaded, ReMe
 from reme_core.errors import InvalidInputError, NotFoundError
 from reme_core.schema.plain import clean_text
 from reme_langchain._offloading import RELOAD_TOOL
-from reme_langchain._place import Place
+from reme_langchain._place import Injected, Place
 
 _DESCRIPTION = (
     "Load again what was left out of this conversation: a long tool result or earlier messages. `handle` is named "
     "where it was left out. Without `pattern`, `limit` characters from `offset` on; with it, the places where those "
     "words stand."
 )
-_MOST_CHARS = 20_000
+# A model that asks for more has mistaken the number; all of it is there, piece by piece.
+_MOST_CHARS = 200_000
 _LISTED = 20
 
 
-def create_reload_tool(memory: ReMe, loop: BackgroundLoop, find_place: Callable[[ToolRuntime], Place]) -> BaseTool:
+class _Arguments(BaseModel):
+    """What the model may give; `runtime` is given by the graph."""
+
+    handle: str
+    offset: int = 0
+    limit: int = 4000
+    pattern: str | None = None
+    # Excluded, since LangChain dumps the arguments of each call, and a runtime holds the whole state.
+    runtime: Annotated[object, InjectedToolArg] = Field(default=None, exclude=True)
+
+
+def create_reload_tool(
+    memory: ReMe, loop: BackgroundLoop, find_place: Callable[[ToolRuntime | None], Place]
+) -> BaseTool:
     """Make the tool for a middleware.
 
     Args:
@@ -32,18 +48,22 @@ def create_reload_tool(memory: ReMe, loop: BackgroundLoop, find_place: Callable[
     """
 
     def reload_context(
-        handle: str, runtime: ToolRuntime, offset: int = 0, limit: int = 4000, pattern: str | None = None
+        handle: str, runtime: Injected = None, offset: int = 0, limit: int = 4000, pattern: str | None = None
     ) -> str:
         place = find_place(runtime)
         return loop.run(_reload(memory, place, handle, offset=offset, limit=limit, pattern=pattern))
 
     async def areload_context(
-        handle: str, runtime: ToolRuntime, offset: int = 0, limit: int = 4000, pattern: str | None = None
+        handle: str, runtime: Injected = None, offset: int = 0, limit: int = 4000, pattern: str | None = None
     ) -> str:
         return await _reload(memory, find_place(runtime), handle, offset=offset, limit=limit, pattern=pattern)
 
-    return StructuredTool.from_function(
-        reload_context, coroutine=areload_context, name=RELOAD_TOOL, description=_DESCRIPTION
+    return StructuredTool(
+        name=RELOAD_TOOL,
+        description=_DESCRIPTION,
+        args_schema=_Arguments,
+        func=reload_context,
+        coroutine=areload_context,
     )
 
 
@@ -51,24 +71,38 @@ async def _reload(memory: ReMe, place: Place, handle: str, *, offset: int, limit
     """Answer in words, whatever the model asks for."""
     wanted = clean_text(handle).strip()
     words = clean_text(pattern or "").strip()
+    most = min(max(1, limit), _MOST_CHARS)
     try:
-        found = await memory.reload_context(
-            user_id=place.user_id,
-            session_id=place.session_id,
-            reference=wanted,
-            query=words or None,
-            offset=None if words else max(0, offset),
-            limit_chars=min(max(1, limit), _MOST_CHARS),
-        )
+        if words:
+            piece = await _load(memory, place, wanted, query=words, limit_chars=most)
+            return piece.memory or f"{words!r} is not in {wanted}."
+        piece = await _load(memory, place, wanted, offset=max(0, offset), limit_chars=most)
+        text = piece.memory
+        # The core ends a piece where a line ends; who asks for the next one may count from `limit`.
+        while piece.next_offset is not None and len(text) < most:
+            piece = await _load(memory, place, wanted, offset=piece.next_offset, limit_chars=most - len(text))
+            text += piece.memory
     except (NotFoundError, InvalidInputError) as exc:
         return await _refusal(memory, place, wanted, exc)
-    [piece] = found.results
-    if words:
-        return piece.memory or f"{words!r} is not in {wanted}."
     if piece.next_offset is None:
-        return piece.memory
-    gap = "" if piece.memory.endswith("\n") else "\n"
-    return f"{piece.memory}{gap}[… goes on at offset={piece.next_offset} of {piece.chars} …]"
+        return text
+    gap = "" if text.endswith("\n") else "\n"
+    return f"{text}{gap}[… goes on at offset={piece.next_offset} of {piece.chars} …]"
+
+
+async def _load(
+    memory: ReMe, place: Place, handle: str, *, limit_chars: int, query: str | None = None, offset: int | None = None
+) -> Reloaded:
+    found = await memory.reload_context(
+        user_id=place.user_id,
+        session_id=place.session_id,
+        reference=handle,
+        query=query,
+        offset=offset,
+        limit_chars=limit_chars,
+    )
+    [piece] = found.results
+    return piece
 
 
 async def _refusal(memory: ReMe, place: Place, handle: str, failure: NotFoundError | InvalidInputError) -> str:

@@ -14,6 +14,8 @@ from reme_langchain._kinds import check_words
 
 # ContextLimits keeps this share of the window free, since counts are estimates; `max_tokens` is what is used.
 _USED = 0.95
+# `max_tokens` says what a context may take, and not what the model that summarises can read: that much any one can.
+_LEAST_WINDOW = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +94,13 @@ class Compact:
     @property
     def limits(self) -> ContextLimits:
         """The same in the core's form."""
+        window = int(self.max_tokens / _USED) + 1
         return ContextLimits(
-            max_input_length=int(self.max_tokens / _USED) + 1,
-            compact_ratio=1.0,
+            max_input_length=max(window, _LEAST_WINDOW),
+            compact_ratio=1.0 if window >= _LEAST_WINDOW else (self.max_tokens + 0.5) / (_LEAST_WINDOW * _USED),
             reserve_tokens=self.keep_tokens,
             max_summary_tokens=self.max_summary_tokens,
+            accept_prose=True,
         )
 
 

@@ -27,7 +27,7 @@ from langgraph.types import Command
 
 from reme_core import BackgroundLoop
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
-from reme_core.schema import Scope, shown
+from reme_core.schema import Scope, new_id, shown
 from reme_langchain._capture import behind, deliver, left_over, pack, queue_of
 from reme_langchain._compaction import Compaction, Context, Fitted, with_update
 from reme_langchain._journal import Entry, Journal
@@ -249,12 +249,13 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
             raise StoreClosedError(msg)
         return find_place(self._owner, self._name, state, runtime)
 
-    def _place_of_tool(self, runtime: ToolRuntime) -> Place:
-        return self._place(runtime.state, runtime)
+    def _place_of_tool(self, runtime: ToolRuntime | None) -> Place:
+        return self._place(None if runtime is None else runtime.state, runtime)
 
     def _make_journal(self) -> Journal:
         async def hand_over(entry: Entry) -> None:
-            await deliver(self._memory, entry)
+            with internal_calls():  # here no stream listens, but tracers do
+                await deliver(self._memory, entry)
 
         # Two memory spaces may share a file, and nothing crosses from one to the other.
         name = f"capture:{self._memory.memory_space}"
@@ -302,7 +303,7 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
     ) -> tuple[Fitted | None, dict[str, object]]:
         """Return what is sent instead, if anything, and what is noted with it."""
         context = Context(messages=request.messages, system=request.system_message, tools=request.tools)
-        messages = request.state["messages"]
+        messages = request.state.get("messages", request.messages)
         notes: dict[str, str] = {}
 
         async def capture_whole() -> None:
@@ -325,13 +326,13 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         except StoreError as exc:
             self._check_lost(place, exc)
             return {}
-        return {CAPTURED: str(messages[-1].id)}
+        return _cursor_at(messages[-1])
 
     def _noted(
         self, place: Place, messages: Sequence[AnyMessage], error: BaseException | None
     ) -> dict[str, object] | None:
         if error is None:
-            return self._update({CAPTURED: str(messages[-1].id)})
+            return self._update(notes) if (notes := _cursor_at(messages[-1])) else None
         self._check_lost(place, error)
         return None
 
@@ -343,7 +344,8 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         payload = pack(place, messages, memory_type=self._capture.memory_type, said_at=now, again=again)
         # To wait for the disk as well would take longer than all the rest; the delivery does it a moment later.
         scope = Scope(memory_space=self._memory.memory_space, user_id=place.user_id)
-        return self._journal.submit(queue_of(place), [(str(messages[-1].id), payload)], scope=scope, settled=False)
+        entry_id = messages[-1].id or new_id()
+        return self._journal.submit(queue_of(place), [(entry_id, payload)], scope=scope, settled=False)
 
     def _check_lost(self, place: Place, error: BaseException) -> None:
         """Raise an error by which a turn would be lost; in a thread, the next run captures it."""
@@ -353,6 +355,11 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
 
     def _update(self, notes: dict[str, str]) -> dict[str, object]:
         return {"reme": {self._name: notes}}
+
+
+def _cursor_at(message: AnyMessage) -> dict[str, str]:
+    """Note that all is captured up to a message; one without an id, which only a graph gives, can't be found again."""
+    return {} if message.id is None else {CAPTURED: message.id}
 
 
 def _check_settings(given: Mapping[str, object]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
-from langchain.tools import BaseTool, InjectedToolArg, ToolException, ToolRuntime
+from langchain.tools import BaseTool, InjectedToolArg, ToolException
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
@@ -16,11 +16,8 @@ from reme_core.errors import ReMeError
 from reme_langchain._kinds import check_kinds, check_words
 from reme_langchain._memory_tools import MemoryTools
 from reme_langchain._opening import MemoryOrPath, open_memory
-from reme_langchain._owner import Owner, resolve_owner
-from reme_langchain._place import internal_calls
-
-# Needed at run time: LangChain resolves the annotations of a tool in the globals of its module.
-Injected: TypeAlias = Annotated[ToolRuntime | None, InjectedToolArg]
+from reme_langchain._owner import Owner, check_owner, resolve_owner
+from reme_langchain._place import Injected, internal_calls
 
 _TOLD = MappingProxyType(
     {
@@ -110,7 +107,9 @@ def create_memory_tools(
 
     Raises:
         ConfigurationError: A kind or a name that there is not, or none of them; or a `memory` that can't be one.
+        ValueError: `owner` is no user id.
     """
+    check_owner(owner)
     types = check_kinds(kinds)
     wanted = check_words(names, _ALL_TOOLS, "names")
     opened, _ = open_memory(memory)

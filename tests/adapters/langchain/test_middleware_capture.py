@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 
 from reme_core import ReMe
@@ -50,6 +52,22 @@ async def test_each_message_of_a_thread_is_kept_once_in_order(memory: ReMe, way:
     found = await memory.find_messages(user_id="ann", session_id="t1")
     assert [item.message.text for item in found.messages] == ["first", "one", "second", "two"]
     assert [item.message.message_id for item in found.messages] == [message.id for message in state["messages"]]
+
+
+@pytest.mark.requirement("LC-MW-08")
+@pytest.mark.requirement("LC-MW-09")
+async def test_messages_without_ids_are_captured_each_time(memory: ReMe) -> None:
+    with ReMeMiddleware(memory, owner="ann", recall=None) as middleware:
+
+        async def end_turn(said: list[Any]) -> None:
+            await middleware.aafter_agent({"messages": said}, Runtime())
+
+        for number in range(3):
+            said = [HumanMessage(f"question {number}"), AIMessage(f"answer {number}")]
+            await RunnableLambda(end_turn).ainvoke(said, THREAD)
+        assert middleware.drain(WAIT_S)
+    kept = await texts(memory)
+    assert sorted(kept) == sorted(f"{what} {number}" for what in ("question", "answer") for number in range(3))
 
 
 @both_ways

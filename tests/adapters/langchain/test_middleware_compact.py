@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -10,9 +11,17 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware.types import AgentMiddleware, AgentState, ExtendedModelResponse, ModelResponse
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    AgentState,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+)
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import add_messages
+from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from reme_core import Message, ReMe
@@ -163,6 +172,70 @@ async def test_the_summariser_is_asked_about_all_that_leaves_and_may_fail(
     await memory.close(finish_jobs=False)
 
 
+class TerseSummariser(SummarisingModel):
+    """Summarises in two words that nobody said, as a model that follows no form."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        text = "\n".join(message.full_text for message in request.messages)
+        if "## Critical Context" not in text:
+            return await super().chat(request)
+        self.asked.append(text)
+        answer = f"SUMMARY-{len(self.asked)}"
+        return ChatResult(message=Message.model_validate({"role": "assistant", "content": answer}))
+
+
+@both_ways
+@pytest.mark.requirement("LC-MW-11")
+async def test_a_summariser_that_follows_no_form_sees_all_that_leaves_and_what_it_said_before(
+    tmp_path: Path, way: str
+) -> None:
+    summariser = TerseSummariser()
+    memory = ReMe("space", tmp_path, llm=summariser, embedding=None)
+    settings = Compact(max_tokens=6_000, keep_tokens=500)
+    with ReMeMiddleware(memory, owner="ann", capture=None, recall=None, compact=settings) as middleware:
+        agent = create_agent(ScriptedChat(), middleware=[middleware], checkpointer=InMemorySaver())
+        history: list[AnyMessage] = []
+        for number in range(60):
+            history += [HumanMessage(f"fact{number} is true. " * 60, id=f"h{number}"), AIMessage("ok", id=f"a{number}")]
+            if number in {29, 59}:
+                given = {"messages": [*history, HumanMessage("and now?")]}
+                state = await agent.ainvoke(given, THREAD) if way == "async" else agent.invoke(given, THREAD)
+                history = []
+                told = len(summariser.asked)
+                assert f"SUMMARY-{told}" in summaries(state["messages"])[0]
+                assert "fact0 is true" in summaries(state["messages"])[0]  # and what was said stands beside it
+    stayed = {item.id for item in state["messages"][1:]}
+    left = {f"fact{number}" for number in range(60) if f"h{number}" not in stayed}
+    assert left <= set(re.findall(r"fact\d+", "\n".join(summariser.asked)))
+    assert all(f"SUMMARY-{number}" in text for number, text in enumerate(summariser.asked) if number)
+    await memory.close(finish_jobs=False)
+
+
+@pytest.mark.requirement("LC-MW-11")
+@pytest.mark.parametrize("max_tokens", [1_000, 1_500, 3_000])
+async def test_a_small_budget_of_the_agent_is_not_the_window_of_the_summariser(
+    tmp_path: Path, max_tokens: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Compact(max_tokens=max_tokens, keep_tokens=200)
+    assert settings.limits.threshold == max_tokens
+    summariser = TerseSummariser()
+    memory = ReMe("space", tmp_path, llm=summariser, embedding=None)
+    with ReMeMiddleware(memory, owner="ann", capture=None, recall=None, offload=None, compact=settings) as middleware:
+        agent = create_agent(ScriptedChat(), middleware=[middleware])
+        given = [HumanMessage(f"fact{number} is true. " * 20, id=f"h{number}") for number in range(40)]
+        state = await agent.ainvoke({"messages": [*given, HumanMessage("and now?")]})
+    stayed = {item.id for item in state["messages"][1:]}
+    left = {f"fact{number}" for number in range(40) if f"h{number}" not in stayed}
+    assert left <= set(re.findall(r"fact\d+", "\n".join(summariser.asked)))
+    assert "SUMMARY-1" in summaries(state["messages"])[0]
+    assert "only in part the model's" in caplog.text
+    await memory.close(finish_jobs=False)
+
+
 @pytest.mark.requirement("LC-MW-07")
 @pytest.mark.requirement("LC-MW-11")
 async def test_the_previous_summary_is_handed_on_and_recalled_memories_are_not(memory: ReMe) -> None:
@@ -209,6 +282,46 @@ async def test_commands_of_other_middleware_stay(memory: ReMe, inside: bool) -> 
     assert summaries(state["messages"])
     assert state["note"] == "kept"
     assert [item.text for item in state["messages"][-3:]][1:] == ["answer " * 60, "noted beside"]
+
+
+@both_ways
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("has_state", [True, False])
+@pytest.mark.requirement("LC-MW-10")
+async def test_called_by_hand_its_command_makes_the_thread_what_was_sent_and_the_answer(
+    memory: ReMe, way: str, ids: bool, has_state: bool
+) -> None:
+    messages: list[AnyMessage] = [
+        HumanMessage(f"question {number} " * 20, id=f"m{number}" if ids else None) for number in range(20)
+    ]
+    state: Any = {"messages": list(messages)} if has_state else {}
+    inner: Command[Any] = Command(update={"mark": 1, "messages": [HumanMessage("note", id="note")]})
+    answer: ExtendedModelResponse[Any] = ExtendedModelResponse(ModelResponse(result=[AIMessage("yes")]), inner)
+    sent: list[str] = []
+
+    def handler(request: ModelRequest[Any]) -> Any:
+        sent.extend(message.text for message in request.messages)
+        return answer
+
+    async def ahandler(request: ModelRequest[Any]) -> Any:
+        return handler(request)
+
+    with ReMeMiddleware(memory, owner="ann", recall=None, capture=None, compact=SMALL) as middleware:
+        request: ModelRequest[Any] = ModelRequest(
+            model=ScriptedChat(), messages=messages, state=state, runtime=Runtime()
+        )
+        if way == "async":
+            given = await middleware.awrap_model_call(request, ahandler)
+        else:
+            given = await asyncio.to_thread(middleware.wrap_model_call, request, handler)
+    assert isinstance(given, ExtendedModelResponse)
+    assert given.command is not None
+    assert isinstance(given.command.update, dict)
+    assert given.command.update["mark"] == 1
+    thread: Any = add_messages(list(messages), list(given.model_response.result))
+    after: Any = add_messages(thread, given.command.update["messages"])
+    assert len(sent) < 20
+    assert [message.text for message in after] == [*sent, "yes", "note"]
 
 
 def test_a_command_in_the_answer_is_kept() -> None:

@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from reme_core import ReMe
 from reme_core.testing import HashedEmbedder
-from reme_langchain import Compact, Recall, ReMeMiddleware
+from reme_langchain import Compact, Recall, ReMeMiddleware, as_chat_model
 from tests.adapters.langchain.agents import THREAD, both_ways, invoke
 from tests.adapters.langchain.scripted import ScriptedChat, calling
 
@@ -275,6 +275,24 @@ async def test_internal_calls_of_models_are_marked_and_not_in_the_stream(tmp_pat
     assert len(embedder.marked) > 3
     assert all(embedder.marked)
     await memory.close()
+
+
+@both_ways
+@pytest.mark.requirement("LC-MW-12")
+async def test_models_that_distil_in_the_background_are_marked_too(tmp_path: Path, way: str) -> None:
+    marked = list[bool]()
+
+    async def distil(messages: list[Any]) -> str:
+        marked.append("lc_internal_call" in ensure_config().get("metadata", {}))
+        return '{"facts": []}'
+
+    async with ReMe("space", tmp_path, llm=as_chat_model(distil), embedding=None) as memory:
+        with ReMeMiddleware(memory, owner="ann") as middleware:
+            await invoke(create_agent(ScriptedChat(), middleware=[middleware]), way, "I live in Bern", config=THREAD)
+            assert middleware.drain()
+        await memory.flush()
+    assert marked
+    assert all(marked)
 
 
 def test_hooks_are_there_for_both_flavours() -> None:

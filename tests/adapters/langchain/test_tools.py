@@ -370,3 +370,5 @@ def test_a_path_is_opened_and_bad_settings_are_refused(tmp_path):
             create_memory_tools(tmp_path, **settings)
     with pytest.raises(ConfigurationError, match="memory"):
         create_memory_tools(7)
+    with pytest.raises(ValueError, match="owner: wanted a user id"):
+        create_memory_tools(tmp_path, owner="")
