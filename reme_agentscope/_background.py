@@ -193,7 +193,7 @@ class BackgroundWrites:
             job.done.set_result(None)
             return
         # Only our own messages are known to hold no words of the talk.
-        told = str(error) if isinstance(error, ReMeError) else "see the traceback of the error that is kept"
+        told = str(error) if isinstance(error, ReMeError) else "its text is left out, as it may quote the talk"
         _LOG.error("%s: a write of session %r failed: %s: %s", self._name, session, type(error).__name__, told)
         if not job.is_awaited:
             with self._gate:

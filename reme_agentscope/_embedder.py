@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from reme_agentscope._failures import translated
 from reme_core.errors import ConfigurationError, ContextTooLongError, ModelError, ModelOutputError
-from reme_core.ports import Matrix
 from reme_core.schema import shown
+
+if TYPE_CHECKING:
+    from reme_core.ports import Matrix
 
 Rows: TypeAlias = Callable[[list[str]], Awaitable[object]]
 

@@ -8,14 +8,17 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentscope.message import Msg
 from agentscope.model import ChatModelBase
 from agentscope.token import TokenCounterBase
 
+import reme_agentscope
+import reme_core
 from reme_agentscope._recording import is_injection
 from reme_agentscope.v1._fitting import (
     Counted,
@@ -31,13 +34,14 @@ from reme_agentscope.v1._fitting import (
 )
 from reme_agentscope.v1._memory_file import MEMORY_SPACE, MessageFile, file_of
 from reme_agentscope.v1._memory_state import HINT, Entry, bears
-from reme_agentscope.v1._prose import ProseToo
 from reme_agentscope.v1.messages import from_agentscope
-from reme_agentscope.v1.models import as_chat_model
-from reme_core import CompactedContext, ContextLimits, LocalStore, Message, ReMe, SummaryResult
+from reme_core import Message
 from reme_core.errors import InvalidInputError, ReMeError
-from reme_core.ports import SummaryRequest
-from reme_core.schema import Scope
+
+if TYPE_CHECKING:
+    from reme_core import LocalStore, ReMe, SummaryResult
+    from reme_core.ports import SummaryRequest
+    from reme_core.schema import Scope
 
 _LOG = logging.getLogger("reme_agentscope")
 
@@ -100,6 +104,47 @@ class _Cut:
     reference: str
 
 
+class Tokens:
+    """Counts messages once each."""
+
+    def __init__(self, counter: TokenCounterBase | None) -> None:
+        """Keep the counter; None: tokens are estimated from characters."""
+        self._counter = counter
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def forget_others(self, message_ids: set[str]) -> None:
+        """Forget the counts of all other messages."""
+        self._known = {name: known for name, known in self._known.items() if name in message_ids}
+
+    async def of(self, msg: Msg) -> int:
+        """Return the tokens of a message."""
+        text = readable(msg)
+        key = hash((text, len(msg.content)))
+        known = self._known.get(msg.id)
+        if known is not None and known[0] == key:
+            return known[1]
+        tokens = estimate_message(msg)
+        if self._counter is not None:
+            tokens = await self._ask(self._counter, msg.role, text) + media_tokens(msg)
+        self._known[msg.id] = (key, tokens)
+        return tokens
+
+    async def of_text(self, text: str) -> int:
+        """Return the tokens of a text."""
+        if not text:
+            return 0
+        return estimate(text) if self._counter is None else await self._ask(self._counter, "user", text)
+
+    async def _ask(self, counter: TokenCounterBase, role: str, text: str) -> int:
+        """Ask the counter; where it fails, the estimate counts: a prompt is not to fail by a count."""
+        try:
+            tokens = await counter.count([{"role": role, "content": _kept(text)}])
+        except Exception as exc:  # noqa: BLE001  # somebody else's code, and tokenizers raise what they like
+            _LOG.warning("%s failed, tokens are estimated: %s", type(counter).__name__, type(exc).__name__)
+            return estimate(text)
+        return tokens if type(tokens) is int and tokens >= 0 else estimate(text)
+
+
 class Compaction:
     """Says what is shown of a talk, and what is to leave it. It changes no message and no mark."""
 
@@ -107,7 +152,7 @@ class Compaction:
         self,
         budget: Budget,
         *,
-        counter: TokenCounterBase | None,
+        tokens: Tokens,
         model: ChatModelBase | None,
         user_id: str,
         session_id: str,
@@ -117,15 +162,14 @@ class Compaction:
 
         Args:
             budget: How long a prompt may get.
-            counter: Counts tokens; None: by characters.
+            tokens: Counts them.
             model: Writes the summaries; None: they quote.
             user_id: Whose talk it is.
             session_id: The session.
             file: Where the talk lies; None: in the process, and what is offloaded in a folder that goes with it.
         """
         self._budget = budget
-        self._tokens = _Tokens(counter)
-        self._has_model = model is not None
+        self._tokens = tokens
         self._area = _Area(model, file, user_id=user_id, session_id=session_id)
         self._cuts: dict[tuple[str, int], _Cut] = {}
 
@@ -133,18 +177,17 @@ class Compaction:
         """Return the messages as they are to be sent: the same objects, but where a tool result is shortened."""
         return [self._view(msg) for msg, _ in entries]
 
-    async def count(self, text: str) -> int:
-        """Return the tokens of a text."""
-        return await self._tokens.of_text(text)
-
     async def count_message(self, msg: Msg) -> int:
         """Return the tokens of a message as it is shown."""
         return await self._tokens.of(self._view(msg))
 
-    async def fit(self, entries: Sequence[Entry], summary: str) -> Left | None:
+    async def fit(
+        self, entries: Sequence[Entry], summary: str, hand_over: Callable[[Sequence[Msg]], Awaitable[None]]
+    ) -> Left | None:
         """Shorten what is too long, and return what has to leave besides; None where nothing has, or can.
 
-        All that leaves is on disk by then.
+        All that leaves is on disk by then. It is handed over before that: a long-term memory in the same file makes no
+        memories of messages that it finds there.
 
         Raises:
             ReMeError: Something could not be written.
@@ -156,8 +199,11 @@ class Compaction:
         if await self._is_within(entries, summary):
             return None
         counted = await self._counted(entries)
-        used = max(await self.count(summary), self._budget.summary)
+        used = max(await self._tokens.of_text(summary), self._budget.summary)
         kept = places_to_keep(counted, keep_recent=self._budget.keep_recent, room=self._budget.for_messages - used)
+        leaving = [entry[0] for place, entry in enumerate(entries) if place not in kept]
+        if leaving:
+            await hand_over(leaving)
         left = await self._summarised(counted, kept, entries, summary)
         stay = [entry for place, entry in enumerate(entries) if left is None or place in kept]
         after = summary if left is None else left.summary
@@ -183,7 +229,7 @@ class Compaction:
 
     async def _is_within(self, entries: Sequence[Entry], summary: str) -> bool:
         tokens = sum(item.tokens for item in await self._counted(entries))
-        return tokens + await self.count(summary) <= self._budget.for_messages
+        return tokens + await self._tokens.of_text(summary) <= self._budget.for_messages
 
     async def _counted(self, entries: Sequence[Entry]) -> list[Counted]:
         views = [(self._view(entry[0]), bears(entry, HINT)) for entry in entries]
@@ -227,52 +273,14 @@ class Compaction:
         said = [counted[place].msg for place in places if not _is_injected(counted[place].msg)]
         if not said:
             return Left(msgs=msgs, summary=summary)
-        compacted = await self._area.compact(said, summary, self._budget)
-        text = compacted.compressed_summary.strip()
-        if self._has_model and compacted.method != "model":
+        text = await self._area.compact(said, summary, self._budget)
+        if text is None:
             _LOG.error(
                 "the model that summarises has failed or its summary can't be used: %d messages stay as they are",
                 len(places),
             )
             return None
         return Left(msgs=msgs, summary=text) if text else None
-
-
-class _Tokens:
-    """Counts messages once each."""
-
-    def __init__(self, counter: TokenCounterBase | None) -> None:
-        self._counter = counter
-        self._known: dict[str, tuple[int, int]] = {}
-
-    def forget_others(self, message_ids: set[str]) -> None:
-        self._known = {name: known for name, known in self._known.items() if name in message_ids}
-
-    async def of(self, msg: Msg) -> int:
-        text = readable(msg)
-        key = hash((text, len(msg.content)))
-        known = self._known.get(msg.id)
-        if known is not None and known[0] == key:
-            return known[1]
-        tokens = estimate_message(msg)
-        if self._counter is not None:
-            tokens = await self._ask(self._counter, msg.role, text) + media_tokens(msg)
-        self._known[msg.id] = (key, tokens)
-        return tokens
-
-    async def of_text(self, text: str) -> int:
-        if not text:
-            return 0
-        return estimate(text) if self._counter is None else await self._ask(self._counter, "user", text)
-
-    async def _ask(self, counter: TokenCounterBase, role: str, text: str) -> int:
-        """Ask the counter; where it fails, the estimate counts: a prompt is not to fail by a count."""
-        try:
-            tokens = await counter.count([{"role": role, "content": _kept(text)}])
-        except Exception as exc:  # noqa: BLE001  # somebody else's code, and tokenizers raise what they like
-            _LOG.warning("%s failed, tokens are estimated: %s", type(counter).__name__, type(exc).__name__)
-            return estimate(text)
-        return tokens if type(tokens) is int and tokens >= 0 else estimate(text)
 
 
 class _KeepsOnly:
@@ -292,12 +300,13 @@ class _Area:
     """Where texts and messages go that leave; opened with the first of them."""
 
     def __init__(self, model: ChatModelBase | None, file: MessageFile | None, *, user_id: str, session_id: str) -> None:
-        self._model = None if model is None else ProseToo(as_chat_model(model))
+        self._model = None if model is None else reme_agentscope.as_chat_model(model)
         self._file = file
         self._user_id = user_id
         # A name that the core refuses has another one there, always the same.
         is_usable = _SESSION.fullmatch(session_id) is not None
         self._session_id = session_id if is_usable else hashlib.sha256(session_id.encode()).hexdigest()
+        self._make: type[ReMe] = reme_core.ReMe  # loaded here and not with this module
         self._own: LocalStore | None = None
         self._opened: tuple[LocalStore, ReMe] | None = None
 
@@ -311,16 +320,21 @@ class _Area:
         )
         return info.reference
 
-    async def compact(self, msgs: Sequence[Msg], summary: str, budget: Budget) -> CompactedContext:
-        return await self._memory().compact_memory(
+    async def compact(self, msgs: Sequence[Msg], summary: str, budget: Budget) -> str | None:
+        """Return the new summary; None where the model has failed, or has said nothing that can be one."""
+        compacted = await self._memory().compact_memory(
             [part for msg in msgs for part in _core_messages(msg)],
             user_id=self._user_id,
             session_id=self._session_id,
             previous_summary=_kept(summary),
-            limits=ContextLimits(
-                max_input_length=max(_LEAST_WINDOW, budget.max_tokens), max_summary_tokens=budget.summary
+            limits=reme_core.ContextLimits(
+                max_input_length=max(_LEAST_WINDOW, budget.max_tokens),
+                max_summary_tokens=budget.summary,
+                accept_prose=True,
             ),
         )
+        has_failed = self._model is not None and compacted.method != "model"
+        return None if has_failed else compacted.compressed_summary.strip()
 
     async def reload(self, reference: str, *, query: str | None, offset: int) -> str:
         found = await self._memory().reload_context(
@@ -340,10 +354,9 @@ class _Area:
         store = self._store()
         if self._opened is None or self._opened[0] is not store:
             folder = Path(store.database.path).parent
-            plain = ReMe(MEMORY_SPACE, folder, llm=None, embedding=None, vector_store=store)
-            memory = plain
+            memory = plain = self._make(MEMORY_SPACE, folder, llm=None, embedding=None, vector_store=store)
             if self._model is not None:
-                memory = ReMe(MEMORY_SPACE, folder, llm=self._model, embedding=None, vector_store=store)
+                memory = self._make(MEMORY_SPACE, folder, llm=self._model, embedding=None, vector_store=store)
                 memory.set_summarizer(_KeepsOnly(plain))
             self._opened = (store, memory)
         return self._opened[1]
@@ -354,7 +367,7 @@ class _Area:
         if self._own is None:
             folder = tempfile.mkdtemp(prefix="reme-")
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            self._own = LocalStore(file_of(Path(folder)))
+            self._own = reme_core.LocalStore(file_of(Path(folder)))
         return self._own
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from reme_core import Hit, ReMe
-from reme_core.ports import Embedder, EmbedsQueries, Vector
+from reme_core import ports
 from reme_core.schema.plain import clean_text
+
+if TYPE_CHECKING:
+    from reme_core import Hit, ReMe
+    from reme_core.ports import Embedder, Vector
 
 # Vectors put everything somewhere: from this cosine on a text counts as an answer. Unrelated texts of usual models
 # (text-embedding-3, text-embedding-v4, MiniLM) lie below it; what lies below and is one all the same mostly shares a
@@ -71,7 +75,7 @@ async def matching(memory: ReMe, query: str, hits: Sequence[Hit]) -> list[Hit]:
 
 
 async def _cosines(embedder: Embedder, query: str, texts: Sequence[str]) -> list[float]:
-    if isinstance(embedder, EmbedsQueries):
+    if isinstance(embedder, ports.EmbedsQueries):
         asked: Vector = await embedder.embed_query(query)
         rows = await embedder.embed(texts)
     else:

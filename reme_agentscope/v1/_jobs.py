@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+import reme_core
 from reme_agentscope.v1._kind import Place
-from reme_core import JobState, ReMe
 from reme_core.errors import ReMeError, RunError
+
+if TYPE_CHECKING:
+    from reme_core import ReMe
 
 _LOOK_AGAIN_S = 0.02
 
@@ -51,7 +55,7 @@ class OpenJobs:
                 job = open_jobs.get(job_id)
                 if job is None:
                     self._ids.pop(job_id, None)
-                elif job.error or job.state is JobState.DEAD:
+                elif job.error or job.state is reme_core.JobState.DEAD:
                     self._ids.pop(job_id, None)
                     msg = f"the talk is kept, but no memories were made of it yet: {job.error}"
                     self._failures.append(RunError(msg))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
-from reme_core import Message, ReMe
 from reme_core.errors import MessageNotFoundError, ReMeError
+
+if TYPE_CHECKING:
+    from reme_core import Message, ReMe
 
 LOG = logging.getLogger("reme_agentscope")
 
@@ -111,3 +115,9 @@ def log_failure(what: str, error: BaseException) -> None:
     """Log an error. Only our own messages are known to hold no words of the talk."""
     told = str(error) if isinstance(error, ReMeError) else "its text is not logged, it may quote the talk"
     LOG.error("%s: %s: %s", what, type(error).__name__, told)
+
+
+def warn(told: str) -> None:
+    """Warn. A filter that makes errors of warnings is to end no reply, no write and no closing."""
+    with suppress(UserWarning):
+        warnings.warn(told, stacklevel=4)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from agentscope.embedding import EmbeddingModelBase
 from agentscope.memory import LongTermMemoryBase
@@ -15,23 +15,27 @@ from agentscope.message import Msg, TextBlock
 from agentscope.model import ChatModelBase
 from agentscope.tool import ToolResponse
 
+import reme_agentscope
+import reme_core
 from reme_agentscope._background import BackgroundWrites
 from reme_agentscope._recording import as_limit, query_text
 from reme_agentscope.v1._found import as_query
 from reme_agentscope.v1._handed_over import HandedOver, read_handed_over, text_of
 from reme_agentscope.v1._jobs import OpenJobs
-from reme_agentscope.v1._kind import Kind, Place, Remembered, log_failure
+from reme_agentscope.v1._kind import Kind, Place, Remembered, log_failure, warn
 from reme_agentscope.v1.messages import from_agentscope
-from reme_agentscope.v1.models import as_chat_model, as_embedder
-from reme_core import Message, ReMe
+from reme_core import Message
 from reme_core.errors import InvalidInputError, ReMeError
+
+if TYPE_CHECKING:
+    from reme_core import ReMe
 
 T = TypeVar("T")
 
 _FOLDER = Path(".reme")
 _USER = "default"
 # How long a reply waits for messages to be on disk, which takes some milliseconds; where it takes longer, it goes on
-# behind the reply. Opening a new file, once, has its own time.
+# behind the reply. Opening a new file of ours, once, has its own time.
 _PATIENCE_S = 0.07
 _OPENING_S = 1.0
 # The share of the time of a search that is spent on waiting for writes.
@@ -52,7 +56,7 @@ class LongTermMemory(LongTermMemoryBase):
         embedding_model: EmbeddingModelBase | None = None,
         reme_config_path: str | None = None,
         *,
-        reme: ReMe | None = None,
+        reme: "ReMe | None" = None,
         retrieve_timeout: float = 5.0,
         await_write: bool = False,
         **kwargs: Any,  # noqa: ANN401  # AgentScope's signature; what comes here is warned of
@@ -90,6 +94,8 @@ class LongTermMemory(LongTermMemoryBase):
         self._model = model
         self._embedding_model = embedding_model
         self._given = reme
+        # Loaded here and not with this module, as it takes some tenths of a second; nor within the first reply.
+        self._make: type[ReMe] = reme_core.ReMe
         self._built: ReMe | None = None
         self._session_id = run_name or uuid.uuid4().hex
         self._handed_over = HandedOver()
@@ -113,10 +119,11 @@ class LongTermMemory(LongTermMemoryBase):
         given = read_handed_over(msgs, "The input messages must be a list of Msg objects.")
         try:
             with suppress(TimeoutError):  # the write opens it, behind the reply, and tells if it can't
-                async with asyncio.timeout(_OPENING_S):
+                async with asyncio.timeout(_OPENING_S if self._given is None else _PATIENCE_S):
                     await self._open()
             self._submit(given, kwargs)
-            await self._writes.flush(self._session_id, timeout_s=None if self.await_write else _PATIENCE_S)
+            patience_s = _PATIENCE_S if self._is_open else 0.0  # what takes long to open takes longer to write
+            await self._writes.flush(self._session_id, timeout_s=None if self.await_write else patience_s)
             if self.await_write:
                 await self._jobs.done(self._place())
         except Exception as exc:  # noqa: BLE001  # it would end the reply, after the answer was made
@@ -153,7 +160,7 @@ class LongTermMemory(LongTermMemoryBase):
             self._jobs.clear()
             try:
                 await self._memory().flush()
-            except ReMeError as exc:  # what failed is kept as a job, and tried again
+            except Exception as exc:  # noqa: BLE001  # what failed is kept as a job, and tried again
                 self._warn(self.kind.words.record_failed, exc)
         self._warn_of_failures()
 
@@ -166,7 +173,7 @@ class LongTermMemory(LongTermMemoryBase):
         if built is not None:
             try:
                 await built.close()
-            except ReMeError as exc:  # it is closed; some jobs wait for the next start
+            except Exception as exc:  # noqa: BLE001  # it is closed; some jobs wait for the next start
                 self._warn(self.kind.words.record_failed, exc)
 
     async def __aenter__(self) -> Self:
@@ -280,6 +287,7 @@ class LongTermMemory(LongTermMemoryBase):
             if len(messages) == 1:
                 raise
             await self._keep_usable(place, messages, options)
+        self._is_open = True  # if that took too long before: what is made of them is waited for by `flush`
 
     async def _keep_usable(self, place: Place, messages: list[Message], options: Mapping[str, object]) -> None:
         """Keep each message by itself: one that can't be kept refuses all of a call (InvalidInputError at the end)."""
@@ -300,14 +308,14 @@ class LongTermMemory(LongTermMemoryBase):
             agent_name=self.agent_name,
         )
 
-    def _memory(self) -> ReMe:
+    def _memory(self) -> "ReMe":
         if self._given is not None:
             return self._given
         if self._built is None:
-            self._built = ReMe(
+            self._built = self._make(
                 working_dir=_FOLDER,
-                llm=None if self._model is None else as_chat_model(self._model),
-                embedding=None if self._embedding_model is None else as_embedder(self._embedding_model),
+                llm=None if self._model is None else reme_agentscope.as_chat_model(self._model),
+                embedding=None if self._embedding_model is None else reme_agentscope.as_embedder(self._embedding_model),
             )
         return self._built
 
@@ -322,7 +330,7 @@ class LongTermMemory(LongTermMemoryBase):
         return f"{text}: {error}"
 
     def _warn(self, text: str, error: Exception) -> None:
-        warnings.warn(self._failed(text, error), stacklevel=3)
+        warn(self._failed(text, error))
 
 
 def _response(answer: Remembered) -> ToolResponse:

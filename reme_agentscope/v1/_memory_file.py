@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from sqlite3 import Connection
+from typing import TYPE_CHECKING
 
-from reme_core import Database, LocalStore
+import reme_core
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Scope, make_scope
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from reme_core import LocalStore
 
 MEMORY_SPACE = "default"
 
@@ -87,13 +92,14 @@ class MessageFile:
         """
         self._path = file_of(location)
         self._key = _Key(scope=make_scope(MEMORY_SPACE, user_id), session=check_session(session_id))
+        self._make: type[LocalStore] = reme_core.LocalStore  # loaded here and not with this module
         self._store: LocalStore | None = None
 
     @property
     def store(self) -> LocalStore:
         """The file, for what else is to be kept beside the messages."""
         if self._store is None:
-            self._store = LocalStore(self._path)
+            self._store = self._make(self._path)
         return self._store
 
     async def version(self) -> int | None:
@@ -205,7 +211,7 @@ def _save(
         return _seen(connection, found) if is_foreign else Saved(known=known)
     if found is None and not (new_summary or (changes and changes.added)):
         return _seen(connection, None)  # it was erased meanwhile, and nothing has come since
-    scope_number = Database.number_of(connection, key.scope)
+    scope_number = reme_core.Database.number_of(connection, key.scope)
     if found is None:
         found = (_begin(connection, key, scope_number), "", 0)
     session = found[0]

@@ -5,16 +5,19 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import JsonValue
 
 from reme_agentscope._recording import as_texts
 from reme_agentscope.v1._found import as_query, key_of, matching, memories_first, shown, words_of
 from reme_agentscope.v1._kind import Place, Remembered, Words, unknown_of
-from reme_core import Hit, Message, ReMe
+from reme_core import Message
 from reme_core.errors import ConflictError
 from reme_core.schema.plain import clean_text
+
+if TYPE_CHECKING:
+    from reme_core import Hit, ReMe
 
 _TYPE = "personal"
 # Messages of attempts have ids of their own: the same talk may be in personal memory, too, and is searched there.

@@ -7,13 +7,17 @@ import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from reme_agentscope._recording import as_texts
 from reme_agentscope.v1._found import matching, shown
 from reme_agentscope.v1._kind import Place, Remembered, Words, unknown_of
 from reme_agentscope.v1._personal import ATTEMPT, recall_each, told, without_reasons
-from reme_core import Hit, Message
+from reme_core import Message
 from reme_core.schema.plain import clean_text
+
+if TYPE_CHECKING:
+    from reme_core import Hit
 
 _TYPE = "procedural"
 _WORDS = Words(

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue, ValidationError
 
+import reme_core
 from reme_agentscope._recording import as_texts
 from reme_agentscope.v1._found import harmless, words_of
-from reme_agentscope.v1._kind import Place, Remembered, Words
-from reme_core import Message, ToolCallResult, ToolMemory
+from reme_agentscope.v1._kind import Place, Remembered, Words, warn
+from reme_core import Message
 from reme_core.schema import TextBlock
 from reme_core.schema.plain import clean_text
+
+if TYPE_CHECKING:
+    from reme_core import ToolCallResult, ToolMemory
 
 _WORDS = Words(
     not_found="No tool guidelines found for: ",
@@ -140,11 +144,22 @@ def _read(content: object) -> Iterator[ToolCallResult]:
             continue
         try:
             values = json.loads(clean_text(item)) if isinstance(item, str) else item
-            for value in values if isinstance(values, list) else [values]:
-                yield _as_call(value)
-        except (ValueError, RecursionError) as exc:  # pydantic's and json's errors are ValueErrors
-            reason = f"{exc.error_count()} fields are wrong" if isinstance(exc, ValidationError) else str(exc)
-            warnings.warn(f"Failed to parse tool call result JSON: {item}. Error: {reason}", stacklevel=2)
+        except (ValueError, RecursionError) as exc:  # json's errors are ValueErrors
+            _warn_of(item, str(exc))
+            continue
+        for value in values if isinstance(values, list) else [values]:
+            try:
+                call = _as_call(value)
+            except (ValueError, RecursionError) as exc:  # pydantic's are, too
+                _warn_of(
+                    item, f"{exc.error_count()} fields are wrong" if isinstance(exc, ValidationError) else str(exc)
+                )
+            else:
+                yield call
+
+
+def _warn_of(item: object, reason: str) -> None:
+    warn(f"Failed to parse tool call result JSON: {item}. Error: {reason}")
 
 
 def _as_call(value: JsonValue | object) -> ToolCallResult:
@@ -154,4 +169,4 @@ def _as_call(value: JsonValue | object) -> ToolCallResult:
     fields = {name: value[name] for name in _FIELDS if value.get(name) is not None}
     if "output" in fields and not isinstance(fields["output"], str):
         fields["output"] = json.dumps(fields["output"], ensure_ascii=False, default=str)
-    return ToolCallResult.model_validate(fields)
+    return reme_core.ToolCallResult.model_validate(fields)

@@ -7,21 +7,21 @@ from typing import Any
 
 from agentscope.message import Msg
 
-from reme_agentscope.v1._fitting import estimate, readable
+from reme_agentscope.v1._fitting import readable
 
 _PREVIEW_CHARS = 100
 
 
-def use_of(msgs: Sequence[Msg], counts: Sequence[int], summary: str, max_input_length: int | None) -> dict[str, Any]:
-    """Return figures by name; `context_usage_ratio` is in percent of the window."""
+def use_of(msgs: Sequence[Msg], counts: Sequence[int], summary: int, max_input_length: int | None) -> dict[str, Any]:
+    """Return figures by name; `context_usage_ratio` is in percent of the window. `summary`: its tokens."""
     details = [
         {"role": msg.role, "name": msg.name, "total_tokens": tokens, "preview": readable(msg)[:_PREVIEW_CHARS]}
         for msg, tokens in zip(msgs, counts, strict=True)
     ]
-    tokens = sum(counts) + estimate(summary)
+    tokens = sum(counts) + summary
     return {
         "total_messages": len(details),
-        "compressed_summary_tokens": estimate(summary),
+        "compressed_summary_tokens": summary,
         "messages_tokens": sum(counts),
         "estimated_tokens": tokens,
         "max_input_length": max_input_length or 0,

@@ -15,8 +15,7 @@ from agentscope.model import ChatModelBase
 from agentscope.token import TokenCounterBase
 from agentscope.tool import ToolResponse
 
-from reme_agentscope.v1._compaction import Budget, Compaction, Left
-from reme_agentscope.v1._fitting import estimate_message
+from reme_agentscope.v1._compaction import Budget, Compaction, Left, Tokens
 from reme_agentscope.v1._held import Held, LoopLocks
 from reme_agentscope.v1._leaving import HandOver
 from reme_agentscope.v1._memory_file import MessageFile, check_session
@@ -91,11 +90,12 @@ class ReMeMemory(InMemoryMemory):
         self._hand_over = HandOver(long_term_memory)
         self._copies = copy_on_read
         self._fitting = LoopLocks()
+        self._tokens = Tokens(token_counter)
         self._compaction: Compaction | None = None
         if max_tokens is not None:
             self._compaction = Compaction(
                 Budget(max_tokens=max_tokens, keep_recent=keep_recent),
-                counter=token_counter,
+                tokens=self._tokens,
                 model=model,
                 user_id=user_id,
                 session_id=session_id,
@@ -312,13 +312,17 @@ class ReMeMemory(InMemoryMemory):
     async def estimate_tokens(self, max_input_length: int | None = None) -> dict[str, Any]:
         """Return how full the prompt is: figures by name, in the layout of the class that clients know.
 
+        What bears the mark `compressed` doesn't count, as the summary stands for it.
+
         Args:
             max_input_length: The window, for `context_usage_ratio`, which is in percent.
         """
         async with self._held.turn():
-            entries = self._visible()
-        msgs = [msg for msg, _ in entries]
-        return use_of(msgs, [await self._count(msg) for msg in msgs], self._held.summary, max_input_length)
+            msgs = [entry[0] for entry in self._held.entries if not bears(entry, COMPRESSED)]
+            summary = self._held.summary
+        self._tokens.forget_others({msg.id for msg in msgs})
+        counts = [await self._count(msg) for msg in msgs]
+        return use_of(msgs, counts, await self._tokens.of_text(summary), max_input_length)
 
     async def get_history_str(self, max_input_length: int | None = None) -> str:
         """Return the talk as a text for people: how full the prompt is, and how each message begins."""
@@ -397,7 +401,7 @@ class ReMeMemory(InMemoryMemory):
         return [entry for entry in self._held.entries if not bears(entry, COMPRESSED)]
 
     async def _count(self, msg: Msg) -> int:
-        return estimate_message(msg) if self._compaction is None else await self._compaction.count_message(msg)
+        return await (self._tokens.of(msg) if self._compaction is None else self._compaction.count_message(msg))
 
     async def _fitted(self, compaction: Compaction) -> list[Msg]:
         """Return what a prompt is to show, brought within its budget."""
@@ -405,7 +409,7 @@ class ReMeMemory(InMemoryMemory):
             async with self._held.turn():
                 entries, summary = self._visible(), self._held.summary
             try:
-                left = await compaction.fit(entries, summary)
+                left = await compaction.fit(entries, summary, self._hand_over.hand_over)
                 if left is not None:
                     await self._leave(left, summary)
             except Exception as exc:  # noqa: BLE001  # a reply is not to end by it: the messages stay as they are
@@ -415,8 +419,7 @@ class ReMeMemory(InMemoryMemory):
             return compaction.shown(self._visible())
 
     async def _leave(self, left: Left, summary: str) -> None:
-        """Hand messages to the long-term memory, then mark them and show the new summary."""
-        await self._hand_over.hand_over(left.msgs)
+        """Mark messages and show the new summary."""
         ids = {msg.id for msg in left.msgs}
 
         def leave() -> None:

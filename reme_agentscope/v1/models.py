@@ -172,7 +172,8 @@ def _spoken(said: object, usage: object) -> Spoken:
         msg = f"wanted a ChatResponse of AgentScope, found {shown(said)}"
         raise ModelOutputError(msg, raw=shown(said))
     content: object = said.content
-    blocks = [as_object(block) for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    parts = content if isinstance(content, list | tuple) else ()
+    blocks = [as_object(block) for block in parts if isinstance(block, Mapping)]
     return Spoken(
         text="\n".join(text_field(block, "text") for block in blocks if block.get("type") == "text"),
         thoughts="\n".join(text_field(block, "thinking") for block in blocks if block.get("type") == "thinking"),

@@ -255,6 +255,19 @@ async def test_bad_items_warn_and_good_ones_are_kept(reme: ReMe) -> None:
 
 
 @pytest.mark.requirement("AS1-DROPIN-12")
+@pytest.mark.filterwarnings("error")
+async def test_a_filter_that_makes_errors_of_warnings_costs_no_good_item(reme: ReMe) -> None:
+    memory = ReMeToolLongTermMemory(reme=reme)
+    answer = await memory.record_to_memory(
+        thinking="", content=[json.dumps({**CALL, "tool_name": ""}), json.dumps(CALL)]
+    )
+    assert text_of(answer) == "Successfully recorded 1 tool execution result and generated usage guidelines."
+    await memory.record([Msg("user", json.dumps([{**CALL, "token_cost": "much"}, CALL]), "user")])
+    await memory.flush()
+    assert len((await reme.list_tool_calls(user_id="default")).calls) == 2
+
+
+@pytest.mark.requirement("AS1-DROPIN-12")
 async def test_a_message_that_is_such_json_is_recorded_once(reme: ReMe) -> None:
     memory, stranger = ReMeToolLongTermMemory(reme=reme), ReMeToolLongTermMemory(reme=reme)
     msg = Msg("user", json.dumps(CALL), "user")

@@ -329,6 +329,28 @@ async def test_a_model_that_fails_in_the_background_is_warned_of_by_the_next_cal
         assert "Ann keeps" in await memory.retrieve(said("rabbit"))
 
 
+@pytest.mark.requirement("AS1-LTM-16")
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [*TALKING, ReMeToolLongTermMemory])
+async def test_a_filter_that_makes_errors_of_warnings_ends_no_reply(
+    kind: type, reme: ReMe, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise OSError
+
+    memory = kind(reme=reme)
+    await memory.retrieve(said("opens it"))
+    for name in ("summary", "summary_task", "add_tool_call_results", "retrieve", "list_tools", "flush"):
+        monkeypatch.setattr(reme, name, fails)
+    await memory.record([Msg("b", [use("c1")], "assistant"), Msg("s", [result("c1", "ok")], "system")])
+    assert await memory.retrieve(said("search")) == ""
+    await memory.flush()
+    await memory.close()
+    told = [record.getMessage() for record in caplog.records]
+    for words in (memory.kind.words.record_failed, memory.kind.words.retrieve_failed):
+        assert any(line.startswith(words) for line in told)
+
+
 @pytest.mark.requirement("AS1-DROPIN-15")
 @pytest.mark.parametrize("method", ["flush", "close"])
 async def test_flush_and_close_warn_of_what_failed_and_raise_nothing(method: str, tmp_path: Path) -> None:
@@ -589,11 +611,32 @@ async def test_a_store_that_never_opens_does_not_hold_the_reply(reme: ReMe, monk
     memory = ReMePersonalLongTermMemory(reme=reme)
     with monkeypatch.context() as patch:
         patch.setattr(reme, "find_messages", never)
-        patch.setattr(_long_term, "_OPENING_S", 0.01)
+        patch.setattr(_long_term, "_PATIENCE_S", 0.01)  # a memory that was handed in has no time of its own to open
+        patch.setattr(_long_term, "_OPENING_S", 100)
         async with asyncio.timeout(5):
             await memory.record([said("Flopsy is a rabbit")])
     await memory.flush()
     assert await texts_in(reme) == ["Flopsy is a rabbit"]
+
+
+@pytest.mark.requirement("AS1-LTM-18")
+@pytest.mark.parametrize("method", ["flush", "close"])
+async def test_what_is_made_of_talk_is_waited_for_where_opening_took_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    async def never(**_: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async with memory_of(tmp_path, llm=ScriptedChatModel([FACTS])) as reme:
+        memory = ReMePersonalLongTermMemory(reme=reme)
+        with monkeypatch.context() as patch:
+            patch.setattr(reme, "find_messages", never)
+            patch.setattr(_long_term, "_PATIENCE_S", 0.01)
+            await memory.record([said("Flopsy is a rabbit")])
+        await getattr(memory, method)()
+        assert [memory.content for memory in (await reme.list_memories(user_id="default")).memories] == [
+            FACT["content"]
+        ]
 
 
 @pytest.mark.requirement("AS1-LTM-18")

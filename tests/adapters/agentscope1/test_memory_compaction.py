@@ -18,8 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reme_agentscope.v1._fitting import estimate_message
+from reme_agentscope.v1.long_term_memory import ReMePersonalLongTermMemory
 from reme_agentscope.v1.memory import ReMeMemory
+from reme_core import ReMe
 from reme_core.errors import InvalidInputError
+from reme_core.testing import ScriptedChatModel
 from tests.adapters.agentscope1.memory_rules import ids, said
 from tests.adapters.agentscope1.scripted import ScriptedModel, make_agent, user
 
@@ -137,6 +140,15 @@ async def test_a_token_counter_decides_what_is_too_long(counter: Any, is_compact
     await memory.get_memory()
     assert bool(await memory.get_memory(mark="compressed", prepend_summary=False)) is is_compacted
     await memory.close()
+
+
+async def test_the_counter_counts_for_clients_too_whatever_the_budget() -> None:
+    memory = ReMeMemory(token_counter=Letters())
+    await memory.add([said("0", "abc"), said("1", "defgh")])
+    await memory.update_compressed_summary("so far")
+    use = await memory.estimate_tokens(max_input_length=56)
+    assert (use["messages_tokens"], use["compressed_summary_tokens"], use["context_usage_ratio"]) == (8, 6, 25)
+    assert [detail["total_tokens"] for detail in use["messages_detail"]] == [3, 5]
 
 
 @pytest.mark.requirement("AS1-MEM-34")
@@ -271,6 +283,21 @@ async def test_a_summary_in_plain_words_is_taken_and_the_next_one_covers_it() ->
 
 
 @pytest.mark.requirement("AS1-MEM-35")
+@pytest.mark.parametrize("answer", ["They chose colours.", summary("They chose colours.").replace("house", "flat")])
+async def test_beside_a_summary_that_shares_no_word_with_the_talk_stands_what_was_said(answer: str) -> None:
+    model = ScriptedModel([answer] * 4)
+    memory = ReMeMemory(max_tokens=1000, model=model)
+    await memory.add([said(f"m{n}", f"Kettle {n} whistles in Lisbon. " * 10) for n in range(20)])
+    shown = await memory.get_memory()
+    assert shown[0].metadata == {"reme": "summary"}
+    assert 2 <= len(shown) < 20
+    assert tokens(shown) <= 1000
+    for words in ("- They chose colours.", "Kettle", "details: reload"):
+        assert words in memory.get_compressed_summary()
+    await memory.close()
+
+
+@pytest.mark.requirement("AS1-MEM-35")
 async def test_a_second_summary_covers_the_first() -> None:
     model = ScriptedModel([summary("The cellar was painted."), summary("The roof was painted.")] + [summary()] * 5)
     memory = ReMeMemory(max_tokens=1000, model=model)
@@ -347,6 +374,44 @@ async def test_what_leaves_is_handed_to_the_long_term_memory_first(failures: int
 
 
 @pytest.mark.requirement("AS1-MEM-36")
+async def test_what_was_to_leave_and_stayed_is_handed_over_once() -> None:
+    holder: list[ReMeMemory] = []
+    recorder = Recorder(holder)
+    memory = ReMeMemory(max_tokens=1000, model=ScriptedModel([ValueError()] * 9), long_term_memory=recorder)
+    holder.append(memory)
+    await memory.add(talk(20))
+    for _ in range(2):
+        await memory.get_memory()
+    assert await memory.get_memory(mark="compressed") == []
+    assert len(recorder.records) == 1
+    await memory.close()
+
+
+@pytest.mark.requirement("AS1-MEM-36")
+async def test_what_was_not_handed_over_as_the_reply_was_interrupted_is_handed_over_by_the_next() -> None:
+    class Hangs(Recorder):
+        async def record(self, msgs: list[Msg | None], **kwargs: Any) -> None:
+            await super().record(msgs, **kwargs)
+            if len(self.records) == 1:
+                begun.set()
+                await asyncio.Event().wait()
+
+    holder: list[ReMeMemory] = []
+    begun, recorder = asyncio.Event(), Hangs(holder)
+    memory = ReMeMemory(max_tokens=1000, long_term_memory=recorder)
+    holder.append(memory)
+    await memory.add(talk(20))
+    reply = asyncio.create_task(memory.get_memory())
+    await begun.wait()
+    reply.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reply
+    await memory.get_memory()
+    assert recorder.records == [await ids(memory, mark="compressed", prepend_summary=False)] * 2
+    await memory.close()
+
+
+@pytest.mark.requirement("AS1-MEM-36")
 @pytest.mark.parametrize("failures", [0, 1])
 async def test_what_others_mark_compressed_is_handed_over_first_and_once(failures: int) -> None:
     holder: list[ReMeMemory] = []
@@ -396,3 +461,22 @@ async def test_an_agent_with_a_small_budget_goes_on_for_many_turns() -> None:
         assert len(asked.text) / 4 < 2000
         assert asked.texts[-1].startswith("turn ")
     await memory.close()
+
+
+@pytest.mark.requirement("AS1-MEM-36")
+@pytest.mark.requirement("AS1-LTM-25")
+async def test_what_leaves_is_learnt_from_and_kept_once_where_both_memories_lie_in_one_file(tmp_path: Path) -> None:
+    fact = {"type": "personal", "target": "Ann", "content": "Ann likes green doors", "messages": [1]}
+    async with ReMe(
+        "default", tmp_path, llm=ScriptedChatModel([json.dumps({"facts": [fact]})]), embedding=None
+    ) as reme:
+        long_term = ReMePersonalLongTermMemory(run_name="s", reme=reme)
+        memory = ReMeMemory(max_tokens=1000, location=tmp_path, session_id="s", long_term_memory=long_term)
+        await memory.add(talk(20))
+        await memory.get_memory()
+        left = await ids(memory, mark="compressed", prepend_summary=False)
+        await long_term.flush()
+        kept = (await reme.find_messages(user_id="default")).messages
+        assert [item.message.message_id for item in kept] == left != []
+        assert "Ann likes green doors" in await long_term.retrieve(user("Ann's doors"))
+        await memory.close()

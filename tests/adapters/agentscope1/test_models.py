@@ -86,6 +86,12 @@ async def test_chunks_are_not_joined_and_the_last_one_counts() -> None:
 
 
 @pytest.mark.requirement("AS-MODEL-01")
+async def test_the_blocks_of_an_answer_may_be_any_sequence() -> None:
+    said = ChatResponse(content=({"type": "text", "text": "once upon"},))
+    assert (await as_chat_model(ScriptedModel([said])).chat(asking())).message.text == "once upon"
+
+
+@pytest.mark.requirement("AS-MODEL-01")
 async def test_an_empty_stream_is_a_model_error() -> None:
     class Empty(ScriptedModel):
         async def __call__(self, *args: Any, **kwargs: Any) -> AsyncGenerator[ChatResponse, None]:
