@@ -6,12 +6,14 @@ import hashlib
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agentscope.message import AssistantMsg, HintBlock, Msg
 
 from reme_agentscope.v2._increment import added
-from reme_core.schema import Hit
+
+if TYPE_CHECKING:
+    from reme_core.schema import Hit
 
 NOTE_NAME: Final = "memory"
 """The name of the message, as in AgentScope's own memory middlewares."""

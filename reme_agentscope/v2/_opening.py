@@ -11,7 +11,7 @@ from agentscope.model import ChatModelBase
 
 import reme_agentscope
 import reme_core
-from reme_core.errors import PartialFailureError, ReMeError
+from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.schema import make_scope
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ class OpenedMemory:
         return repr(self._given or self._built or self._working_dir)
 
     @property
-    def memory_space(self) -> str:
-        """The workspace, known before anything is built."""
-        return _DEFAULT_SPACE if self._given is None else self._given.memory_space
-
-    @property
-    def working_dir(self) -> str:
-        """The folder for what is built here."""
-        return self._working_dir
+    def place(self) -> tuple[str, ...]:
+        """What tells it from others: the workspace, and the folder or file, as far as it lies in one."""
+        if self._given is None:
+            return _DEFAULT_SPACE, str(self._working_dir)
+        try:
+            return self._given.memory_space, self._given.database.path
+        except ConfigurationError:  # nothing of it lies in a file
+            return (self._given.memory_space,)
 
     def get(self) -> ReMe:
         """Return the memory; a first call builds it, and may raise what `ReMe` raises."""

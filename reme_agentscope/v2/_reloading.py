@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agentscope.message import TextBlock, ToolResultState
 from agentscope.permission import PermissionBehavior, PermissionContext, PermissionDecision
@@ -15,8 +15,10 @@ from reme_agentscope.v2._increment import RELOAD_TOOL
 from reme_agentscope.v2._offload_files import OffloadFiles
 from reme_agentscope.v2._opening import OpenedMemory
 from reme_core.errors import InvalidInputError, NotFoundError
-from reme_core.schema import OffloadInfo
 from reme_core.schema.plain import clean_text, usable_id
+
+if TYPE_CHECKING:
+    from reme_core.schema import OffloadInfo
 
 DATA_SESSION: Final = "agentscope-data"
 """Where data lie that no file would take: blocks of data come without a session."""
@@ -45,8 +47,8 @@ class ReadingTool(ToolBase):
 
     async def check_permissions(
         self,
-        tool_input: dict[str, Any],
-        context: PermissionContext,
+        tool_input: dict[str, Any] | None = None,
+        context: PermissionContext | None = None,
     ) -> PermissionDecision:
         """Allow it: it only reads what belongs to the user whose agent this is."""
         return PermissionDecision(behavior=PermissionBehavior.ALLOW, message=f"{self.name} only reads the memory")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reme_core.schema import Hit
-
 if TYPE_CHECKING:
-    from reme_core import ReMe
+    from reme_core import Hit, ReMe
 
 # Found besides, in the place of what is left out.
 _SPARE_HITS = 20
+_MOST_HITS = 10_000  # that `retrieve` gives at once
 
 
 async def search_memories(memory: ReMe, query: str, *, user_id: str, limit: int) -> list[Hit]:
@@ -22,5 +21,5 @@ async def search_memories(memory: ReMe, query: str, *, user_id: str, limit: int)
     Raises:
         ReMeError: What `retrieve` raises.
     """
-    found = await memory.retrieve(query, user_id=user_id, limit=limit + _SPARE_HITS)
+    found = await memory.retrieve(query, user_id=user_id, limit=min(limit + _SPARE_HITS, _MOST_HITS))
     return [hit for hit in found.results if hit.reference is None]

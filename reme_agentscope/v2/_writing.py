@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from reme_agentscope._background import BackgroundWrites
 from reme_agentscope.v2._opening import OpenedMemory, told
 from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError, PartialFailureError
-from reme_core.schema import Message, StoredMessage
+from reme_core.schema import Message
 
 if TYPE_CHECKING:
-    from reme_core import ReMe
+    from reme_core import ReMe, StoredMessage
 
 _LOG = logging.getLogger("reme_agentscope")
 

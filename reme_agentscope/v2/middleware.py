@@ -27,13 +27,12 @@ from reme_agentscope.v2._opening import OpenedMemory, told, user_of
 from reme_agentscope.v2._searching import search_memories
 from reme_agentscope.v2._writing import Recorder
 from reme_agentscope.v2.tools import MemorySearch
-from reme_core.schema import Hit
 from reme_core.schema.plain import clean_text, usable_id
 
 if TYPE_CHECKING:
     from agentscope.agent import Agent
 
-    from reme_core import ReMe
+    from reme_core import Hit, ReMe
 
 _LOG = logging.getLogger("reme_agentscope")
 
@@ -78,9 +77,7 @@ class ReMeMiddleware(MiddlewareBase):
             description="static_control: memories are shown before each reply. agent_control: the agent searches with "
             "a tool. both: both. What is said is remembered in each mode.",
         )
-        top_k: int = Field(
-            default=5, ge=1, le=100, title="Top K", description="At most so many memories are shown at once."
-        )
+        top_k: int = Field(default=5, ge=1, title="Top K", description="At most so many memories are shown at once.")
         search_timeout: float = Field(
             default=2.0, ge=0, title="Search Timeout", description="Seconds that a reply waits for its memories."
         )
@@ -156,7 +153,8 @@ class ReMeMiddleware(MiddlewareBase):
     ) -> AsyncGenerator[Any, None]:
         """Show what is known before the first model call, and record afterwards what the reply added.
 
-        A reply that ends by an exception or is cut off is recorded with the next one of the same state.
+        What a reply added before it failed is recorded at once; that of one that is cut off with the next one of the
+        same state.
         """
         inputs = input_kwargs.get("inputs")
         is_recorded = inputs is not None and inputs != []
@@ -171,6 +169,10 @@ class ReMeMiddleware(MiddlewareBase):
                     if is_recorded and isinstance(item, ReplyEndEvent):
                         self._record(agent)  # at once: some callers leave here
                     yield item
+        except Exception:
+            if is_recorded:
+                self._record(agent)
+            raise
         finally:
             if search is not None:
                 search.cancel()
@@ -200,7 +202,7 @@ class ReMeMiddleware(MiddlewareBase):
         await self._memory.close()
 
     def _key(self) -> str:
-        return f"reme:{json.dumps([self._memory.memory_space, self._user_id], ensure_ascii=False)}"
+        return f"reme:{json.dumps([*self._memory.place, self._user_id], ensure_ascii=False)}"
 
     def _start_search(self, inputs: object) -> asyncio.Task[list[Hit]] | None:
         query = _query_of(inputs)
@@ -231,21 +233,23 @@ class ReMeMiddleware(MiddlewareBase):
             return search
         if not search.cancelled():
             try:
-                self._add_note(agent, search.result())
+                self._add_note(agent, search.result(), reply_id=item.reply_id)
             except ValueError as exc:  # a block that the core can't hold must not cost the reply
                 _LOG.error("no memories were shown for this reply: %s", told(exc))
         return None
 
-    def _add_note(self, agent: Agent, hits: Sequence[Hit]) -> None:
+    def _add_note(self, agent: Agent, hits: Sequence[Hit], *, reply_id: str) -> None:
         if not hits:
             return
+        context = agent.state.context
         ledger = read_ledger(agent.state, self._key())
-        ledger.forget_gone(agent.state.context)
-        held = held_in(agent.state.context)
-        chosen = choose(hits, shown=ledger.shown, held=held, limit=self._parameters.top_k)
+        ledger.forget_gone(context)
+        chosen = choose(hits, shown=ledger.shown, held=held_in(context), limit=self._parameters.top_k)
         if chosen:
             note, shown = note_of(chosen)
-            agent.state.context.append(note)
+            # Before what the reply has said: AgentScope goes on with its last message, and counts its tokens there.
+            begun = (place for place, message in enumerate(context) if message.id == reply_id)
+            context.insert(next(begun, len(context)), note)
             ledger.shown |= shown
         write_ledger(agent.state, self._key(), ledger)
 

@@ -45,7 +45,9 @@ class ReMeOffloader:
     `agentscope` of the working folder: erasing a user's memories does not touch them.
     """
 
-    def __init__(self, *, workspace_dir: str = ".reme", user_name: str | None = None, reme: ReMe | None = None) -> None:
+    def __init__(
+        self, workspace_dir: str | Path = ".reme", *, user_name: str | None = None, reme: ReMe | None = None
+    ) -> None:
         """Keep the settings; nothing is opened.
 
         Args:
@@ -57,7 +59,7 @@ class ReMeOffloader:
             InvalidInputError: A user name that can't be one.
         """
         self._user_id = user_of(user_name)
-        self._memory = OpenedMemory(reme, working_dir=workspace_dir)
+        self._memory = OpenedMemory(reme, working_dir=str(workspace_dir))
         self._files = OffloadFiles(Path(workspace_dir).expanduser(), user_id=self._user_id)
 
     def __repr__(self) -> str:

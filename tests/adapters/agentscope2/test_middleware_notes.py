@@ -84,11 +84,14 @@ async def test_a_late_result_is_given_before_a_later_step(memory: WatchedMemory)
     model = ScriptedModel([first, "done"])
     async with watching(memory, search_timeout=0, mode="static_control") as mw:
         agent = make_agent(model, tools=[SlowEcho()], middlewares=[mw])
-        await agent.reply(user(QUESTION))
+        answer = await agent.reply(user(QUESTION))
 
     assert "Flopsy" not in model.asked[0].text
     assert "Flopsy" in model.asked[1].text
     assert len(notes_of(agent.state)) == 1
+    assert [message.name for message in agent.state.context] == ["user", "memory", "Friday"]  # not cut in two
+    assert answer.usage is not None
+    assert answer.usage.input_tokens == 2 * 7
 
 
 @pytest.mark.requirement("AS2-MW-03")
@@ -254,6 +257,15 @@ async def test_a_memory_can_not_leave_its_fence(memory: WatchedMemory) -> None:
     [text] = note_texts(agent.state)
     assert text.count("</memories>") == 1
     assert text.endswith("</memories>")
+
+
+@pytest.mark.requirement("AS2-MW-02")
+async def test_any_number_of_memories_may_be_asked_for(memory: WatchedMemory) -> None:
+    async with watching(memory, top_k=100_000) as mw:
+        agent = make_agent(ScriptedModel(), middlewares=[mw])
+        await agent.reply(user(QUESTION))
+
+    assert len(notes_of(agent.state)) == 1
 
 
 @pytest.mark.requirement("AS2-MW-03")

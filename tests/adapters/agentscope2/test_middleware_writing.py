@@ -384,16 +384,41 @@ async def test_a_reply_that_is_cancelled_in_the_model_leaves_no_search(memory: W
     assert memory.texts[0] == "first"
 
 
-@pytest.mark.requirement("AS2-MW-12")
-async def test_a_reply_whose_model_fails_is_recorded_with_the_next(memory: WatchedMemory) -> None:
+@pytest.mark.requirement("AS2-MW-08")
+async def test_what_is_said_to_a_model_that_fails_is_recorded_at_once_and_once(memory: WatchedMemory) -> None:
     async with watching(memory) as mw:
         agent = make_agent(ScriptedModel([RuntimeError("no model")] * 20), middlewares=[mw])
         await asyncio.gather(agent.reply(user("first")), return_exceptions=True)
+        await mw.flush()
+        assert memory.texts == ["first"]
+
         agent.model.steps = ["yes"]
         await agent.reply(user("second"))
 
-    assert memory.texts.count("first") == 1
-    assert memory.texts[-2:] == ["second", "yes"]
+    assert memory.texts == ["first", "second", "yes"]
+
+
+@pytest.mark.requirement("AS2-MW-08")
+async def test_memories_in_two_folders_both_record_a_reply_of_one_agent(tmp_path: Path) -> None:
+    both = [ReMeMiddleware(workspace_dir=str(tmp_path / name)) for name in ("ours", "mine")]
+    await make_agent(ScriptedModel(["hello"]), middlewares=both).reply(user("hi"))
+
+    assert await both[0].get_middleware_key() != await both[1].get_middleware_key()
+    for mw, name in zip(both, ("ours", "mine"), strict=True):
+        await mw.close()
+        async with ReMe(working_dir=tmp_path / name, llm=None, embedding=None) as memory:
+            assert [text for _, _, text in await everything(memory)] == ["hi", "hello"]
+
+
+async def test_two_memories_handed_in_both_record_a_reply_of_one_agent(tmp_path: Path) -> None:
+    memories = [ReMe(working_dir=tmp_path / name, llm=None, embedding=None) for name in ("ours", "mine")]
+    both = [ReMeMiddleware(reme=memory) for memory in memories]
+    await make_agent(ScriptedModel(["hello"]), middlewares=both).reply(user("hi"))
+
+    for mw, memory in zip(both, memories, strict=True):
+        await mw.close()
+        assert [text for _, _, text in await everything(memory)] == ["hi", "hello"]
+        await memory.close()
 
 
 async def test_a_caller_who_leaves_at_the_end_of_the_stream_is_remembered(memory: WatchedMemory) -> None:

@@ -51,6 +51,12 @@ def talk() -> list[Msg]:
     ]
 
 
+@pytest.mark.requirement("AS2-OFF-01")
+async def test_a_path_alone_makes_an_offloader(tmp_path: Path) -> None:
+    async with ReMeOffloader(tmp_path / "work") as offloader:
+        assert "second line" in await reload(offloader, "s1", await offloader.offload_context("s1", talk()))
+
+
 @pytest.mark.requirement("AS2-OFF-02")
 async def test_a_context_is_kept_as_whole_messages_in_lines_of_json(offloader: ReMeOffloader) -> None:
     messages = talk()

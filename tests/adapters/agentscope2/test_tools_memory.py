@@ -60,6 +60,7 @@ async def test_it_is_allowed_read_only_and_safe_side_by_side(memory: WatchedMemo
 
     assert decision.behavior == PermissionBehavior.ALLOW
     assert decision.message
+    assert await tool.check_permissions() == decision  # as AgentScope's own memory tools take it
     assert await tool.check_read_only({})
     assert tool.is_concurrency_safe
 
