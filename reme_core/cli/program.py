@@ -7,6 +7,8 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import typer
 from typer.main import get_command
@@ -26,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     # Without a handler, logging writes what it is told of failed jobs to stderr, where each failure has its one line.
     logging.getLogger("reme").addHandler(_SILENT)
     try:
-        code = int(get_command(app).main(args=list(arguments), prog_name="reme", standalone_mode=False) or 0)
+        code = int(_commands().main(args=list(arguments), prog_name="reme", standalone_mode=False) or 0)
         sys.stdout.flush()
     except typer.TyperException as exc:
         message = one_line(exc.format_message()) or "no command given"
@@ -46,6 +48,12 @@ def run(arguments: Sequence[str]) -> int:
             traceback.print_exc()
         return _fail(describe_error(exc, as_json=as_json), ExitCode.UNEXPECTED)
     return _stopped("interrupted", as_json=as_json) if code == ExitCode.INTERRUPTED else code
+
+
+@cache
+def _commands() -> Any:  # noqa: ANN401  # typer exports no name for what it makes
+    """Make the commands of what is declared, once in a process: it takes longer than most of them."""
+    return get_command(app)
 
 
 def _stopped(message: str, *, as_json: bool) -> int:
