@@ -8,8 +8,9 @@ from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock, ToolResultBlock
+from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock
 from reme_core.schema.checks import check_metadata
+from reme_core.schema.fitting import SPARE_BYTES, block_bytes, fit_blocks
 from reme_core.schema.messages import MAX_MESSAGE_BYTES
 from reme_core.schema.plain import ascii_json
 
@@ -18,9 +19,6 @@ KEY = "agentscope"
 
 CARRIER = "agentscope_fields"
 """The kind of the block that carries what metadata can't hold."""
-
-_SPARE_BYTES = 4096  # for the notes about what was left out
-_MOST_TOLD = 20
 
 
 class BlockForm(BaseModel):
@@ -72,7 +70,7 @@ def pack(carried: Carried, blocks: Sequence[ContentBlock]) -> tuple[dict[str, Js
     It goes into the metadata, or into a block where metadata can't hold it. What is too large for a message is left
     out, the fields first, and the text of a block that ends with a note saying so.
     """
-    kept, left_out = _fitting(blocks)
+    kept, left_out = fit_blocks(blocks)
     if left_out:
         carried = carried.model_copy(update={"left_out": left_out, "forms": []})
     fields = carried.model_dump(exclude_defaults=True)
@@ -80,7 +78,7 @@ def pack(carried: Carried, blocks: Sequence[ContentBlock]) -> tuple[dict[str, Js
         return check_metadata({KEY: fields}), [*kept, *_stand_in(kept)]
     except ValueError:
         text = ascii_json(fields)
-    if len(text) > MAX_MESSAGE_BYTES - _SPARE_BYTES - sum(map(_size, kept)):
+    if len(text) > MAX_MESSAGE_BYTES - SPARE_BYTES - sum(map(block_bytes, kept)):
         note = f"additional fields, {len(text)} characters as JSON"
         text = ascii_json({"generation": carried.generation, "left_out": [*left_out, note]})
     return {}, [*kept, OtherBlock(kind=CARRIER, data=text)]
@@ -117,41 +115,3 @@ def _stand_in(blocks: Sequence[ContentBlock]) -> list[ContentBlock]:
     """Return the block without which a message that says nothing could not be kept."""
     says = any(not isinstance(block, TextBlock) or block.text.strip() for block in blocks)
     return [] if says else [OtherBlock(kind=CARRIER)]
-
-
-def _fitting(blocks: Sequence[ContentBlock]) -> tuple[list[ContentBlock], list[str]]:
-    room = MAX_MESSAGE_BYTES - _SPARE_BYTES
-    if sum(map(_size, blocks)) <= room:
-        return list(blocks), []
-    kept: list[ContentBlock] = []
-    left_out = []
-    for block in blocks:
-        size = _size(block)
-        fitting = block if size <= room else _shortened(block, room)
-        if fitting is not block:
-            left_out.append(f"{block.type}, {size} bytes")
-        if fitting is not None:
-            kept.append(fitting)
-            room -= _size(fitting)
-    more = len(left_out) - _MOST_TOLD
-    return kept, left_out[:_MOST_TOLD] + ([f"and {more} more"] if more > 0 else [])
-
-
-def _shortened(block: ContentBlock, room: int) -> ContentBlock | None:
-    """Return the beginning of a text with a note; None for what can't be shortened, or where there is no room."""
-    if not isinstance(block, TextBlock | ToolResultBlock) or room < _SPARE_BYTES:
-        return None
-    text = block.text if isinstance(block, TextBlock) else block.output
-    begin = text.encode()[: room - _SPARE_BYTES // 2].decode(errors="ignore")
-    told = f"{begin}\n[{len(text) - len(begin)} characters left out: a message holds 8 MiB]"
-    return block.model_copy(update={"text" if isinstance(block, TextBlock) else "output": told})
-
-
-def _size(block: ContentBlock) -> int:
-    match block:
-        case TextBlock():
-            return len(block.text.encode())
-        case ToolResultBlock():
-            return len(block.output.encode())
-        case _:
-            return len(block.model_dump_json())

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from reme_agentscope._failures import translated
 from reme_agentscope._forms import text_of
-from reme_core import json_instruction, parse_answer
+from reme_core import json_instruction, model_error, parse_answer
 from reme_core.errors import InvalidInputError, ModelError, ModelOutputError, ModelUnavailableError
 from reme_core.ports import ChatRequest, ChatResult, ToolSpec
 from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock, ToolCallBlock, ToolResultBlock, Usage, new_id
@@ -50,7 +49,7 @@ async def chat(request: ChatRequest, who: str, ask: Callable[[], Awaitable[Spoke
         msg = f"{who}: no answer in time: raise `timeout_s`, or try again later"
         raise ModelUnavailableError(msg) from exc
     except Exception as exc:  # providers share no base error; each is mapped, none is dropped
-        raise translated(exc, who) from exc
+        raise model_error(exc, who) from exc
     result = _result(spoken, request, who)
     spent = (time.perf_counter() - started) * 1000
     return replace(result, usage=result.usage.model_copy(update={"milliseconds": spent}))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from reme_agentscope._failures import translated
+from reme_core import model_error
 from reme_core.errors import ConfigurationError, ContextTooLongError, ModelError, ModelOutputError
 from reme_core.schema import shown
 
@@ -76,7 +76,7 @@ class CheckedEmbedder:
             except ModelError:
                 raise
             except Exception as exc:  # providers share no base error; each is mapped, none is dropped
-                error = translated(exc, self._model)
+                error = model_error(exc, self._model)
                 if not isinstance(error, ContextTooLongError) or halvings == _SHORTER:
                     raise error from exc
                 most = min(most, max(map(len, texts))) // 2

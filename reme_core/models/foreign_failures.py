@@ -1,4 +1,4 @@
-"""Failures of providers, mapped to the core's in this one place; no provider's library is imported for it."""
+"""Failures of models behind other frameworks, mapped to ours in this one place; no provider's library is imported."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _BUILTIN = frozenset({Exception, BaseException, object, RuntimeError, ValueError
 _USED_UP = re.compile(r"insufficient_quota", re.IGNORECASE)
 
 
-def translated(exc: Exception, who: str) -> ModelError:
-    """Return the core's error for what a provider raised; its text names the kind and status, and no words of it.
+def model_error(exc: Exception, who: str) -> ModelError:
+    """Return our error for what a provider raised; its text names the kind and status, and no words of it.
 
     Those are in the cause, and may hold parts of the prompt. Raise it `from exc`.
     """
@@ -51,7 +51,7 @@ def translated(exc: Exception, who: str) -> ModelError:
 def _may_pass(exc: Exception, status: int | None, names: Sequence[str]) -> bool:
     if status is not None:
         return (status in _PASSING and not _USED_UP.search(_said(exc))) or status >= 500
-    # Some errors say it themselves.
+    # Some errors say it themselves, as those of LangChain do.
     if isinstance(exc, TimeoutError | ConnectionError) or getattr(exc, "is_retryable", False) is True:
         return True
     return any(map(_PASSING_NAMES.search, names))
