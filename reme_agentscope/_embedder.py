@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from reme_core import model_error
-from reme_core.errors import ConfigurationError, ContextTooLongError, ModelError, ModelOutputError
+from reme_core import model_error, unit_rows
+from reme_core.errors import ConfigurationError, ContextTooLongError, ModelError
 from reme_core.schema import shown
 
 if TYPE_CHECKING:
@@ -81,29 +81,9 @@ class CheckedEmbedder:
                     raise error from exc
                 most = min(most, max(map(len, texts))) // 2
             else:
-                return self._unit_rows(rows, len(texts))
+                return unit_rows(rows, count=len(texts), dimension=self._dimension, who=self._model)
         msg = "each turn returns or raises"
         raise AssertionError(msg)
-
-    def _unit_rows(self, rows: object, count: int) -> Matrix:
-        try:
-            matrix = np.asarray(rows, dtype=np.float64)
-        except (ValueError, TypeError) as exc:
-            msg = f"{self._model}: wanted {count} lists of numbers of one length, found {shown(rows)}: check the model"
-            raise ModelOutputError(msg, raw="") from exc
-        if matrix.shape != (count, self._dimension):
-            msg = (
-                f"{self._model}: wanted {count} vectors of {self._dimension} dimensions, found shape {matrix.shape}: "
-                "check the dimensions of the model"
-            )
-            raise ModelOutputError(msg, raw="")
-        norms = np.linalg.norm(matrix, axis=1, keepdims=True)
-        bad = int((~(np.isfinite(norms) & (norms > 0))).sum())
-        if bad:
-            msg = f"{self._model}: {bad} of {count} vectors are zero or not finite: check the model"
-            raise ModelOutputError(msg, raw="")
-        unit: Matrix = (matrix / norms).astype(np.float32)
-        return unit
 
 
 def checked_dimension(model: object, found: object) -> int:

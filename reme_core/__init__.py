@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from reme_core.background_loop import BackgroundLoop
     from reme_core.errors import ReMeError
     from reme_core.models.dialect import json_instruction
+    from reme_core.models.embedding_answer import unit_rows
     from reme_core.models.foreign_failures import model_error
     from reme_core.models.json_text import parse_answer
     from reme_core.ports import Counts, ToolCallPage, ToolPage
@@ -156,6 +157,7 @@ __all__ = [
     "json_instruction",
     "model_error",
     "parse_answer",
+    "unit_rows",
 ]
 
 _ELSEWHERE = MappingProxyType(
@@ -182,6 +184,7 @@ _ELSEWHERE = MappingProxyType(
         "Trying": "reme_core.runtime.trying",
         "json_instruction": "reme_core.models.dialect",
         "model_error": "reme_core.models.foreign_failures",
+        "unit_rows": "reme_core.models.embedding_answer",
         "parse_answer": "reme_core.models.json_text",
         "holder": "reme_core.runtime.owner",
         "is_gone": "reme_core.runtime.owner",

@@ -11,9 +11,9 @@ import numpy as np
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables.config import run_in_executor
 
-from reme_core.errors import ConfigurationError, ModelOutputError, ReMeError
+from reme_core import unit_rows
+from reme_core.errors import ConfigurationError, ReMeError
 from reme_core.ports import Matrix, Vector
-from reme_core.schema import shown
 from reme_langchain._failures import translated
 from reme_langchain._resolving import Named
 
@@ -99,13 +99,13 @@ class LangChainEmbedder:
             return np.zeros((0, self.dimension), dtype=np.float32)
         model = await self._model()
         rows = await (model.aembed_documents(wanted) if isinstance(model, Embeddings) else _call(model, wanted))
-        return self._unit_rows(rows, len(wanted))
+        return unit_rows(rows, count=len(wanted), dimension=self.dimension, who=self.model)
 
     async def embed_query_plainly(self, text: str) -> Vector:
         """Return what `embed_query` returns; raises as `embed_plainly`."""
         model = await self._model()
         if isinstance(model, Embeddings):
-            matrix = self._unit_rows([await model.aembed_query(text)], 1)
+            matrix = unit_rows([await model.aembed_query(text)], count=1, dimension=self.dimension, who=self.model)
         else:
             matrix = await self.embed_plainly([text])
         vector: Vector = matrix[0]
@@ -114,26 +114,6 @@ class LangChainEmbedder:
     async def _model(self) -> Embeddings | EmbeddingFunction:
         # Making a model imports the provider's library, which takes seconds.
         return await asyncio.to_thread(self._embed.get) if isinstance(self._embed, Named) else self._embed
-
-    def _unit_rows(self, rows: object, count: int) -> Matrix:
-        try:
-            matrix = np.asarray(rows, dtype=np.float64)
-        except (ValueError, TypeError) as exc:
-            msg = f"{self.model}: wanted {count} lists of numbers of one length, found {shown(rows)}: check the model"
-            raise ModelOutputError(msg, raw="") from exc
-        if matrix.shape != (count, self.dimension):
-            msg = (
-                f"{self.model}: wanted {count} vectors of {self.dimension} dimensions, found shape {matrix.shape}: "
-                "check dims= and the model"
-            )
-            raise ModelOutputError(msg, raw="")
-        norms = np.linalg.norm(matrix, axis=1, keepdims=True)
-        bad = int((~np.isfinite(norms)).sum())
-        if bad:
-            msg = f"{self.model}: {bad} of {count} vectors are not finite: check the model"
-            raise ModelOutputError(msg, raw="")
-        unit: Matrix = (matrix / np.where(norms > 0, norms, 1.0)).astype(np.float32)
-        return unit
 
 
 def _name(function: object) -> str:

@@ -290,7 +290,7 @@ async def test_multimodal_models_get_blocks() -> None:
 
 
 @pytest.mark.requirement("AS-MODEL-06")
-@pytest.mark.parametrize("rows", [[], [[1.0] * 64] * 2, [[1.0] * 63], [[0.0] * 64], [[float("nan")] * 64], [["x"]]])
+@pytest.mark.parametrize("rows", [[], [[1.0] * 64] * 2, [[1.0] * 63], [[float("nan")] * 64], [["x"]]])
 async def test_count_and_dimension_of_the_answer_are_checked(rows: list[Any]) -> None:
     class Wrong(ScriptedEmbedding):
         async def __call__(self, text: list[Any], **kwargs: Any) -> EmbeddingResponse:
@@ -298,6 +298,16 @@ async def test_count_and_dimension_of_the_answer_are_checked(rows: list[Any]) ->
 
     with pytest.raises(ModelOutputError):
         await as_embedder(Wrong()).embed(["a"])
+
+
+@pytest.mark.requirement("AS-MODEL-06")
+async def test_a_text_in_which_the_model_finds_nothing_fails_none_of_its_batch() -> None:
+    class Counting(ScriptedEmbedding):
+        async def __call__(self, text: list[Any], **kwargs: Any) -> EmbeddingResponse:
+            return EmbeddingResponse(embeddings=[[3.0] + [0.0] * 63, [0.0] * 64])
+
+    matrix = await as_embedder(Counting()).embed(["a", "?"])
+    assert matrix.sum(axis=1).tolist() == [1.0, 0.0]
 
 
 @pytest.mark.requirement("AS-MODEL-06")
