@@ -16,6 +16,7 @@ from reme_core.text.excerpt import (
 )
 from reme_core.text.language import Language, prompt_language
 from reme_core.text.normalise import normalise_content
+from reme_core.text.passages import Passage, cut_passages, passage_spans, segment_passages
 from reme_core.text.prompts import Prompt, load_prompt, parse_prompt
 from reme_core.text.questions import is_question
 from reme_core.text.segment import TERMS_VERSION, pack_terms, query_terms, terms, unpack_terms
@@ -28,10 +29,12 @@ __all__ = [
     "Language",
     "Match",
     "Matches",
+    "Passage",
     "Piece",
     "Prompt",
     "conversation_lines",
     "cut_middle",
+    "cut_passages",
     "error_class",
     "estimate_tokens",
     "extractive_summary",
@@ -44,11 +47,13 @@ __all__ = [
     "normalise_content",
     "pack_terms",
     "parse_prompt",
+    "passage_spans",
     "prompt_language",
     "prompt_time",
     "query_terms",
     "read_piece",
     "search_text",
+    "segment_passages",
     "shortened",
     "split_sentences",
     "terms",
