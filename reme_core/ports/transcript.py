@@ -23,8 +23,9 @@ class PendingText:
     """A message that waits for its vector.
 
     `key` is the store's own and goes back with the vector; `text` is what to embed: `Name: text`, the role in place of
-    a missing name. Windows of several messages need no vectors of their own: what stands nearby is scored from the
-    vectors of the messages, which measured no worse (docs/retrieval.md).
+    a missing name. A long text waits in passages, each with the name before it. Windows of several messages need no
+    vectors of their own: what stands nearby is scored from the vectors of the messages, which measured no worse
+    (docs/retrieval.md).
     """
 
     key: str
@@ -61,7 +62,7 @@ class Appended:
         added: Ids of the messages that were added.
         known: Ids of those that were there already, unchanged.
         blocks: The blocks that the slicer made.
-        waiting: Where vectors are wanted: the scope's oldest texts that wait for one, at most `WAITING`.
+        waiting: Where vectors are wanted: what `pending_texts` gives of `WAITING`.
         jobs: The jobs that the planner asked for.
     """
 
@@ -205,10 +206,18 @@ class MessageSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredMessage:
-    """A message found, and its score: at most 1.0, higher is better."""
+    """A message found.
+
+    Attributes:
+        stored: The message.
+        score: At most 1.0, higher is better.
+        passage: Of a long text, where in its `full_text` the passage stands that says most: the number of its first
+            character, and that behind its last. None: the text is short.
+    """
 
     stored: StoredMessage
     score: float
+    passage: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +248,10 @@ class TranscriptIndex(Protocol):
         ...
 
     async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
-        """Return texts that wait for vectors, oldest first."""
+        """Return texts that wait for vectors, oldest first: as many as `limit`, and what else the last message has.
+
+        Fewer than `limit` are all there are.
+        """
         ...
 
     async def waiting_scopes(self, memory_space: str) -> list[Scope]:

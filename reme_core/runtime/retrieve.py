@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -29,7 +29,7 @@ from reme_core.ports import (
 from reme_core.retrieval import Candidate, fill_budget
 from reme_core.retrieval.passages import Told, passage_hit, passage_scores, text_of, word_share
 from reme_core.runtime.embedding import embed_one
-from reme_core.runtime.hits import block_hit, memory_hit, message_hit
+from reme_core.runtime.hits import block_hit, memory_hit, message_hit, passage_of
 from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
 from reme_core.text import query_terms, terms
 
@@ -173,17 +173,37 @@ def _passage_hits(
 def cut_hits(
     hits: Sequence[Hit], counter: TokenCounter, *, limit: int | None, token_budget: int | None
 ) -> tuple[Hit, ...]:
-    """Take hits from the top, without repetition: as many as asked for, or as fit a budget of tokens."""
+    """Take hits from the top, without repetition: as many as asked for, or as fit a budget of tokens.
+
+    Into a budget a long message comes as its best passage; what is left over then makes room for whole messages, the
+    best one first.
+    """
     budgeted = token_budget is not None
     memories = [(place, hit) for place, hit in enumerate(hits) if hit.layer == "memory"]
-    candidates = (
-        Candidate(item=place, text=text_of(hit), tokens=counter.count(hit.memory) if budgeted else 0)
-        for place, hit in enumerate(hits)
-        if not _is_told(hit, [memory for above, memory in memories if above < place])
-    )
+    shown: dict[int, Hit] = {}
+
+    def candidates() -> Iterator[Candidate]:
+        for place, hit in enumerate(hits):
+            shown[place] = part = passage_of(hit) if budgeted else hit
+            if not _is_told(part, [memory for above, memory in memories if above < place]):
+                yield Candidate(item=place, text=text_of(part), tokens=counter.count(part.memory) if budgeted else 0)
+
     most = limit if budgeted else limit or DEFAULT_LIMIT
-    taken = fill_budget(candidates, budget_tokens=token_budget, limit=most)
-    return tuple(hits[candidate.item] for candidate in taken)
+    taken = [candidate.item for candidate in fill_budget(candidates(), budget_tokens=token_budget, limit=most)]
+    if token_budget is None:
+        return tuple(hits[place] for place in taken)
+    return _completed([(hits[place], shown[place]) for place in taken], counter, token_budget)
+
+
+def _completed(taken: Sequence[tuple[Hit, Hit]], counter: TokenCounter, token_budget: int) -> tuple[Hit, ...]:
+    """Return what is shown of each hit, the whole of it where a budget has room beside what is shown of the others."""
+    room = token_budget - sum(counter.count(shown.memory) for _, shown in taken)
+    results = []
+    for whole, shown in taken:
+        more = counter.count(whole.memory) - counter.count(shown.memory) if shown.is_passage else 0
+        results.append(whole if shown.is_passage and more <= room else shown)
+        room -= more if results[-1] is whole else 0
+    return tuple(results)
 
 
 def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:

@@ -99,6 +99,13 @@ _SINCE_VERSION_5 = (
     "CREATE INDEX item_changes_by_namespace ON item_changes (ns, change)",
 )
 
+# by_user: its role is user. passages: packed by `segment_passages`, empty for a short text; terms are then those of the
+# passages one behind the other, and its vector is one blob of those of the first passages.
+_SINCE_VERSION_6 = (
+    "ALTER TABLE messages ADD COLUMN by_user INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE messages ADD COLUMN passages BLOB NOT NULL DEFAULT x''",
+)
+
 
 def _to_version_2(connection: sqlite3.Connection) -> None:
     for statement in _SINCE_VERSION_2:
@@ -122,7 +129,13 @@ def _to_version_5(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: Sequence[Migration] = (_to_version_2, _to_version_3, _to_version_4, _to_version_5)
+def _to_version_6(connection: sqlite3.Connection) -> None:
+    for statement in _SINCE_VERSION_6:
+        connection.execute(statement)
+    connection.execute("UPDATE messages SET by_user = 1 WHERE json_extract(body, '$.role') = 'user'")
+
+
+MIGRATIONS: Sequence[Migration] = (_to_version_2, _to_version_3, _to_version_4, _to_version_5, _to_version_6)
 """Step i leads from version i + 1 to version i + 2."""
 
 SCHEMA_VERSION = len(MIGRATIONS) + 1
@@ -176,6 +189,7 @@ TABLES = (
     *_SINCE_VERSION_3,
     *_SINCE_VERSION_4,
     *_SINCE_VERSION_5,
+    *_SINCE_VERSION_6,
 )
 
 WORD_TABLES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 from operator import and_
@@ -18,7 +19,7 @@ from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
 from reme_core.stores.local.blocks import blocks_by_rows
 from reme_core.stores.local.filters import check_filter
-from reme_core.stores.local.messages import messages_by_rows, rows_of_messages
+from reme_core.stores.local.messages import messages_by_rows, passages_by_rows, rows_of_messages
 from reme_core.stores.local.partitions import Partition, Partitions, holds_any
 from reme_core.stores.local.scopes import Layer, find_scope, find_session
 from reme_core.stores.local.vectors import check_dimension, check_vector
@@ -79,7 +80,8 @@ def search_messages(
     """Return the best messages; see `TranscriptIndex.search_messages`."""
     found = _rank(connection, scope, search, partitions, Layer.MESSAGES)
     stored = messages_by_rows(connection, [hit.key for hit in found])
-    return [ScoredMessage(stored=stored[hit.key], score=hit.score) for hit in found]
+    spans = passages_by_rows(connection, [(hit.key, hit.passage) for hit in found if hit.passage is not None])
+    return [ScoredMessage(stored=stored[hit.key], score=hit.score, passage=spans.get(hit.key)) for hit in found]
 
 
 def search_blocks(
@@ -108,7 +110,7 @@ def _rank(
             allowed=_allowed(connection, number, partition, search),
             lifts=_lifts(connection, number, search.lifts, scale) if layer is Layer.MESSAGES else {},
         )
-    return [Scored(hit.key, min(hit.score / scale, 1.0)) for hit in found]
+    return [replace(hit, score=min(hit.score / scale, 1.0)) for hit in found]
 
 
 @contextmanager
