@@ -266,7 +266,7 @@ class RankingIndex:
         """Lift what the person says whom a query is about: the user, where the query speaks of who asks first."""
         asks = first_person(text)
         if asks is not None and (not named or asks < named[0][0]):
-            speaks = self._columns.by_user & (found.rows != 0.0) & ~found.echoes
+            speaks = self._columns.by_user & (self._pieces.best(found.pieces) > 0.0) & ~found.echoes
             found.rows[:] += self._weights.first_person * speaks
         elif (name := subject(text, named)) is not None:
             found.rows[:] += self._weights.speaker * (self._columns.speakers == self._columns.names[name])
