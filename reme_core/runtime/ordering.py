@@ -47,7 +47,12 @@ def read_order(value: JsonValue, count: int) -> tuple[int, ...]:
 
 
 def bare_order(text: str) -> JsonValue:
-    """Return the longest list of whole numbers that stands in a text without the object asked for; None: none does."""
+    """Return the longest list of whole numbers that stands in a text; None: none does.
+
+    A text that begins as an object is not searched: it is one that broke off, or what an endpoint says of itself.
+    """
+    if text.lstrip().startswith("{"):
+        return None
     longest = max(_BARE_LIST.findall(text), key=len, default="")
     try:
         found: JsonValue = json.loads(longest)
