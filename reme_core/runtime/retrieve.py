@@ -35,7 +35,7 @@ from reme_core.text import query_terms, terms
 
 DEFAULT_LIMIT = 10
 # What a budget of tokens is filled from.
-_BUDGET_CANDIDATES = 200
+BUDGET_CANDIDATES = 200
 _MOST_CANDIDATES = 1000
 _MANY_HITS = 50
 # Memories that hold no more are looked for among this many.
@@ -75,13 +75,13 @@ class SimpleRetriever:
         """Return what was found, best first; see `Retriever.retrieve`."""
         begun = time.perf_counter()
         layers = _layers(request)
-        _check(request)
+        check_request(request)
         vector = None if self.embedder is None else await embed_one(self.embedder, request.query)
         scopes = [scope]
         if request.include_shared and not scope.is_shared:
             scopes.append(Scope(memory_space=scope.memory_space, user_id=""))
         goal = request.limit or DEFAULT_LIMIT
-        wanted = goal if request.token_budget is None else _BUDGET_CANDIDATES
+        wanted = goal if request.token_budget is None else BUDGET_CANDIDATES
         while True:
             found = [await self._search(part, request, layers, vector, wanted) for part in scopes]
             hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
@@ -228,7 +228,8 @@ def _is_told(hit: Hit, above: Sequence[Hit]) -> bool:
     return any(words <= frozenset(query_terms(other.memory)) for other in told)
 
 
-def _check(request: RetrieveRequest) -> None:
+def check_request(request: RetrieveRequest) -> None:
+    """Refuse an empty question, and numbers of results or tokens below 1 (InvalidInputError)."""
     for name, value in (("limit", request.limit), ("token_budget", request.token_budget)):
         if value is not None and value < 1:
             msg = f"{name}: wanted at least 1, found {value}"

@@ -75,11 +75,13 @@ class RetrieveResult(MappingModel):
         results: What was found.
         answer: The text of an agentic retriever; None for the simple one.
         usage: What it cost.
+        degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     results: tuple[Hit, ...] = ()
     answer: str | None = None
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class SummaryResult(MappingModel):

@@ -19,6 +19,7 @@ from reme_core.text.normalise import normalise_content
 from reme_core.text.passages import Passage, cut_passages, passage_spans, segment_passages
 from reme_core.text.prompts import Prompt, load_prompt, parse_prompt
 from reme_core.text.questions import is_question
+from reme_core.text.relevant_parts import RankedParts, rank_parts
 from reme_core.text.segment import TERMS_VERSION, pack_terms, query_terms, terms, unpack_terms
 from reme_core.text.summary import extractive_summary, split_sentences
 from reme_core.text.tokens import estimate_tokens
@@ -32,6 +33,7 @@ __all__ = [
     "Passage",
     "Piece",
     "Prompt",
+    "RankedParts",
     "conversation_lines",
     "cut_middle",
     "cut_passages",
@@ -51,6 +53,7 @@ __all__ = [
     "prompt_language",
     "prompt_time",
     "query_terms",
+    "rank_parts",
     "read_piece",
     "search_text",
     "segment_passages",
