@@ -31,7 +31,7 @@ from reme_core.retrieval import (
 )
 from reme_core.schema import STATEMENTS, MemoryType
 from reme_core.stores.local.filters import conditions
-from reme_core.stores.local.scopes import Layer, last_change
+from reme_core.stores.local.scopes import Layer, changed_since, newest_change
 from reme_core.stores.local.vectors import stored_dimension
 
 _COLUMNS = {
@@ -111,26 +111,16 @@ class Partition:
 
     def follow(self, connection: sqlite3.Connection, scope: int) -> None:
         """Bring the index to the state of the snapshot that the connection reads."""
-        newest = last_change(connection)
+        newest = newest_change(connection, scope, self.layer)
         if newest == self._seen:
             return
-        if self._seen >= 0:
-            changed = connection.execute(
-                "SELECT row FROM changes WHERE scope = ? AND layer = ? AND change > ?",
-                (scope, int(self.layer), self._seen),
-            ).fetchall()
-            (oldest,) = connection.execute("SELECT min(change) FROM changes").fetchone()
-            complete = oldest is not None and oldest <= self._seen + 1
-            if complete and not changed:
-                self._seen = newest
-                return
-            if complete and len(changed) <= max(_SOME, len(self.index) // 4):
-                self._masks.clear()
-                self._apply(connection, scope, np.unique(np.fromiter((row for (row,) in changed), np.int64)))
-                self._seen = newest
-                return
         self._masks.clear()
-        self._load(connection, scope)
+        changed = None if self._seen < 0 else changed_since(connection, scope, self.layer, self._seen)
+        if changed is None or len(changed) > max(_SOME, len(self.index) // 4):
+            self._load(connection, scope)
+        else:
+            self._apply(connection, scope, np.array(changed, np.int64))
+        self._seen = newest
 
     def _load(self, connection: sqlite3.Connection, scope: int) -> None:
         self._seen = -1
@@ -149,7 +139,6 @@ class Partition:
                 self.index.set_vectors(first.keys, first.matrix, first.passages)
         for some in vectors:
             self.index.set_vectors(some.keys, some.matrix, some.passages)
-        self._seen = last_change(connection)
 
     def _apply(self, connection: sqlite3.Connection, scope: int, rows: IntArray) -> None:
         """Take over the state of some rows: added, changed or gone."""
