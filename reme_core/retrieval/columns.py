@@ -21,6 +21,7 @@ class Rows:
         times: (n,) seconds since 1970 UTC, NaN where unknown.
         questions: (n,) whether the text asks something.
         by_user: (n,) whether the user said it, as the role of the message tells; empty: nobody knows.
+        wishes: (n,) whether it is a standing wish of the user; empty: none is.
         passages: n packed passages, from `segment_passages`, b"" for a short text; empty: all texts are short.
     """
 
@@ -32,6 +33,7 @@ class Rows:
     times: FloatArray
     questions: BoolArray
     by_user: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
+    wishes: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
     passages: Sequence[bytes] = ()
 
     def __post_init__(self) -> None:
@@ -41,7 +43,7 @@ class Rows:
             ValueError: They are not.
         """
         columns = (self.terms, self.sessions, self.positions, self.speakers, self.times, self.questions)
-        optional = [column for column in (self.by_user, self.passages) if len(column)]
+        optional = [column for column in (self.by_user, self.wishes, self.passages) if len(column)]
         if any(len(column) != len(self.keys) for column in (*columns, *optional)):
             msg = f"the columns must have {len(self.keys)} rows like keys, not {[len(c) for c in columns]}"
             raise ValueError(msg)
@@ -73,6 +75,7 @@ class Columns:
         self._times = GrowingArray(np.empty(0, np.float64))
         self._questions = GrowingArray(np.empty(0, np.bool_))
         self._by_user = GrowingArray(np.empty(0, np.bool_))
+        self._wishes = GrowingArray(np.empty(0, np.bool_))
         self._lengths = GrowingArray(np.empty(0, np.int32))
         self._alive = GrowingArray(np.empty(0, np.bool_))
         self._names: dict[str, int] = {"": 0}
@@ -119,6 +122,11 @@ class Columns:
         return self._by_user.view
 
     @property
+    def wishes(self) -> BoolArray:
+        """Whether each text is a standing wish of the user: (n,)."""
+        return self._wishes.view
+
+    @property
     def lengths(self) -> NumberArray:
         """Terms of each row, stop words not counted."""
         return self._lengths.view
@@ -151,6 +159,7 @@ class Columns:
         self._times.extend(rows.times)
         self._questions.extend(rows.questions)
         self._by_user.extend(rows.by_user if len(rows.by_user) else np.zeros(n, np.bool_))
+        self._wishes.extend(rows.wishes if len(rows.wishes) else np.zeros(n, np.bool_))
         self._lengths.extend(np.fromiter((len(blob) >> 3 for blob in rows.terms), np.int32, n))
         self._alive.extend(np.ones(n, np.bool_))
         self._order = None
@@ -183,6 +192,7 @@ class Columns:
         self._times = GrowingArray(self.times[alive])
         self._questions = GrowingArray(self.questions[alive])
         self._by_user = GrowingArray(self.by_user[alive])
+        self._wishes = GrowingArray(self.wishes[alive])
         self._lengths = GrowingArray(self.lengths[alive])
         self._alive = GrowingArray(self.alive[alive])
         self.dead, self._order = 0, None
@@ -209,6 +219,7 @@ class Columns:
             self._times,
             self._questions,
             self._by_user,
+            self._wishes,
             self._lengths,
             self._alive,
         )

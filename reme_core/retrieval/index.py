@@ -14,7 +14,7 @@ from reme_core.retrieval.pieces import Pieces
 from reme_core.retrieval.postings import Postings
 from reme_core.retrieval.query_words import QueryWords, query_words
 from reme_core.retrieval.shape import Shape, shape_of
-from reme_core.retrieval.speakers import first_person, named_speakers, subject
+from reme_core.retrieval.speakers import first_person, named_speakers, speaks_of_two, subject
 from reme_core.retrieval.text_parts import gather_units, nearby_text, new_terms, own_text
 from reme_core.retrieval.timefit import date_fit
 from reme_core.retrieval.vectors import VectorColumn, best_rows
@@ -22,6 +22,8 @@ from reme_core.retrieval.weights import LONG, MEAN_TO_WINDOW, MESSAGE_WEIGHTS, O
 
 # A question that brings fewer terms of its own says no more than the query does (with 2, LoCoMo loses 0.1).
 _NEW_TERMS = 1
+# Standing wishes that a query lifts: more of them take the places of what it asks for (BEAM: 2 or 3, rather than all).
+_WISHES = 2
 # Its words count this much, and it stands behind its answer by so little.
 _ECHO = 0.25
 _BEHIND = 1e-6
@@ -195,6 +197,8 @@ class RankingIndex:
         if allowed is not None:
             speaks &= allowed
         scores = evidence.rows + self._weights.length * self._length_prior()
+        if self._weights.wish and self._columns.wishes.any():
+            self._lift_wishes(scores, speaks, query.text)
         if evidence.echoes.any():
             self._put_behind_answers(scores, evidence.echoes)
         slots = np.flatnonzero(speaks)
@@ -284,6 +288,15 @@ class RankingIndex:
         nearness = self._shape().nearness if self._weights.length and len(self._columns) else 1.0
         prior: FloatArray = nearness * np.log1p(np.minimum(self._columns.lengths, LONG))
         return prior
+
+    def _lift_wishes(self, scores: FloatArray, speaks: BoolArray, text: str) -> None:
+        """Lift standing wishes of the user where a query speaks of who asks or is asked, and of no other person."""
+        if not speaks_of_two(text) or named_speakers(text, self._columns.names):
+            return
+        wishes = np.flatnonzero(self._columns.wishes & speaks)
+        best = wishes[np.argsort(-scores[wishes], kind="stable")[:_WISHES]]
+        asks = first_person(text) is not None
+        scores[best] += self._weights.wish + (0.0 if asks else self._weights.first_person)
 
     def _put_behind_answers(self, scores: FloatArray, echoes: BoolArray) -> None:
         """Put questions that say no more than the query does behind what follows them."""

@@ -16,6 +16,13 @@ _FIRST_PERSON = re.compile(
     "|我(?!慢)|咱|俺|私(?=[はがのもをにと、])|僕|わたし|ぼく|(?<![가-힣])(?:나는|나의|내가|내|저는|제가|저의|제|우리)(?![가-힣])"
 )
 
+_SECOND_PERSON = re.compile(r"\b[Yy]ou(?:r|rs)?\b|你|您|君|あなた|당신|너")
+
+
+def speaks_of_two(query: str) -> bool:
+    """Tell whether a query speaks of who asks or of who is asked: it may want help, not facts about others."""
+    return bool(_FIRST_PERSON.search(query) or _SECOND_PERSON.search(query))
+
 
 def first_person(query: str) -> int | None:
     """Return the place in a query where it first speaks of who asks ("I", "my", "我"), None where it doesn't."""

@@ -37,6 +37,8 @@ class Weights:
         answers: the text part of the message before, if that asks a question.
         speaker: the text is by the speaker whom the query is about.
         first_person: the text is by the user, and the query says "I" or "my"; for texts that something else speaks for.
+        wish: the text is one of the two standing wishes of the user for which most speaks, and the query says "I" or
+            "you".
         length: log(1 + terms), at most 24 of them: against one-line small talk.
         date: fit of the text's time to a date in the query, 0 to 2.
         assume_mean: a text without a vector counts as near as the others are on average, instead of not at all.
@@ -49,6 +51,7 @@ class Weights:
     answers: float = 0.35
     speaker: float = 0.5
     first_person: float = 0.8
+    wish: float = 0.6
     length: float = 0.25
     date: float = 0.7
     assume_mean: bool = True
@@ -74,6 +77,7 @@ MEMORY_WEIGHTS = Weights(
     answers=0.0,
     speaker=0.0,
     first_person=0.0,
+    wish=0.0,
     length=0.0,
     date=0.0,
     assume_mean=False,

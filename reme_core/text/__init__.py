@@ -24,6 +24,7 @@ from reme_core.text.segment import TERMS_VERSION, pack_terms, query_terms, terms
 from reme_core.text.summary import extractive_summary, split_sentences
 from reme_core.text.tokens import estimate_tokens
 from reme_core.text.tool_errors import error_class, looks_like_error
+from reme_core.text.wishes import states_wish
 
 __all__ = [
     "TERMS_VERSION",
@@ -59,6 +60,7 @@ __all__ = [
     "segment_passages",
     "shortened",
     "split_sentences",
+    "states_wish",
     "terms",
     "unpack_terms",
     "without_notices",

@@ -33,7 +33,16 @@ from reme_core.stores.local.scopes import (
 )
 from reme_core.stores.local.vectors import check_vector, claim_dimension
 from reme_core.stores.local.words import add_words, match_expression
-from reme_core.text import is_question, pack_terms, passage_spans, query_terms, segment_passages, terms, unpack_terms
+from reme_core.text import (
+    is_question,
+    pack_terms,
+    passage_spans,
+    query_terms,
+    segment_passages,
+    states_wish,
+    terms,
+    unpack_terms,
+)
 
 # What an embedding model is given of one message, in characters of a short text (one word may be long) and in passages
 # of a long one; the rest is found by its words.
@@ -96,8 +105,8 @@ def _insert(
 ) -> int:
     text = message.full_text
     cursor = connection.execute(
-        "INSERT INTO messages (scope, session, message_id, speaker, said_at, asks, by_user, waits, terms, passages,"
-        " body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO messages (scope, session, message_id, speaker, said_at, asks, by_user, wishes, waits, terms,"
+        " passages, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             scope,
             session,
@@ -106,6 +115,7 @@ def _insert(
             message.created_at.timestamp(),
             is_question(text),
             message.role == "user",
+            message.role == "user" and states_wish(text),
             waits and bool(text.strip()),
             pack_terms(words),
             passages,

@@ -36,10 +36,10 @@ from reme_core.stores.local.vectors import stored_dimension
 
 _COLUMNS = {
     Layer.MESSAGES: (
-        "SELECT seq, terms, session, speaker, said_at, asks, by_user, passages FROM messages WHERE scope = ?"
+        "SELECT seq, terms, session, speaker, said_at, asks, by_user, wishes, passages FROM messages WHERE scope = ?"
     ),
-    Layer.BLOCKS: "SELECT block, terms, -1, '', started_at, 0, 0, x'' FROM blocks WHERE scope = ?",
-    Layer.MEMORIES: "SELECT row, terms, -1, '', created / 1e6, 0, 0, x'' FROM memories WHERE scope = ? AND ranked",
+    Layer.BLOCKS: "SELECT block, terms, -1, '', started_at, 0, 0, 0, x'' FROM blocks WHERE scope = ?",
+    Layer.MEMORIES: "SELECT row, terms, -1, '', created / 1e6, 0, 0, 0, x'' FROM memories WHERE scope = ? AND ranked",
 }
 _KEYS = {Layer.MESSAGES: "seq", Layer.BLOCKS: "block", Layer.MEMORIES: "row"}
 # CROSS JOIN makes SQLite read the scope's rows first, in their order, and look each vector up.
@@ -57,7 +57,7 @@ def holds_any(connection: sqlite3.Connection, scope: int, layer: Layer) -> bool:
     return connection.execute(f"{_COLUMNS[layer]} LIMIT 1", (scope,)).fetchone() is not None
 
 
-_Row: TypeAlias = tuple[int, bytes, int, str, float, int, int, bytes]
+_Row: TypeAlias = tuple[int, bytes, int, str, float, int, int, int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class Partition:
     def _extend(self, rows: Sequence[_Row], vectors: Matrix | None = None) -> None:
         if not rows:
             return
-        keys, packed, sessions, speakers, times, asks, by_user, passages = zip(*rows, strict=True)
+        keys, packed, sessions, speakers, times, asks, by_user, wishes, passages = zip(*rows, strict=True)
         n = len(rows)
         numbers = np.fromiter(keys, np.int64, n)
         self.index.extend(
@@ -180,6 +180,7 @@ class Partition:
                 times=np.fromiter(times, np.float64, n),
                 questions=np.fromiter(asks, np.bool_, n),
                 by_user=np.fromiter(by_user, np.bool_, n),
+                wishes=np.fromiter(wishes, np.bool_, n),
                 passages=passages,
             ),
             vectors,

@@ -7,7 +7,7 @@ import pytest
 
 from reme_core.retrieval import Query, RankingIndex, Rows
 from reme_core.retrieval.speakers import first_person
-from reme_core.text import is_question, pack_terms, passage_spans, segment_passages
+from reme_core.text import is_question, pack_terms, passage_spans, segment_passages, states_wish
 
 Turn = tuple[str, str]
 
@@ -31,6 +31,7 @@ def index_of(turns: Sequence[Turn]) -> RankingIndex:
             times=np.arange(n) * 60.0,
             questions=np.array([is_question(text) for _, text in turns]),
             by_user=np.array([role == "user" for role, _ in turns]),
+            wishes=np.array([role == "user" and states_wish(text) for role, text in turns]),
             passages=[passages for _, passages in cut],
         )
     )
@@ -148,3 +149,31 @@ def test_one_huge_tool_result_leaves_neighbours_their_say() -> None:
     talk[30:33] = [("user", "We flew to Lisbon."), ("user", "The food was lovely, too."), ("user", "Lisbon has trams.")]
     huge = " ".join(f"row{n} value{n}." for n in range(5_000))
     assert {30, 31, 32} <= set(found(index_of([*talk, ("tool", huge)]), "Lisbon trip", limit=3))
+
+
+WISHES = [
+    ("user", "Always format dates in the month-day-year style, please."),
+    ("user", "I'd prefer short answers."),
+    ("user", "Never use emojis."),
+]
+TALK = [("user", f"On day {n} we spoke of the garden and of its fence.") for n in range(30)]
+
+
+@pytest.mark.parametrize(
+    "question", ["When does the fence in my garden come?", "Could you sum up what the fence costs?"]
+)
+def test_what_a_user_wants_always_is_found_for_what_they_ask(question: str) -> None:
+    wishes = [(role, f"{text} That goes for the garden as well.") for role, text in WISHES]
+    first = found(index_of([*TALK, *wishes]), question, limit=10)
+    assert len([key for key in first if key >= len(TALK)]) == 2  # more of them would take the places of what is asked
+
+
+def test_a_wish_is_not_lifted_for_questions_about_others() -> None:
+    wish, none = "Always paint the garden fence, I prefer white.", "Usually paint the garden fence, I praised white."
+    asked = Query(text="Who built the fence of the garden?")
+    first, second = (index_of([*TALK, ("user", text)]).rank(asked, limit=40) for text in (wish, none))
+    assert first == second
+
+
+def test_a_wish_for_which_nothing_speaks_is_not_found() -> None:
+    assert found(index_of(WISHES), "What is my submarine?") == []
