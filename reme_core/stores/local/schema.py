@@ -104,8 +104,8 @@ _SINCE_VERSION_6 = (
 )
 
 # by_user: its role is user. wishes: it is a standing wish of the user. passages: packed by `segment_passages`, empty for
-# a short text; terms are then those of the passages one behind the other, and its vector is one blob of those of the
-# first passages.
+# a short text; the terms of a long one are those of its passages one behind the other, and its vector is one blob of
+# those of the first passages.
 _SINCE_VERSION_7 = (
     "ALTER TABLE messages ADD COLUMN by_user INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE messages ADD COLUMN wishes INTEGER NOT NULL DEFAULT 0",
