@@ -100,7 +100,7 @@ class SimpleRetriever:
                 break
             wanted *= 4
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
-        return RetrieveResult(results=results, usage=usage)
+        return RetrieveResult(results=results, by_time=by_time, usage=usage)
 
     async def _list(self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], wanted: int) -> list[Hit]:
         filter_ = _memory_search(request, None, wanted).filter

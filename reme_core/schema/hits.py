@@ -68,11 +68,13 @@ class RetrieveResult(MappingModel):
     Attributes:
         results: What was found.
         answer: The text of an agentic retriever; None for the simple one.
+        by_time: Whether the question was about a time alone: what lies there is listed, no word was compared.
         usage: What it cost.
     """
 
     results: tuple[Hit, ...] = ()
     answer: str | None = None
+    by_time: bool = False
     usage: Usage = Usage()
 
 
