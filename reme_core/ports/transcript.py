@@ -184,7 +184,7 @@ class MessageSearch:
     """A search over messages or blocks.
 
     Attributes:
-        text: The query as asked: its words, and the speaker and dates that it names.
+        text: The query as asked: its words, and the speaker and dates that it names. Empty means by vector or time.
         vector: Its vector; None means by words alone.
         limit: At most this many, at least 1.
         session_id: Of this session only.
@@ -192,6 +192,8 @@ class MessageSearch:
         said_to: Said before this time.
         now: The time of asking, for relative dates in the query.
         lifts: Additions in [0, 1] to the scores of messages, by message id: sources of memories that were found.
+        by_time: List what lies in the time that `text` names, or everything that the filters let through where it names
+            none, the most telling first, people before tools; no word is compared, `vector` and `lifts` count nothing.
     """
 
     text: str
@@ -202,6 +204,7 @@ class MessageSearch:
     said_to: datetime | None = None
     now: datetime | None = None
     lifts: Mapping[str, float] = field(default_factory=dict)
+    by_time: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +243,11 @@ class TranscriptIndex(Protocol):
     """Ranked search over a transcript. Kept apart, so that a plain transcript is easy to write."""
 
     async def search_messages(self, scope: Scope, search: MessageSearch) -> list[ScoredMessage]:
-        """Return the best messages, highest score first; ties: newest first. Messages without vector have words."""
+        """Return the best messages, highest score first; ties: newest first. Messages without vector have words.
+
+        Raises:
+            InvalidInputError: There is neither text nor vector, and the search is not by time.
+        """
         ...
 
     async def search_blocks(self, scope: Scope, search: MessageSearch) -> list[ScoredBlock]:

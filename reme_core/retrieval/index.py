@@ -8,7 +8,7 @@ import numpy as np
 
 from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix
 from reme_core.retrieval.columns import Columns, Rows
-from reme_core.retrieval.dates import calendar_days, named_dates, relative_days
+from reme_core.retrieval.dates import calendar_days, named_dates, relative_days, without_relative_days
 from reme_core.retrieval.nearby_vectors import fill_mean, nearby_cosines
 from reme_core.retrieval.pieces import Pieces
 from reme_core.retrieval.postings import Postings
@@ -16,6 +16,8 @@ from reme_core.retrieval.query_words import QueryWords, query_words
 from reme_core.retrieval.shape import Shape, shape_of
 from reme_core.retrieval.speakers import first_person, named_speakers, speaks_of_two, subject
 from reme_core.retrieval.text_parts import gather_units, nearby_text, new_terms, own_text
+from reme_core.retrieval.time_order import asked_fit, time_scores
+from reme_core.retrieval.time_question import AskedTime
 from reme_core.retrieval.timefit import date_fit
 from reme_core.retrieval.vectors import VectorColumn, best_rows
 from reme_core.retrieval.weights import LONG, MEAN_TO_WINDOW, MESSAGE_WEIGHTS, OWN_SHARE, PASSAGE_DISCOUNT, Weights
@@ -182,10 +184,7 @@ class RankingIndex:
         Raises:
             ValueError: `limit` is below 1, `allowed` is not aligned, or the query vector has another dimension.
         """
-        if limit < 1:
-            msg = f"limit must be at least 1, not {limit}"
-            raise ValueError(msg)
-        self._check_mask(allowed)
+        self._check_asked(limit, allowed)
         evidence = self._evidence(query)
         if lifts:
             self._lift(evidence.rows, lifts)
@@ -204,6 +203,19 @@ class RankingIndex:
         slots = np.flatnonzero(speaks)
         return self._best(scores[slots], slots, limit, evidence.pieces)
 
+    def list_by_time(self, asked: AskedTime | None, *, limit: int, allowed: BoolArray | None = None) -> list[Scored]:
+        """List the rows of a time, or all where None is asked for, by `time_scores`; no word has to be shared.
+
+        Ties and errors as those of `rank`.
+        """
+        self._check_asked(limit, allowed)
+        columns = self._columns
+        fit = None if asked is None else asked_fit(calendar_days(columns.times), asked)
+        scores = time_scores(columns.lengths, columns.questions, fit)
+        lies_there = columns.alive & (scores > 0.0)
+        slots = np.flatnonzero(lies_there if allowed is None else lies_there & allowed)
+        return self._best(scores[slots], slots, limit, np.zeros(len(self._pieces)))
+
     def evidence(self, query: Query) -> FloatArray:
         """Add up what speaks for each slot, the prior of its length apart: (n,), aligned with `keys`.
 
@@ -217,12 +229,22 @@ class RankingIndex:
         if not n:
             return found
         named = named_speakers(query.text, self._columns.names) if len(self._columns.names) > 1 else []
-        self._add_words(found, query_words(query.text, [name for _, name in named]))
+        self._add_words(found, query_words(self._sought_words(query), [name for _, name in named]))
         if query.vector is not None and len(self._own):
             self._add_vectors(found, query.vector)
         self._add_date(found.rows, query)
         self._add_speaker(found, query.text, named)
         return found
+
+    def _sought_words(self, query: Query) -> str:
+        """Return the part of a question whose words are looked for.
+
+        "Last week" of a question is another week than that of a text, so relative times that texts are of are left out.
+        """
+        spans = relative_days(query.text, query.now) if query.now is not None else []
+        if not spans or not date_fit(calendar_days(self._columns.times), (), spans).any():
+            return query.text
+        return without_relative_days(query.text)
 
     def _add_words(self, found: _Evidence, words: QueryWords) -> None:
         columns, pieces, weights = self._columns, self._pieces, self._weights
@@ -314,7 +336,10 @@ class RankingIndex:
         values = np.fromiter(lifts.values(), np.float64, len(lifts))
         scores[slots[slots >= 0]] += values[slots >= 0]
 
-    def _check_mask(self, allowed: BoolArray | None) -> None:
+    def _check_asked(self, limit: int, allowed: BoolArray | None) -> None:
+        if limit < 1:
+            msg = f"limit must be at least 1, not {limit}"
+            raise ValueError(msg)
         if allowed is not None and len(allowed) != len(self._columns):
             msg = f"allowed must have {len(self._columns)} values like keys, not {len(allowed)}"
             raise ValueError(msg)

@@ -61,7 +61,8 @@ class RerankedRetrieval:
         check_request(request)
         wanted = (request.limit or DEFAULT_LIMIT) if request.token_budget is None else BUDGET_CANDIDATES
         found = await self.simple.retrieve(scope, replace(request, limit=max(wanted, self.first), token_budget=None))
-        order = await self._order(found.results[: self.first], request)
+        # What lies in a time comes in an order of its own, and there is no question to answer.
+        order = _Order() if found.by_time else await self._order(found.results[: self.first], request)
         results = await asyncio.to_thread(
             cut_hits,
             _in_order(found.results, order.places),
@@ -73,6 +74,7 @@ class RerankedRetrieval:
         return RetrieveResult(
             results=results,
             usage=usage.model_copy(update={"milliseconds": since(begun)}),
+            by_time=found.by_time,
             degraded=(*found.degraded, *order.degraded),
         )
 

@@ -26,8 +26,10 @@ from reme_core.ports import (
     TokenCounter,
     Vector,
 )
-from reme_core.retrieval import Candidate, fill_budget
+from reme_core.retrieval import Candidate, asked_time, fill_budget
 from reme_core.retrieval.passages import Told, passage_hit, passage_scores, text_of, word_share
+from reme_core.retrieval.time_question import telling_terms
+from reme_core.runtime.by_time import asks_by_time, list_by_time, prefer_in_time
 from reme_core.runtime.embedding import embed_one
 from reme_core.runtime.hits import block_hit, memory_hit, message_hit, passage_of
 from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
@@ -76,14 +78,18 @@ class SimpleRetriever:
         begun = time.perf_counter()
         layers = _layers(request)
         check_request(request)
-        vector = None if self.embedder is None else await embed_one(self.embedder, request.query)
+        by_time = asks_by_time(request)
+        vector = None if self.embedder is None or by_time else await embed_one(self.embedder, request.query)
         scopes = [scope]
         if request.include_shared and not scope.is_shared:
             scopes.append(Scope(memory_space=scope.memory_space, user_id=""))
         goal = request.limit or DEFAULT_LIMIT
         wanted = goal if request.token_budget is None else BUDGET_CANDIDATES
         while True:
-            found = [await self._search(part, request, layers, vector, wanted) for part in scopes]
+            if by_time:
+                found = [await self._list(part, request, layers, wanted) for part in scopes]
+            else:
+                found = [await self._search(part, request, layers, vector, wanted) for part in scopes]
             hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
             # Going to a thread and back takes longer than to cut a few.
             is_long = len(hits) > _MANY_HITS
@@ -94,7 +100,12 @@ class SimpleRetriever:
                 break
             wanted *= 4
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
-        return RetrieveResult(results=results, usage=usage)
+        return RetrieveResult(results=results, by_time=by_time, usage=usage)
+
+    async def _list(self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], wanted: int) -> list[Hit]:
+        filter_ = _memory_search(request, None, wanted).filter
+        search = _message_search(request, None, (), wanted)
+        return await list_by_time(self.memories, self.transcript, scope, layers, filter_, search)
 
     async def _search(
         self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], vector: Vector | None, wanted: int
@@ -111,7 +122,9 @@ class SimpleRetriever:
             blocks = await self.transcript.search_blocks(scope, search)
         names = {scope.user_id, *(item.memory.memory_target for item in memories)}
         names |= {item.stored.message.speaker for item in messages}
-        asked = frozenset(query_terms(request.query)) - {word for name in names for word in query_terms(name)}
+        time_asked = asked_time(request.query, request.now)
+        words = query_terms(request.query) if time_asked is None else telling_terms(request.query)
+        asked = frozenset(words) - {word for name in names for word in query_terms(name)}
         distilled = [memory_hit(item, _share_of_memory(item, asked, vector)) for item in memories]
         outdated = await self._outdated(scope, request, vector, memories) if messages else frozenset()
         said = [
@@ -120,7 +133,7 @@ class SimpleRetriever:
         ]
         passages = await self._passages(scope, search, asked, said) if "message" in layers else []
         return [
-            *(_in_place_of(hit, said) for hit in distilled),
+            *(_in_place_of(hit, said) for hit in prefer_in_time(memories, distilled, time_asked)),
             *said,
             *passages,
             *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
@@ -234,8 +247,8 @@ def check_request(request: RetrieveRequest) -> None:
         if value is not None and value < 1:
             msg = f"{name}: wanted at least 1, found {value}"
             raise InvalidInputError(msg)
-    if not request.query.strip():
-        msg = "query: is empty; give the question in words, or list_memories to see everything"
+    if not request.query.strip() and request.said_from is None and request.said_to is None:
+        msg = "query: is empty; give the question in words, a time to see what lies there, or list_memories for all"
         raise InvalidInputError(msg)
 
 

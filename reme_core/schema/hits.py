@@ -74,12 +74,14 @@ class RetrieveResult(MappingModel):
     Attributes:
         results: What was found.
         answer: The text of an agentic retriever; None for the simple one.
+        by_time: Whether the question was about a time alone: what lies there is listed, no word was compared.
         usage: What it cost.
         degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     results: tuple[Hit, ...] = ()
     answer: str | None = None
+    by_time: bool = False
     usage: Usage = Usage()
     degraded: tuple[str, ...] = ()
 

@@ -103,9 +103,9 @@ _SINCE_VERSION_6 = (
         PRIMARY KEY (owner, layer, change)) WITHOUT ROWID""",
 )
 
-# by_user: its role is user. wishes: it is a standing wish of the user. passages: packed by `segment_passages`, empty for
-# a short text; the terms of a long one are those of its passages one behind the other, and its vector is one blob of
-# those of the first passages.
+# by_user: its role is user. wishes: it is a standing wish of the user. passages: packed by `segment_passages`, empty
+# for a short text; the terms of a long one are those of its passages one behind the other, and its vector is one blob
+# of those of the first passages.
 _SINCE_VERSION_7 = (
     "ALTER TABLE messages ADD COLUMN by_user INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE messages ADD COLUMN wishes INTEGER NOT NULL DEFAULT 0",

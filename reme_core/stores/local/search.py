@@ -14,7 +14,15 @@ import numpy as np
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import MemorySearch, MessageSearch, ScoredBlock, ScoredMemory, ScoredMessage, Vector
-from reme_core.retrieval import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, BoolArray, Query, Scored
+from reme_core.retrieval import (
+    MEMORY_WEIGHTS,
+    MESSAGE_WEIGHTS,
+    SUMMARY_WEIGHTS,
+    BoolArray,
+    Query,
+    Scored,
+    asked_time,
+)
 from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
 from reme_core.stores.local.blocks import blocks_by_rows
@@ -96,6 +104,8 @@ def search_blocks(
 def _rank(
     connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions, layer: Layer
 ) -> list[Scored]:
+    if search.by_time:
+        return _list_by_time(connection, scope, search, partitions, layer)
     vector = check_query(search.text, search.vector, search.limit)
     check_dimension(connection, vector, "the query's vector")
     weights = MESSAGE_WEIGHTS if layer is Layer.MESSAGES else SUMMARY_WEIGHTS
@@ -111,6 +121,38 @@ def _rank(
             lifts=_lifts(connection, number, search.lifts, scale) if layer is Layer.MESSAGES else {},
         )
     return [replace(hit, score=min(hit.score / scale, 1.0)) for hit in found]
+
+
+def _list_by_time(
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions, layer: Layer
+) -> list[Scored]:
+    check_limit(search.limit)
+    asked = asked_time(search.text, search.now)
+    with _followed(connection, scope, layer, partitions) as held:
+        if held is None:
+            return []
+        number, partition = held
+        allowed = _allowed(connection, number, partition, search)
+        limit = search.limit
+        while True:
+            found = partition.index.list_by_time(asked, limit=limit, allowed=allowed)
+            tools = _said_by_tools(connection, found) if layer is Layer.MESSAGES else set()
+            people = [hit for hit in found if hit.key not in tools]
+            if len(people) >= search.limit or len(found) < limit:
+                break
+            limit *= 4  # tool results crowd out what people said: look further down
+    floor = people[-1].score if people else 1.0
+    behind = [Scored(hit.key, floor * hit.score) for hit in found if hit.key in tools]
+    return [*people, *behind][: search.limit]
+
+
+def _said_by_tools(connection: sqlite3.Connection, found: list[Scored]) -> set[int]:
+    rows = connection.execute(
+        "SELECT seq FROM messages WHERE seq IN (SELECT value FROM json_each(?))"
+        " AND json_extract(body, '$.role') = 'tool'",
+        (str([hit.key for hit in found]),),
+    )
+    return {row for (row,) in rows}
 
 
 @contextmanager
