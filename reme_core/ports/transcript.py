@@ -191,6 +191,7 @@ class MessageSearch:
         said_to: Said before this time.
         now: The time of asking, for relative dates in the query.
         lifts: Additions in [0, 1] to the scores of messages, by message id: sources of memories that were found.
+        on_degraded: As in `MemorySearch`.
     """
 
     text: str
@@ -201,6 +202,7 @@ class MessageSearch:
     said_to: datetime | None = None
     now: datetime | None = None
     lifts: Mapping[str, float] = field(default_factory=dict)
+    on_degraded: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,8 @@ class SimpleRetriever:
         goal = request.limit or DEFAULT_LIMIT
         wanted = goal if request.token_budget is None else _BUDGET_CANDIDATES
         while True:
-            found = [await self._search(part, request, layers, vector, wanted) for part in scopes]
+            degraded: list[str] = []
+            found = [await self._search(part, request, layers, vector, wanted, degraded) for part in scopes]
             hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
             # Going to a thread and back takes longer than to cut a few.
             is_long = len(hits) > _MANY_HITS
@@ -94,17 +95,24 @@ class SimpleRetriever:
                 break
             wanted *= 4
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
-        return RetrieveResult(results=results, usage=usage)
+        return RetrieveResult(results=results, usage=usage, degraded=tuple(dict.fromkeys(degraded)))
 
     async def _search(
-        self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], vector: Vector | None, wanted: int
+        self,
+        scope: Scope,
+        request: RetrieveRequest,
+        layers: Sequence[Layer],
+        vector: Vector | None,
+        wanted: int,
+        degraded: list[str],
     ) -> list[Hit]:
         memories: list[ScoredMemory] = []
         messages: list[ScoredMessage] = []
         blocks: list[ScoredBlock] = []
         if "memory" in layers:
-            memories = await self.memories.search(scope, _memory_search(request, vector, wanted))
-        search = _message_search(request, vector, memories, wanted)
+            about = replace(_memory_search(request, vector, wanted), on_degraded=degraded.append)
+            memories = await self.memories.search(scope, about)
+        search = replace(_message_search(request, vector, memories, wanted), on_degraded=degraded.append)
         if "message" in layers:
             messages = await self.transcript.search_messages(scope, search)
         if "summary" in layers:
@@ -155,6 +163,7 @@ class SimpleRetriever:
         if not found or request.as_of is not None or request.include_superseded:
             return frozenset()
         search = _memory_search(replace(request, include_superseded=True), vector, _OUTDATED)
+        search = replace(search, on_degraded=lambda _: None)  # the search before it has told
         closed = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
         return _said_in(closed) - _said_in(found)
 

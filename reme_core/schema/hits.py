@@ -69,11 +69,13 @@ class RetrieveResult(MappingModel):
         results: What was found.
         answer: The text of an agentic retriever; None for the simple one.
         usage: What it cost.
+        degraded: What could not do all, one short sentence each; empty where everything could.
     """
 
     results: tuple[Hit, ...] = ()
     answer: str | None = None
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class SummaryResult(MappingModel):

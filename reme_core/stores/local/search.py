@@ -18,8 +18,9 @@ from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
 from reme_core.stores.local.blocks import blocks_by_rows
 from reme_core.stores.local.filters import check_filter
+from reme_core.stores.local.loading import SearchedPartitions
 from reme_core.stores.local.messages import messages_by_rows, rows_of_messages
-from reme_core.stores.local.partitions import Partition, Partitions, holds_any
+from reme_core.stores.local.partitions import Partition, holds_any
 from reme_core.stores.local.scopes import Layer, find_scope, find_session
 from reme_core.stores.local.vectors import check_dimension, check_vector
 
@@ -34,7 +35,7 @@ def check_query(text: str, vector: Vector | None, limit: int) -> Vector | None:
 
 
 def search_memories(
-    connection: sqlite3.Connection, scope: Scope, search: MemorySearch, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, search: MemorySearch, partitions: SearchedPartitions
 ) -> list[ScoredMemory]:
     """Return the best memories; see `MemoryStore.search`."""
     vector = check_query(search.text, search.vector, search.limit)
@@ -74,7 +75,7 @@ def _bodies(connection: sqlite3.Connection, found: list[Scored]) -> dict[int, Me
 
 
 def search_messages(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredMessage]:
     """Return the best messages; see `TranscriptIndex.search_messages`."""
     found = _rank(connection, scope, search, partitions, Layer.MESSAGES)
@@ -83,7 +84,7 @@ def search_messages(
 
 
 def search_blocks(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredBlock]:
     """Return the best blocks by their summaries; see `TranscriptIndex.search_blocks`."""
     found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
@@ -92,7 +93,7 @@ def search_blocks(
 
 
 def _rank(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions, layer: Layer
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
 ) -> list[Scored]:
     vector = check_query(search.text, search.vector, search.limit)
     check_dimension(connection, vector, "the query's vector")
@@ -113,7 +114,7 @@ def _rank(
 
 @contextmanager
 def _followed(
-    connection: sqlite3.Connection, scope: Scope, layer: Layer, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, layer: Layer, partitions: SearchedPartitions
 ) -> Iterator[tuple[int, Partition] | None]:
     """Hold the partition of a scope, brought to the state of the connection's snapshot; None where there is nothing.
 
@@ -128,7 +129,7 @@ def _followed(
             connection.execute("BEGIN")
             again = find_scope(connection, scope)
             if again == number:
-                partition.follow(connection, number)
+                partitions.follow(connection, number, partition)
                 yield number, partition
                 partitions.measured(number, layer, partition.index.nbytes)
                 return
