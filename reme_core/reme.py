@@ -376,7 +376,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         """Find what answers a question: memories first where they do, then what was said, best first.
 
         Args:
-            query: The question, in words.
+            query: The question, in words; of a pasted text, the first 4,000 characters.
             user_id: Whose memory is asked.
             limit: At most this many results; 10 unless `token_budget` is given.
             token_budget: As many results as fit into this many tokens, repetition dropped.
@@ -401,7 +401,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         if token_budget is not None:
             token_budget = inputs.read_count(token_budget, "token_budget")
         request = RetrieveRequest(
-            query=inputs.read_query(query),
+            query=inputs.read_question(query),
             limit=limit,
             token_budget=token_budget,
             layers=inputs.read_layers(layers),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
+from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, bounded_query
 from reme_core.schema.mapping import MappingModel
 
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -151,6 +151,10 @@ class MemorySearch:
     filter: MemoryFilter = MemoryFilter()
     min_score: float | None = None
     on_degraded: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "text", bounded_query(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

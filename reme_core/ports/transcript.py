@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from reme_core.ports.memory_store import Vector
-from reme_core.schema import Block, Erased, Job, Message, Scope, StoredMessage
+from reme_core.schema import Block, Erased, Job, Message, Scope, StoredMessage, bounded_query
 
 WAITING = 256
 """Texts that an append hands back to be embedded."""
@@ -203,6 +203,10 @@ class MessageSearch:
     now: datetime | None = None
     lifts: Mapping[str, float] = field(default_factory=dict)
     on_degraded: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "text", bounded_query(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import Scalar
-from reme_core.schema import Layer, MemoryType, Message, parse_time, shown
+from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, shown
 from reme_core.schema.checks import check_id, check_text
 
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
@@ -175,6 +175,11 @@ def read_query(value: object, name: str = "query") -> str:
         msg = f"{name}: is empty; give some words, or list to see everything"
         raise InvalidInputError(msg)
     return text
+
+
+def read_question(value: object) -> str:
+    """Read a question as `read_query` does; of a pasted text, its beginning."""
+    return read_query(bounded_query(value) if isinstance(value, str) else value)
 
 
 def read_count(value: object, name: str) -> int:
