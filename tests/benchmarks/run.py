@@ -15,6 +15,7 @@ import langchain_middleware
 import langchain_saver
 import langchain_store
 import locomo
+import scale
 import small
 import speed
 from figures import Figure, show, write
@@ -37,11 +38,15 @@ def langchain() -> list[Figure]:
     return [*langchain_store.measure(), *langchain_saver.measure(), *langchain_middleware.bars()]
 
 
+def speeds() -> list[Figure]:
+    return [*speed.measure(), *scale.measure()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    figures = [*retrieval(), *small.measure(), *footprint.measure(), *context.measure(), *speed.measure(), *langchain()]
+    figures = [*retrieval(), *small.measure(), *footprint.measure(), *context.measure(), *speeds(), *langchain()]
     print(show(figures))
     if options.json:
         write(figures, options.json)
