@@ -376,8 +376,8 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         """Find what answers a question: memories first where they do, then what was said, best first.
 
         Args:
-            query: The question, in words. One about a time alone ("what happened last week?") lists what lies there; so
-                do `start_time` and `end_time` without a query.
+            query: The question, in words; of a pasted text, the first 4,000 characters. One about a time alone ("what
+                happened last week?") lists what lies there; so do `start_time` and `end_time` without a query.
             user_id: Whose memory is asked.
             limit: At most this many results; 10 unless `token_budget` is given.
             token_budget: As many results as fit into this many tokens, repetition dropped.

@@ -69,6 +69,8 @@ async def search(where: Where, output: Output, question: Question, *, with_embed
         output.value(found.model_dump(mode="json"))
     for place, hit in enumerate(found.results if not output.as_json else (), start=1):
         print_hit(output, place, hit)
+    for sentence in found.degraded:
+        output.remark(sentence)
     if found.results:
         return ExitCode.DONE
     output.remark("nothing found")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
+from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, bounded_query
 from reme_core.schema.mapping import MappingModel
 
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -146,6 +146,8 @@ class MemorySearch:
         limit: At most this many, at least 1.
         filter: Applied inside the search, before the limit.
         min_score: Leaves out what scores lower. By vector alone the score is the cosine.
+        on_degraded: Is told, in a short sentence, what was not searched, where an answer in time can't be of everything
+            (an index that is still being loaded). None: the search takes the time it needs.
     """
 
     text: str = ""
@@ -153,6 +155,11 @@ class MemorySearch:
     limit: int = 10
     filter: MemoryFilter = MemoryFilter()
     min_score: float | None = None
+    on_degraded: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "text", bounded_query(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

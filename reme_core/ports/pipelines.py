@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from reme_core.ports.memory_store import Scalar
-from reme_core.schema import Layer, MemoryType, Message, RetrieveResult, Scope, SummaryResult
+from reme_core.schema import Layer, MemoryType, Message, RetrieveResult, Scope, SummaryResult, bounded_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,10 @@ class RetrieveRequest:
     include_superseded: bool = False
     include_shared: bool = False
     now: datetime
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "query", bounded_query(self.query))
 
 
 @runtime_checkable

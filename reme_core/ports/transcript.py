@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from reme_core.ports.memory_store import Vector
-from reme_core.schema import Block, Erased, Job, Message, Scope, StoredMessage
+from reme_core.schema import Block, Erased, Job, Message, Scope, StoredMessage, bounded_query
 
 WAITING = 256
 """Texts that an append hands back to be embedded."""
@@ -194,6 +194,7 @@ class MessageSearch:
         lifts: Additions in [0, 1] to the scores of messages, by message id: sources of memories that were found.
         by_time: List what lies in the time that `text` names, or everything that the filters let through where it names
             none, the most telling first, people before tools; no word is compared, `vector` and `lifts` count nothing.
+        on_degraded: As in `MemorySearch`.
     """
 
     text: str
@@ -205,6 +206,11 @@ class MessageSearch:
     now: datetime | None = None
     lifts: Mapping[str, float] = field(default_factory=dict)
     by_time: bool = False
+    on_degraded: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "text", bounded_query(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import Scalar
-from reme_core.schema import Layer, MemoryType, Message, parse_time, shown
+from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, shown
 from reme_core.schema.checks import check_id, check_text
 
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
@@ -177,11 +177,20 @@ def read_query(value: object, name: str = "query") -> str:
     return text
 
 
+def read_bounded_query(value: object) -> str:
+    """Read what is looked for as `read_query` does; of a pasted text, its beginning."""
+    return read_query(bounded_query(value) if isinstance(value, str) else value)
+
+
 def read_question(value: object, *, is_timed: bool) -> str:
-    """Read the question of a search: as `read_query`, but empty or None where a time is given (InvalidInputError)."""
+    """Read the question of a search as `read_query` does, of a pasted text its beginning.
+
+    Raises:
+        InvalidInputError: It is empty or None, and no time is given; or what `read_query` raises.
+    """
     found = "wanted a string, found None" if value is None else "is empty"
-    if value is not None and not (isinstance(value, str) and not value.replace("\0", " ").strip()):
-        return read_query(value)
+    if value is not None and not (isinstance(value, str) and not bounded_query(value).replace("\0", " ").strip()):
+        return read_bounded_query(value)
     if is_timed:
         return ""
     msg = (

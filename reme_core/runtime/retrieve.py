@@ -86,10 +86,11 @@ class SimpleRetriever:
         goal = request.limit or DEFAULT_LIMIT
         wanted = goal if request.token_budget is None else BUDGET_CANDIDATES
         while True:
+            degraded: list[str] = []
             if by_time:
-                found = [await self._list(part, request, layers, wanted) for part in scopes]
+                found = [await self._list(part, request, layers, wanted, degraded) for part in scopes]
             else:
-                found = [await self._search(part, request, layers, vector, wanted) for part in scopes]
+                found = [await self._search(part, request, layers, vector, wanted, degraded) for part in scopes]
             hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
             # Going to a thread and back takes longer than to cut a few.
             is_long = len(hits) > _MANY_HITS
@@ -100,22 +101,32 @@ class SimpleRetriever:
                 break
             wanted *= 4
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
-        return RetrieveResult(results=results, by_time=by_time, usage=usage)
+        told = tuple(dict.fromkeys(degraded))
+        return RetrieveResult(results=results, by_time=by_time, usage=usage, degraded=told)
 
-    async def _list(self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], wanted: int) -> list[Hit]:
+    async def _list(
+        self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], wanted: int, degraded: list[str]
+    ) -> list[Hit]:
         filter_ = _memory_search(request, None, wanted).filter
-        search = _message_search(request, None, (), wanted)
+        search = replace(_message_search(request, None, (), wanted), on_degraded=degraded.append)
         return await list_by_time(self.memories, self.transcript, scope, layers, filter_, search)
 
     async def _search(
-        self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], vector: Vector | None, wanted: int
+        self,
+        scope: Scope,
+        request: RetrieveRequest,
+        layers: Sequence[Layer],
+        vector: Vector | None,
+        wanted: int,
+        degraded: list[str],
     ) -> list[Hit]:
         memories: list[ScoredMemory] = []
         messages: list[ScoredMessage] = []
         blocks: list[ScoredBlock] = []
         if "memory" in layers:
-            memories = await self.memories.search(scope, _memory_search(request, vector, wanted))
-        search = _message_search(request, vector, memories, wanted)
+            about = replace(_memory_search(request, vector, wanted), on_degraded=degraded.append)
+            memories = await self.memories.search(scope, about)
+        search = replace(_message_search(request, vector, memories, wanted), on_degraded=degraded.append)
         if "message" in layers:
             messages = await self.transcript.search_messages(scope, search)
         if "summary" in layers:
@@ -168,6 +179,7 @@ class SimpleRetriever:
         if not found or request.as_of is not None or request.include_superseded:
             return frozenset()
         search = _memory_search(replace(request, include_superseded=True), vector, _OUTDATED)
+        search = replace(search, on_degraded=lambda _: None)  # the search before it has told
         closed = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
         return _said_in(closed) - _said_in(found)
 

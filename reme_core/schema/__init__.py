@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         new_reference,
     )
     from reme_core.schema.problems import describe, shown
+    from reme_core.schema.queries import QUERY_CHARS, bounded_query
     from reme_core.schema.scope import Scope, make_scope
     from reme_core.schema.times import UtcTime, format_time, parse_time, utc_now
     from reme_core.schema.tool_calls import (
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXTRACTIVE",
+    "QUERY_CHARS",
     "STATEMENTS",
     "Block",
     "ChatReply",
@@ -133,6 +135,7 @@ __all__ = [
     "Usage",
     "UtcTime",
     "Verdict",
+    "bounded_query",
     "describe",
     "format_time",
     "make_scope",
@@ -165,6 +168,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             ),
             "offloads": "CleanedOffloads Offload OffloadInfo OffloadKind Reloaded ReloadResult new_reference",
             "problems": "describe shown",
+            "queries": "QUERY_CHARS bounded_query",
             "scope": "Scope make_scope",
             "times": "UtcTime format_time parse_time utc_now",
             "tool_calls": (

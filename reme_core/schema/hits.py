@@ -76,7 +76,7 @@ class RetrieveResult(MappingModel):
         answer: The text of an agentic retriever; None for the simple one.
         by_time: Whether the question was about a time alone: what lies there is listed, no word was compared.
         usage: What it cost.
-        degraded: What failed and was done without, one short sentence each; empty where nothing did.
+        degraded: What could not do all, one short sentence each; empty where everything could.
     """
 
     results: tuple[Hit, ...] = ()

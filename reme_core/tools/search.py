@@ -15,7 +15,7 @@ from reme_core.retrieval import AskedTime, asked_time, names_no_topic
 from reme_core.retrieval.embedding import embed_strictly
 from reme_core.retrieval.hits import memory_hit
 from reme_core.retrieval.memories_in_time import list_memories_in_time
-from reme_core.schema import Memory, MemoryType, Usage
+from reme_core.schema import Memory, MemoryType, Usage, bounded_query
 from reme_core.schema.checks import Text
 from reme_core.text import json_line, prompt_time, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
@@ -153,7 +153,7 @@ async def _about(name: str, filters: Sequence[MemoryFilter], context: ToolContex
 async def _vectors(queries: Sequence[str], context: ToolContext) -> list[Vector | None]:
     if context.embedder is None:
         return [None] * len(queries)
-    matrix = await embed_strictly(context.embedder, queries)
+    matrix = await embed_strictly(context.embedder, [bounded_query(query) for query in queries])
     context.trace.usage += Usage(embedding_calls=1)
     return list(matrix)
 

@@ -17,6 +17,7 @@ import langchain_middleware
 import langchain_saver
 import langchain_store
 import locomo
+import scale
 import small
 import speed
 from conversations import read
@@ -39,12 +40,16 @@ def langchain() -> list[Figure]:
     return [*langchain_store.measure(), *langchain_saver.measure(), *langchain_middleware.bars()]
 
 
+def speeds() -> list[Figure]:
+    return [*speed.measure(), *scale.measure()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     evidence = [*retrieval(locomo), *retrieval(beam), *small.measure()]
-    figures = [*evidence, *footprint.measure(), *context.measure(), *speed.measure(), *langchain()]
+    figures = [*evidence, *footprint.measure(), *context.measure(), *speeds(), *langchain()]
     print(show(figures))
     if options.json:
         write(figures, options.json)

@@ -3,6 +3,9 @@
 Each partition knows the number of the last change it has seen. Before a search it reads the changes after that one and
 applies them; one that is behind the oldest change kept is loaded anew. So it does not matter which connection, thread
 or process wrote. The least recently used partitions go when all together exceed a number of bytes.
+
+A partition is loaded in chunks, its newest rows first, each in whatever snapshot is read at the time: what is loaded is
+always every row from some row on, in the state of one snapshot. Who loads the next chunk, and when: see `loading.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -19,7 +23,6 @@ import numpy as np
 from reme_core.errors import CorruptDataError
 from reme_core.ports import MemoryFilter
 from reme_core.retrieval import (
-    BLOCK_ROWS,
     MEMORY_WEIGHTS,
     MESSAGE_WEIGHTS,
     SUMMARY_WEIGHTS,
@@ -48,16 +51,20 @@ _VECTORS = {
     Layer.MEMORIES: "SELECT row, vector FROM memories CROSS JOIN memory_vectors USING (row) WHERE scope = ? AND ranked",
 }
 _SOME = 500
+# One chunk takes some 30 ms with vectors of 384 dimensions, so that whoever waits for it waits for a moment; a scope of
+# fewer messages is loaded at once. Texts above 64 terms fill one with their terms.
+_CHUNK_ROWS = 4_000
+_CHUNK_BYTES = 1 << 21
 _MASKS = 16
+_NOTHING_LOADED = 1 << 62
 _ENTRIES = MemoryFilter(types=(MemoryType.META,), include_superseded=True)
+
+_Row: TypeAlias = tuple[int, bytes, int, str, float, int, int, int, bytes]
 
 
 def holds_any(connection: sqlite3.Connection, scope: int, layer: Layer) -> bool:
     """Tell whether a layer of a scope has any rows: most users have messages alone, or memories alone."""
     return connection.execute(f"{_COLUMNS[layer]} LIMIT 1", (scope,)).fetchone() is not None
-
-
-_Row: TypeAlias = tuple[int, bytes, int, str, float, int, int, int, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,9 @@ class Partition:
         self.lock = threading.Lock()
         self.layer = layer
         self.index = self._new_index()
+        self.loading: Future[None] | None = None
         self._seen = -1
+        self._loaded_from = _NOTHING_LOADED
         self._masks: OrderedDict[str, BoolArray] = OrderedDict()
 
     def _new_index(self) -> RankingIndex:
@@ -109,40 +118,57 @@ class Partition:
             case Layer.MEMORIES:
                 return RankingIndex(MEMORY_WEIGHTS)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows are loaded."""
+        return self._loaded_from == 0
+
     def follow(self, connection: sqlite3.Connection, scope: int) -> None:
-        """Bring the index to the state of the snapshot that the connection reads."""
+        """Bring what is loaded to the state of the snapshot that the connection reads; where nothing is, begin."""
         newest = newest_change(connection, scope, self.layer)
         if newest == self._seen:
             return
+        logged = None if self._seen < 0 else changed_since(connection, scope, self.layer, self._seen)
+        changed = None if logged is None else [row for row in logged if row >= self._loaded_from]
+        self._seen = -1  # a failure half-way makes the next call load anew
         self._masks.clear()
-        changed = None if self._seen < 0 else changed_since(connection, scope, self.layer, self._seen)
         if changed is None or len(changed) > max(_SOME, len(self.index) // 4):
-            self._load(connection, scope)
+            self.index, self._loaded_from = self._new_index(), _NOTHING_LOADED
+            self._load_chunk(connection, scope)
         else:
             self._apply(connection, scope, np.array(changed, np.int64))
         self._seen = newest
 
-    def _load(self, connection: sqlite3.Connection, scope: int) -> None:
-        self._seen = -1
-        self.index = self._new_index()
-        key = _KEYS[self.layer]
-        rows = connection.execute(f"{_COLUMNS[self.layer]} ORDER BY {key}", (scope,)).fetchall()
-        vectors: Iterator[_Vectors] = iter(())
-        if self.layer in _VECTORS:
-            vectors = self._vectors(connection, connection.execute(f"{_VECTORS[self.layer]} ORDER BY {key}", (scope,)))
-        first = next(vectors, None)
-        if first is not None and first.passages is None and first.keys.tolist() == [row[0] for row in rows]:
-            self._extend(rows, first.matrix)  # a small partition whose rows all have vectors: the usual one
+    def load_more(self, connection: sqlite3.Connection, scope: int) -> None:
+        """Load the next chunk, if any, in a snapshot in which `follow` was called before."""
+        if not self.is_complete:
+            seen, self._seen = self._seen, -1  # as above
+            self._masks.clear()
+            self._load_chunk(connection, scope)
+            self._seen = seen
+
+    def _load_chunk(self, connection: sqlite3.Connection, scope: int) -> None:
+        key, end = _KEYS[self.layer], self._loaded_from
+        rows: list[_Row] = []
+        size = 0
+        older = connection.execute(f"{_COLUMNS[self.layer]} AND {key} < ? ORDER BY {key} DESC", (scope, end))
+        while len(rows) < _CHUNK_ROWS and size < _CHUNK_BYTES and (some := older.fetchmany(min(_SOME, _CHUNK_ROWS))):
+            rows += some
+            size += sum(len(row[1]) for row in some)
+        start = 0 if older.fetchone() is None else rows[-1][0]
+        older.close()
+        rows.reverse()
+        vectors = self._vectors(connection, scope, f"{key} >= ? AND {key} < ?", (start, end))
+        if vectors is not None and vectors.passages is None and vectors.keys.tolist() == [row[0] for row in rows]:
+            self._extend(rows, vectors.matrix)  # all rows have vectors, and none has passages: the usual case
         else:
             self._extend(rows)
-            if first is not None:
-                self.index.set_vectors(first.keys, first.matrix, first.passages)
-        for some in vectors:
-            self.index.set_vectors(some.keys, some.matrix, some.passages)
+            if vectors is not None:
+                self.index.set_vectors(vectors.keys, vectors.matrix, vectors.passages)
+        self._loaded_from = start
 
     def _apply(self, connection: sqlite3.Connection, scope: int, rows: IntArray) -> None:
         """Take over the state of some rows: added, changed or gone."""
-        seen, self._seen = self._seen, -1  # a failure half-way makes the next call load anew
         key = _KEYS[self.layer]
         known = rows[np.isin(rows, self.index.keys[self.index.alive])]
         # The text of messages and blocks never changes: one that is known has got its vector, or is gone.
@@ -158,11 +184,9 @@ class Partition:
             self.index.remove(np.union1d(gone, np.intersect1d(replaced, some)))
             fresh = set(present.tolist()) - set(known.tolist()) | set(replaced.tolist())
             self._extend([row for row in columns if row[0] in fresh])
-            if self.layer in _VECTORS:
-                found = connection.execute(f"{_VECTORS[self.layer]} AND {among} ORDER BY {key}", (scope, *some))
-                for vectors in self._vectors(connection, found):
-                    self.index.set_vectors(vectors.keys, vectors.matrix, vectors.passages)
-        self._seen = seen
+            vectors = self._vectors(connection, scope, among, some)
+            if vectors is not None:
+                self.index.set_vectors(vectors.keys, vectors.matrix, vectors.passages)
 
     def _extend(self, rows: Sequence[_Row], vectors: Matrix | None = None) -> None:
         if not rows:
@@ -186,11 +210,16 @@ class Partition:
             vectors,
         )
 
-    def _vectors(self, connection: sqlite3.Connection, rows: sqlite3.Cursor) -> Iterator[_Vectors]:
-        """Read vectors with the rows they belong to, some thousands at a time (CorruptDataError)."""
+    def _vectors(
+        self, connection: sqlite3.Connection, scope: int, among: str, values: Sequence[int]
+    ) -> _Vectors | None:
+        """Read vectors with the rows they belong to, in order; None where there are none (CorruptDataError)."""
         dimension = stored_dimension(connection)
-        while dimension and (some := rows.fetchmany(BLOCK_ROWS)):
-            yield _read_vectors(some, dimension)
+        if not dimension or self.layer not in _VECTORS:
+            return None
+        query = f"{_VECTORS[self.layer]} AND {among} ORDER BY {_KEYS[self.layer]}"
+        rows = connection.execute(query, (scope, *values)).fetchall()
+        return _read_vectors(rows, dimension) if rows else None
 
     def allowed(self, connection: sqlite3.Connection, scope: int, wanted: MemoryFilter) -> BoolArray:
         """Return which slots of a partition of memories a filter admits, aligned with `index.keys`."""
@@ -236,6 +265,14 @@ class Partitions:
                 partition = self._held[scope, layer] = Partition(layer)
             self._held.move_to_end((scope, layer))
             return partition
+
+    def keeps(self, scope: int, partition: Partition) -> bool:
+        """Tell whether a partition is still the one that searches are given; if so, this is a use of it."""
+        with self._gate:
+            kept = self._held.get((scope, partition.layer)) is partition
+            if kept:
+                self._held.move_to_end((scope, partition.layer))
+            return kept
 
     def measured(self, scope: int, layer: Layer, size_bytes: int) -> None:
         """Note the size of a partition, and let the least recently used ones go if all are too large."""

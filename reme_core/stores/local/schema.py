@@ -101,6 +101,8 @@ _SINCE_VERSION_6 = (
     """CREATE TABLE row_changes (
         owner INTEGER NOT NULL, layer INTEGER NOT NULL, change INTEGER NOT NULL, row INTEGER NOT NULL,
         PRIMARY KEY (owner, layer, change)) WITHOUT ROWID""",
+    # In the order in which they are loaded; the other indexes have none, or hold what isn't ranked as well.
+    "CREATE INDEX memories_ranked ON memories (scope, row) WHERE ranked",
 )
 
 # by_user: its role is user. wishes: it is a standing wish of the user. passages: packed by `segment_passages`, empty

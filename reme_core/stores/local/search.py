@@ -27,8 +27,9 @@ from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
 from reme_core.stores.local.blocks import blocks_by_rows
 from reme_core.stores.local.filters import check_filter
+from reme_core.stores.local.loading import SearchedPartitions
 from reme_core.stores.local.messages import messages_by_rows, passages_by_rows, rows_of_messages
-from reme_core.stores.local.partitions import Partition, Partitions, holds_any
+from reme_core.stores.local.partitions import Partition, holds_any
 from reme_core.stores.local.scopes import Layer, find_scope, find_session
 from reme_core.stores.local.vectors import check_dimension, check_vector
 
@@ -43,7 +44,7 @@ def check_query(text: str, vector: Vector | None, limit: int) -> Vector | None:
 
 
 def search_memories(
-    connection: sqlite3.Connection, scope: Scope, search: MemorySearch, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, search: MemorySearch, partitions: SearchedPartitions
 ) -> list[ScoredMemory]:
     """Return the best memories; see `MemoryStore.search`."""
     vector = check_query(search.text, search.vector, search.limit)
@@ -83,7 +84,7 @@ def _bodies(connection: sqlite3.Connection, found: list[Scored]) -> dict[int, Me
 
 
 def search_messages(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredMessage]:
     """Return the best messages; see `TranscriptIndex.search_messages`."""
     found = _rank(connection, scope, search, partitions, Layer.MESSAGES)
@@ -93,7 +94,7 @@ def search_messages(
 
 
 def search_blocks(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredBlock]:
     """Return the best blocks by their summaries; see `TranscriptIndex.search_blocks`."""
     found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
@@ -102,7 +103,7 @@ def search_blocks(
 
 
 def _rank(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions, layer: Layer
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
 ) -> list[Scored]:
     if search.by_time:
         return _list_by_time(connection, scope, search, partitions, layer)
@@ -124,7 +125,7 @@ def _rank(
 
 
 def _list_by_time(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions, layer: Layer
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
 ) -> list[Scored]:
     check_limit(search.limit)
     asked = asked_time(search.text, search.now)
@@ -157,7 +158,7 @@ def _said_by_tools(connection: sqlite3.Connection, found: list[Scored]) -> set[i
 
 @contextmanager
 def _followed(
-    connection: sqlite3.Connection, scope: Scope, layer: Layer, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, layer: Layer, partitions: SearchedPartitions
 ) -> Iterator[tuple[int, Partition] | None]:
     """Hold the partition of a scope, brought to the state of the connection's snapshot; None where there is nothing.
 
@@ -172,7 +173,7 @@ def _followed(
             connection.execute("BEGIN")
             again = find_scope(connection, scope)
             if again == number:
-                partition.follow(connection, number)
+                partitions.follow(connection, number, partition)
                 yield number, partition
                 partitions.measured(number, layer, partition.index.nbytes)
                 return

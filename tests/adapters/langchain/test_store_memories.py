@@ -13,7 +13,7 @@ from langgraph.store.base import PutOp
 from reme_core import ReMe
 from reme_core.errors import InvalidInputError, MemoryNotFoundError
 from reme_core.ports import Matrix
-from reme_core.schema import Memory
+from reme_core.schema import Memory, bounded_query
 from reme_core.testing import FixedClock, HashedEmbedder
 from reme_langchain import NamespaceRule, ReMeStore, decode_label, encode_label, memory_namespace
 from reme_langchain.models import as_embedder
@@ -46,6 +46,13 @@ async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     yield opened
     await opened.store.aclose()
     await opened.memory.close()
+
+
+async def test_of_a_pasted_query_the_beginning_is_embedded(shared: Shared) -> None:
+    await shared.face.put(memory_namespace(ANN), "tea", {"content": "drinks green tea every morning"})
+    pasted = "green tea " + "and so on " * 100_000
+    assert [item.key for item in await shared.face.search(memory_namespace(ANN), query=pasted)] == ["tea"]
+    assert shared.embedder.calls[-1] == (bounded_query(pasted),)
 
 
 @pytest.mark.requirement("LG-STORE-84")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from reme_core.cli import where
+from reme_core.stores.local import partitions
 from tests.unit.cli.conftest import MESSAGES, Reme
 
 
@@ -62,6 +64,17 @@ def test_search_finds_messages_and_says_who_said_them_when(reme: Reme, chat: str
     assert "2025-03-04 20:00  Ana" in found.out
     assert "session s1" in found.out
     assert reme("search", "在哪儿出生", "--limit", "1", "--json").value["results"][0]["message_ids"] == ["m-3"]
+
+
+def test_search_tells_what_it_had_no_time_to_look_at(reme: Reme, chat: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "_CHUNK_ROWS", 1)
+    reme("add", "--messages", chat, "--session", "s1")
+    assert reme("search", "puppy").err == ""
+    monkeypatch.setattr(where, "_LOADING_WAIT_S", 0)
+    told = "only the newest 1 messages were searched: the older ones are still being loaded"
+    done = reme("search", "在哪儿出生")
+    assert (done.code, done.err) == (0, f"{told}\n")
+    assert reme("search", "在哪儿出生", "--json").value["degraded"] == [told]
 
 
 def test_search_that_finds_nothing_ends_with_1(reme: Reme, chat: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from reme_core.errors import BlockNotFoundError, ConfigurationError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import AppendMessages, FindMessages
-from reme_core.schema import Block, Source
+from reme_core.schema import Block, Source, bounded_query
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, NOW, at
@@ -61,6 +61,9 @@ async def test_several_questions_are_embedded_at_once_and_show_a_memory_once(sto
     assert ids(parts[2]) == ["noah-1"] or "emma-2" in parts[0]
     assert embedder.calls[-1] == ("Emma sings", "sings", "cello")
     assert context.trace.usage.embedding_calls == 1
+    pasted = "Emma sings " + "and so on " * 500
+    await VectorRetrieveMemoryOp()({"query_items": [{"query": pasted}]}, context)
+    assert embedder.calls[-1] == (bounded_query(pasted),)
 
 
 async def test_a_model_that_may_choose_a_target_is_forgiven_its_spelling(store: LocalStore) -> None:
