@@ -25,7 +25,7 @@ def _index(messages: list[dict[str, Any]], sessions: list[int]) -> RankingIndex:
             terms=[pack_terms(terms(message["content"])) for message in messages],
             sessions=np.array(sessions),
             positions=np.arange(n),
-            speakers=[message["name"] for message in messages],
+            speakers=[message.get("name") or message["role"] for message in messages],
             times=np.array(
                 [datetime.fromisoformat(at).replace(tzinfo=UTC).timestamp() if at else math.nan for at in written]
             ),
@@ -57,4 +57,13 @@ def test_the_ranking_finds_no_less_than_bm25(path: Path, k: int) -> None:
 
 
 def test_there_are_sets_for_every_kind_that_is_not_a_dated_chat_of_two_in_english() -> None:
-    assert {path.stem for path in SETS} >= {"notes", "undated", "chinese", "tools", "japanese", "korean"}
+    assert {path.stem for path in SETS} >= {
+        "notes",
+        "undated",
+        "chinese",
+        "tools",
+        "japanese",
+        "korean",
+        "assistant_english",
+        "assistant_chinese",
+    }
