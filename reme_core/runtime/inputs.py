@@ -177,6 +177,19 @@ def read_query(value: object, name: str = "query") -> str:
     return text
 
 
+def read_question(value: object, *, is_timed: bool) -> str:
+    """Read the question of a search: as `read_query`, but empty or None where a time is given (InvalidInputError)."""
+    found = "wanted a string, found None" if value is None else "is empty"
+    if value is not None and not (isinstance(value, str) and not value.replace("\0", " ").strip()):
+        return read_query(value)
+    if is_timed:
+        return ""
+    msg = (
+        f"query: {found}; give some words, or start_time or end_time to see what lies there, or list to see everything"
+    )
+    raise InvalidInputError(msg)
+
+
 def read_count(value: object, name: str) -> int:
     """Read a number of results or tokens, from 1 to 10,000 results (InvalidInputError)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -11,7 +11,8 @@ import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,13 +31,15 @@ from reme_core.retrieval import (
 )
 from reme_core.schema import STATEMENTS, MemoryType
 from reme_core.stores.local.filters import conditions
-from reme_core.stores.local.scopes import Layer, last_change
+from reme_core.stores.local.scopes import Layer, changed_since, newest_change
 from reme_core.stores.local.vectors import stored_dimension
 
 _COLUMNS = {
-    Layer.MESSAGES: "SELECT seq, terms, session, speaker, said_at, asks FROM messages WHERE scope = ?",
-    Layer.BLOCKS: "SELECT block, terms, -1, '', started_at, 0 FROM blocks WHERE scope = ?",
-    Layer.MEMORIES: "SELECT row, terms, -1, '', created / 1e6, 0 FROM memories WHERE scope = ? AND ranked",
+    Layer.MESSAGES: (
+        "SELECT seq, terms, session, speaker, said_at, asks, by_user, wishes, passages FROM messages WHERE scope = ?"
+    ),
+    Layer.BLOCKS: "SELECT block, terms, -1, '', started_at, 0, 0, 0, x'' FROM blocks WHERE scope = ?",
+    Layer.MEMORIES: "SELECT row, terms, -1, '', created / 1e6, 0, 0, 0, x'' FROM memories WHERE scope = ? AND ranked",
 }
 _KEYS = {Layer.MESSAGES: "seq", Layer.BLOCKS: "block", Layer.MEMORIES: "row"}
 # CROSS JOIN makes SQLite read the scope's rows first, in their order, and look each vector up.
@@ -52,6 +55,38 @@ _ENTRIES = MemoryFilter(types=(MemoryType.META,), include_superseded=True)
 def holds_any(connection: sqlite3.Connection, scope: int, layer: Layer) -> bool:
     """Tell whether a layer of a scope has any rows: most users have messages alone, or memories alone."""
     return connection.execute(f"{_COLUMNS[layer]} LIMIT 1", (scope,)).fetchone() is not None
+
+
+_Row: TypeAlias = tuple[int, bytes, int, str, float, int, int, int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """Vectors (m, d) of rows and of their passages; `passages` is None where each is the vector of a whole text."""
+
+    keys: IntArray
+    matrix: Matrix
+    passages: IntArray | None = None
+
+
+def _read_vectors(rows: Sequence[tuple[int, bytes]], dimension: int) -> _Vectors:
+    """Read the vectors of rows, several of a text with passages; zeros stand for a passage that has none.
+
+    Raises:
+        CorruptDataError: Bytes that are no vectors of this dimension.
+    """
+    sizes = np.fromiter((len(blob) for _, blob in rows), np.int64, len(rows))
+    if (sizes % (4 * dimension)).any() or not sizes.all():
+        msg = f"the file holds a vector that has not {dimension} dimensions: restore a copy"
+        raise CorruptDataError(msg)
+    keys = np.fromiter((key for key, _ in rows), np.int64, len(rows))
+    matrix = np.frombuffer(b"".join(blob for _, blob in rows), "<f4").reshape(-1, dimension)
+    counts = sizes // (4 * dimension)
+    if len(matrix) == len(rows):
+        return _Vectors(keys, matrix)
+    passages = np.arange(len(matrix)) - np.repeat(np.cumsum(counts) - counts, counts)
+    there = matrix.any(axis=1)
+    return _Vectors(np.repeat(keys, counts)[there], matrix[there], passages[there])
 
 
 class Partition:
@@ -76,45 +111,34 @@ class Partition:
 
     def follow(self, connection: sqlite3.Connection, scope: int) -> None:
         """Bring the index to the state of the snapshot that the connection reads."""
-        newest = last_change(connection)
+        newest = newest_change(connection, scope, self.layer)
         if newest == self._seen:
             return
-        if self._seen >= 0:
-            changed = connection.execute(
-                "SELECT row FROM changes WHERE scope = ? AND layer = ? AND change > ?",
-                (scope, int(self.layer), self._seen),
-            ).fetchall()
-            (oldest,) = connection.execute("SELECT min(change) FROM changes").fetchone()
-            complete = oldest is not None and oldest <= self._seen + 1
-            if complete and not changed:
-                self._seen = newest
-                return
-            if complete and len(changed) <= max(_SOME, len(self.index) // 4):
-                self._masks.clear()
-                self._apply(connection, scope, np.unique(np.fromiter((row for (row,) in changed), np.int64)))
-                self._seen = newest
-                return
         self._masks.clear()
-        self._load(connection, scope)
+        changed = None if self._seen < 0 else changed_since(connection, scope, self.layer, self._seen)
+        if changed is None or len(changed) > max(_SOME, len(self.index) // 4):
+            self._load(connection, scope)
+        else:
+            self._apply(connection, scope, np.array(changed, np.int64))
+        self._seen = newest
 
     def _load(self, connection: sqlite3.Connection, scope: int) -> None:
         self._seen = -1
         self.index = self._new_index()
         key = _KEYS[self.layer]
         rows = connection.execute(f"{_COLUMNS[self.layer]} ORDER BY {key}", (scope,)).fetchall()
-        vectors: Iterator[tuple[IntArray, Matrix]] = iter(())
+        vectors: Iterator[_Vectors] = iter(())
         if self.layer in _VECTORS:
             vectors = self._vectors(connection, connection.execute(f"{_VECTORS[self.layer]} ORDER BY {key}", (scope,)))
         first = next(vectors, None)
-        if first is not None and first[0].tolist() == [row[0] for row in rows]:
-            self._extend(rows, first[1])  # a small partition whose rows all have vectors: the usual one
+        if first is not None and first.passages is None and first.keys.tolist() == [row[0] for row in rows]:
+            self._extend(rows, first.matrix)  # a small partition whose rows all have vectors: the usual one
         else:
             self._extend(rows)
             if first is not None:
-                self.index.set_vectors(*first)
-        for keys, matrix in vectors:
-            self.index.set_vectors(keys, matrix)
-        self._seen = last_change(connection)
+                self.index.set_vectors(first.keys, first.matrix, first.passages)
+        for some in vectors:
+            self.index.set_vectors(some.keys, some.matrix, some.passages)
 
     def _apply(self, connection: sqlite3.Connection, scope: int, rows: IntArray) -> None:
         """Take over the state of some rows: added, changed or gone."""
@@ -136,14 +160,14 @@ class Partition:
             self._extend([row for row in columns if row[0] in fresh])
             if self.layer in _VECTORS:
                 found = connection.execute(f"{_VECTORS[self.layer]} AND {among} ORDER BY {key}", (scope, *some))
-                for keys, matrix in self._vectors(connection, found):
-                    self.index.set_vectors(keys, matrix)
+                for vectors in self._vectors(connection, found):
+                    self.index.set_vectors(vectors.keys, vectors.matrix, vectors.passages)
         self._seen = seen
 
-    def _extend(self, rows: Sequence[tuple[int, bytes, int, str, float, int]], vectors: Matrix | None = None) -> None:
+    def _extend(self, rows: Sequence[_Row], vectors: Matrix | None = None) -> None:
         if not rows:
             return
-        keys, packed, sessions, speakers, times, asks = zip(*rows, strict=True)
+        keys, packed, sessions, speakers, times, asks, by_user, wishes, passages = zip(*rows, strict=True)
         n = len(rows)
         numbers = np.fromiter(keys, np.int64, n)
         self.index.extend(
@@ -155,20 +179,18 @@ class Partition:
                 speakers=speakers,
                 times=np.fromiter(times, np.float64, n),
                 questions=np.fromiter(asks, np.bool_, n),
+                by_user=np.fromiter(by_user, np.bool_, n),
+                wishes=np.fromiter(wishes, np.bool_, n),
+                passages=passages,
             ),
             vectors,
         )
 
-    def _vectors(self, connection: sqlite3.Connection, rows: sqlite3.Cursor) -> Iterator[tuple[IntArray, Matrix]]:
-        """Read vectors with the rows they belong to, a block at a time (CorruptDataError)."""
+    def _vectors(self, connection: sqlite3.Connection, rows: sqlite3.Cursor) -> Iterator[_Vectors]:
+        """Read vectors with the rows they belong to, some thousands at a time (CorruptDataError)."""
         dimension = stored_dimension(connection)
         while dimension and (some := rows.fetchmany(BLOCK_ROWS)):
-            keys = np.fromiter((row[0] for row in some), np.int64, len(some))
-            if any(len(row[1]) != 4 * dimension for row in some):
-                msg = f"the file holds a vector that has not {dimension} dimensions: restore a copy"
-                raise CorruptDataError(msg)
-            matrix = np.frombuffer(b"".join(row[1] for row in some), "<f4").reshape(len(some), dimension)
-            yield keys, matrix
+            yield _read_vectors(some, dimension)
 
     def allowed(self, connection: sqlite3.Connection, scope: int, wanted: MemoryFilter) -> BoolArray:
         """Return which slots of a partition of memories a filter admits, aligned with `index.keys`."""
