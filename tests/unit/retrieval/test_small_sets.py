@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from reme_core.retrieval import Query, RankingIndex, Rows, bm25_order
-from reme_core.text import is_question, pack_terms, terms
+from reme_core.text import is_question, pack_terms, segment_passages, states_wish
 
 SETS = sorted((Path(__file__).parents[2] / "benchmarks" / "small_sets").glob("*.json"))
 
@@ -18,11 +18,14 @@ SETS = sorted((Path(__file__).parents[2] / "benchmarks" / "small_sets").glob("*.
 def _index(messages: list[dict[str, Any]], sessions: list[int]) -> RankingIndex:
     n = len(messages)
     written = [message["created_at"] for message in messages]
+    cut = [segment_passages(message["content"]) for message in messages]
+    by_user = [message["role"] == "user" for message in messages]
+    wishes = [mine and states_wish(message["content"]) for mine, message in zip(by_user, messages, strict=True)]
     index = RankingIndex()
     index.extend(
         Rows(
             keys=np.arange(n),
-            terms=[pack_terms(terms(message["content"])) for message in messages],
+            terms=[pack_terms(words) for words, _ in cut],
             sessions=np.array(sessions),
             positions=np.arange(n),
             speakers=[message.get("name") or message["role"] for message in messages],
@@ -30,6 +33,9 @@ def _index(messages: list[dict[str, Any]], sessions: list[int]) -> RankingIndex:
                 [datetime.fromisoformat(at).replace(tzinfo=UTC).timestamp() if at else math.nan for at in written]
             ),
             questions=np.array([is_question(message["content"]) for message in messages]),
+            by_user=np.array(by_user),
+            wishes=np.array(wishes),
+            passages=[passages for _, passages in cut],
         )
     )
     return index
