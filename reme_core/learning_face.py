@@ -117,7 +117,8 @@ class LearningFace:
             query: The task in words; left out, it is built from the messages.
             user_id: Whose memories.
             messages: The conversation so far: its first user message and the last ones make the query.
-            task_name: Only of this task domain.
+            task_name: Only of this task domain. Where nothing of it shares a word with the query, its best memories: by
+                confidence, importance and how often they helped.
             limit: At most this many.
             token_budget: `text` has so many tokens at most.
             min_score: Leaves out what scores lower.

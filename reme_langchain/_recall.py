@@ -76,6 +76,7 @@ async def _find(memory: ReMe, settings: Recall, place: Place, query: str) -> lis
         user_id=place.user_id,
         limit=settings.limit * _ASKED_FOR,
         token_budget=settings.token_budget,
+        min_score=settings.min_score,
         memory_type=settings.memory_type,
         layers=settings.layers,
     )

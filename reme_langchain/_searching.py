@@ -14,20 +14,24 @@ _ASKED_FOR = 3
 _MOST_HITS = 10_000  # that `retrieve` gives at once
 
 
-async def search_memories(memory: ReMe, query: str, *, user_id: str, limit: int, kinds: Sequence[str]) -> list[Hit]:
+async def search_memories(
+    memory: ReMe, query: str, *, user_id: str, limit: int, kinds: Sequence[str], min_score: float | None = None
+) -> list[Hit]:
     """Return memories of some types, best first; where there are none and `personal` is among the types, messages.
 
     Without a chat model nothing makes memories of what is said, and all that a user has are messages.
 
     Raises:
-        InvalidInputError: A query or a limit that can't be used.
+        InvalidInputError: A query, a limit or a score that can't be used.
         ReMeError: What `retrieve` raises.
     """
-    found = await memory.retrieve(query, user_id=user_id, limit=limit, memory_type=list(kinds), layers=("memory",))
+    found = await memory.retrieve(
+        query, user_id=user_id, limit=limit, memory_type=list(kinds), layers=("memory",), min_score=min_score
+    )
     if found.results or _SAID not in kinds:
         return list(found.results)
     most = min(limit * _ASKED_FOR, _MOST_HITS)
-    said = await memory.retrieve(query, user_id=user_id, limit=most, layers=("message",))
+    said = await memory.retrieve(query, user_id=user_id, limit=most, layers=("message",), min_score=min_score)
     return (await in_words(memory, user_id, said.results))[:limit]
 
 

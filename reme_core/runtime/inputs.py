@@ -204,10 +204,20 @@ def read_count(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         msg = f"{name}: wanted a whole number from 1 on, found {shown(value)}"
         raise InvalidInputError(msg)
-    if name == "limit" and value > MAX_LIMIT:
-        msg = f"limit: at most {MAX_LIMIT} at once, found {shown(value)}: page, or export"
+    if name in {"limit", "top_k"} and value > MAX_LIMIT:
+        msg = f"{name}: at most {MAX_LIMIT} at once, found {shown(value)}: page, or export"
         raise InvalidInputError(msg)
     return value
+
+
+def read_limit(limit: object, top_k: object) -> int | None:
+    """Read how many results are wanted, under either of two names; None for no bound (InvalidInputError)."""
+    given = {name: value for name, value in (("limit", limit), ("top_k", top_k)) if value is not None}
+    counts = {name: read_count(value, name) for name, value in given.items()}
+    if len(set(counts.values())) > 1:
+        msg = f"limit and top_k mean the same, and are {limit} and {top_k}: give one of them"
+        raise InvalidInputError(msg)
+    return next(iter(counts.values()), None)
 
 
 def read_name(value: object, name: str) -> str:

@@ -100,6 +100,7 @@ class SimpleRetriever:
             if enough or len(hits) < wanted:
                 break
             wanted *= 4
+        results = scoring(results, request.min_score)
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
         told = tuple(dict.fromkeys(degraded))
         return RetrieveResult(results=results, by_time=by_time, usage=usage, degraded=told)
@@ -231,6 +232,11 @@ def _completed(taken: Sequence[tuple[Hit, Hit]], counter: TokenCounter, token_bu
     return tuple(results)
 
 
+def scoring(hits: tuple[Hit, ...], min_score: float | None) -> tuple[Hit, ...]:
+    """Return the hits that score at least so much; all where None is given."""
+    return hits if min_score is None else tuple(hit for hit in hits if hit.score >= min_score)
+
+
 def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
     return frozenset(name for item in items for source in item.memory.sources for name in source.message_ids)
 
@@ -259,6 +265,9 @@ def check_request(request: RetrieveRequest) -> None:
         if value is not None and value < 1:
             msg = f"{name}: wanted at least 1, found {value}"
             raise InvalidInputError(msg)
+    if request.min_score is not None and not 0 <= request.min_score <= 1:
+        msg = f"min_score: wanted a number from 0 to 1, found {request.min_score}"
+        raise InvalidInputError(msg)
     if not request.query.strip() and request.said_from is None and request.said_to is None:
         msg = "query: is empty; give the question in words, a time to see what lies there, or list_memories for all"
         raise InvalidInputError(msg)
