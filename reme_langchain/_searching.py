@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reme_core import Hit, ReMe
-from reme_langchain._capture import known_messages
+from reme_core.errors import MessageNotFoundError
+from reme_core.schema import StoredMessage
 
 # What messages can stand in for: they are of no task, no tool and no self.
 _SAID = "personal"
@@ -48,3 +49,12 @@ async def in_words(memory: ReMe, user_id: str, hits: Sequence[Hit]) -> list[Hit]
         elif answer.text.strip():
             worded.append(hit.model_copy(update={"memory": answer.text}))
     return worded
+
+
+async def known_messages(memory: ReMe, user_id: str, ids: Sequence[str]) -> list[StoredMessage]:
+    """Return those messages that the memory has."""
+    try:
+        return await memory.get_messages(ids, user_id=user_id)
+    except MessageNotFoundError as exc:
+        there = [item for item in ids if item not in set(exc.missing)]
+        return await memory.get_messages(there, user_id=user_id) if there else []
