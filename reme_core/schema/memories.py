@@ -1,7 +1,8 @@
-"""Memories: the statements of the top layer, their validity in time, and the events that changed them."""
+"""Memories: the statements of the top layer, the time that each speaks of, and the events that changed them."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -52,6 +53,10 @@ class Source(BaseModel):
 class Memory(BaseModel):
     """One distilled statement.
 
+    Two things are kept apart. `valid_from` and `valid_to` are the statement's own time: a trip in June, an opening
+    night next week, a job held until 2019. `superseded_by` says that another statement has taken its place. What is
+    over is not outdated: a memory is current until it is replaced or deleted.
+
     Attributes:
         memory_id: Random, unique within the scope; kept when the text is edited.
         memory_space: See `Scope`.
@@ -62,8 +67,8 @@ class Memory(BaseModel):
         when_to_use: What to match a query on, beside the content; empty means the content alone.
         observed_at: When it was said; the creation time unless given.
         valid_from: Since when it holds; `observed_at` unless given.
-        valid_to: Until when it held (exclusive); None for the current ones.
-        superseded_by: The memory that replaced it.
+        valid_to: Until when it holds, or held (exclusive); None where that is not known.
+        superseded_by: The memory that replaced it; None for the current ones.
         created_at: When it was stored first; kept by updates.
         updated_at: When it was last changed.
         revision: 1 for a new one; the store adds 1 with each change.
@@ -135,8 +140,18 @@ class Memory(BaseModel):
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing has replaced or ended it."""
-        return self.valid_to is None
+        """Whether nothing has replaced it; one whose time is over, or lies ahead, is as current as any."""
+        return self.superseded_by is None
+
+    def holds_at(self, moment: datetime) -> bool:
+        """Tell whether it held, or will hold, at a time; one that was replaced nobody knows when never did."""
+        if moment < self.valid_from or (self.valid_to is None and not self.is_current):
+            return False
+        return self.valid_to is None or moment < self.valid_to
+
+    def is_over_before(self, other: Memory) -> bool:
+        """Tell whether its own time ends before that of another memory begins."""
+        return self.valid_to is not None and self.valid_to <= other.valid_from
 
     @property
     def index_text(self) -> str:
