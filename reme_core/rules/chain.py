@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reme_core.schema import Memory
+from reme_core.schema import Memory, TimePrecision
 from reme_core.text import normalise_content
 
 
@@ -53,12 +53,13 @@ def chain_of(memories: Iterable[Memory], seeds: Iterable[str]) -> list[Memory]:
 def replaced(memory: Memory, by: Memory) -> Memory:
     """Return a memory as another one replaces it.
 
-    It ends where that one begins, never before it began itself, and no later than by an end of its own.
+    It ends where that one begins, never before it began itself, and no later than by an end of its own. Where that one
+    begins is exact: nobody told it as the last month or year of this one.
     """
     end = max(memory.valid_from, by.valid_from)
     changes: dict[str, object] = {"superseded_by": by.memory_id}
     if memory.valid_to is None or end < memory.valid_to:
-        changes["valid_to"] = end
+        changes |= {"valid_to": end, "valid_to_precision": TimePrecision.EXACT}
     return memory.model_copy(update=changes)
 
 
