@@ -34,8 +34,8 @@ from reme_core.rules.plan import (
     plan_batch,
     reason_for,
     repetition,
+    replaced_elsewhere,
     settle_equal,
-    successor_brought,
 )
 from reme_core.rules.uses import check_useless, check_uses, is_useless, used
 
@@ -75,9 +75,9 @@ __all__ = [
     "reason_for",
     "repetition",
     "replaced",
+    "replaced_elsewhere",
     "settle_equal",
     "split_path",
-    "successor_brought",
     "texts_of",
     "used",
     "value_of",

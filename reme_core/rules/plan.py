@@ -115,14 +115,17 @@ def beside(held: Memory, new: Memory, *, at: datetime) -> tuple[Memory, Memory] 
     return None
 
 
-def successor_brought(memory: Memory) -> str | None:
-    """Return what had replaced a memory where a library brought it from, if that did not come along.
+def replaced_elsewhere(memory: Memory) -> Memory:
+    """Return a memory as one that was replaced, if it was so where it comes from, by what did not come along.
 
-    Up to schema version 5 the load of a library moved the id of such a successor to the memory's origin.
+    Up to schema version 5 the load of a library moved the id of such a successor to the memory's origin, and the end
+    that was left told that it was not current. Any other memory is returned as it is.
     """
     origin = memory.metadata.get("origin")
     successor = origin.get("superseded_by") if isinstance(origin, dict) else None
-    return successor if isinstance(successor, str) and successor.strip() else None
+    if not (memory.is_current and memory.valid_to is not None and isinstance(successor, str) and successor.strip()):
+        return memory
+    return memory.model_copy(update={"superseded_by": successor})
 
 
 def settle_equal(memories: Iterable[Memory]) -> list[Memory]:

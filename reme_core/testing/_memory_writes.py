@@ -410,7 +410,8 @@ class MemoryDuplicates:
         ]
         then = MemorySearch(vector=axis(2), filter=MemoryFilter(as_of=at(1)))
         [found] = await store.search(ALICE, then)
-        assert (found.memory, found.score) == (past, pytest.approx(1.0))
+        assert found.memory == past
+        assert found.score == pytest.approx(1.0)
         assert (await store.list_memories(ALICE, ListMemories())).memories == (new,)
 
     async def test_an_equal_memory_of_an_earlier_time_is_kept_as_one_that_was_superseded(

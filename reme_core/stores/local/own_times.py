@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from reme_core.rules import settle_equal, successor_brought
+from reme_core.rules import replaced_elsewhere, settle_equal
 from reme_core.schema import EventKind, Memory, format_time, utc_now
 
 OWN_TIMES = (
@@ -40,9 +40,9 @@ def _keep_replaced(connection: sqlite3.Connection) -> None:
         " AND json_type(body, '$.metadata.origin.superseded_by') = 'text'"
     ).fetchall()
     for scope, memory in _memories(rows):
-        successor = successor_brought(memory)
-        if successor is not None:
-            _supersede(connection, scope, memory, successor, "it was replaced where it comes from")
+        replaced = replaced_elsewhere(memory)
+        if replaced.superseded_by is not None:
+            _supersede(connection, scope, memory, replaced, "it was replaced where it comes from")
 
 
 def _settle(connection: sqlite3.Connection) -> None:
@@ -60,19 +60,19 @@ def _settle(connection: sqlite3.Connection) -> None:
         equal = {memory.memory_id: memory for _, memory in _memories(rows)}
         for memory in settle_equal(equal.values()):
             reason = "an equal memory that ends later, or not at all, takes its place"
-            _supersede(connection, group[0], equal[memory.memory_id], memory.superseded_by or "", reason)
+            _supersede(connection, group[0], equal[memory.memory_id], memory, reason)
 
 
 def _memories(rows: Iterable[tuple[int, str]]) -> list[tuple[int, Memory]]:
     return [(scope, Memory.model_validate_json(body)) for scope, body in rows]
 
 
-def _supersede(connection: sqlite3.Connection, scope: int, before: Memory, by: str, reason: str) -> None:
+def _supersede(connection: sqlite3.Connection, scope: int, before: Memory, replaced: Memory, reason: str) -> None:
     now = utc_now()
-    after = before.model_copy(update={"superseded_by": by, "revision": before.revision + 1, "updated_at": now})
+    after = replaced.model_copy(update={"revision": before.revision + 1, "updated_at": now})
     connection.execute(
         "UPDATE memories SET superseded_by = ?, revision = ?, body = ? WHERE scope = ? AND memory_id = ?",
-        (by, after.revision, after.model_dump_json(), scope, after.memory_id),
+        (after.superseded_by, after.revision, after.model_dump_json(), scope, after.memory_id),
     )
     states = (before.model_dump_json(), after.model_dump_json())
     connection.execute(

@@ -25,8 +25,8 @@ from reme_core.rules import (
     ids_of,
     plan_batch,
     reason_for,
+    replaced_elsewhere,
     settle_equal,
-    successor_brought,
     used,
 )
 from reme_core.schema import Event, Memory, Scope, new_id, utc_now
@@ -100,12 +100,8 @@ async def tell_ends_from_replacements(backend: Backend, scope: Scope) -> None:
             return
         held = await _by_ids(backend, scope, [read_memory(record.payload).memory_id for record in records])
         memories = [item.memory for item in held.values()]
-        replaced = [
-            memory.model_copy(update={"superseded_by": successor})
-            for memory in memories
-            if memory.is_current and (successor := successor_brought(memory)) is not None
-        ]
-        replaced += settle_equal([*memories, *await _claimed(backend, scope, memories)]) if not replaced else []
+        replaced = [there for memory in memories if (there := replaced_elsewhere(memory)) is not memory]
+        replaced = replaced or settle_equal([*memories, *await _claimed(backend, scope, memories)])
         if not replaced:
             await _rewrite(backend, scope, held, memories, number=last + 1)
             continue
