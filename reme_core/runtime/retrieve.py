@@ -38,7 +38,7 @@ DEFAULT_LIMIT = 10
 _BUDGET_CANDIDATES = 200
 _MOST_CANDIDATES = 1000
 _MANY_HITS = 50
-# Memories that hold no more are looked for among this many.
+# Memories that were replaced are looked for among this many.
 _OUTDATED = 30
 # A found memory adds at most this to the score of the messages it came from: as a fourth of a perfect match does
 # (retrieval.md: facts as extra keys of their messages add 1.6 to recall@10).
@@ -151,12 +151,12 @@ class SimpleRetriever:
     async def _outdated(
         self, scope: Scope, request: RetrieveRequest, vector: Vector | None, found: Sequence[ScoredMemory]
     ) -> frozenset[str]:
-        """Return messages that only memories which hold no more were made of: they come after what holds."""
+        """Return messages that only memories which were replaced were made of: they come after what is current."""
         if not found or request.as_of is not None or request.include_superseded:
             return frozenset()
         search = _memory_search(replace(request, include_superseded=True), vector, _OUTDATED)
-        closed = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
-        return _said_in(closed) - _said_in(found)
+        replaced = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
+        return _said_in(replaced) - _said_in(found)
 
     def _cut(self, hits: Sequence[Hit], request: RetrieveRequest) -> tuple[Hit, ...]:
         return cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget)
@@ -230,7 +230,6 @@ def _layers(request: RetrieveRequest) -> tuple[Layer, ...]:
             ("memory_type", request.types is not None and not _SPOKEN_TYPES.issuperset(request.types)),
             ("memory_target", request.targets is not None),
             ("metadata", bool(request.metadata)),
-            ("include_superseded", request.include_superseded),
         )
         if given
     ]
