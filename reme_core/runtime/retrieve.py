@@ -46,6 +46,8 @@ _LIFT = 0.25
 # A memory leads the answer if it holds this share of the question's words, or scores this high with a vector.
 _LEADING_SHARE = 0.5
 _LEADING_SCORE = 0.6
+# So many of the memories that match best stand no lower than the messages they came from.
+_LEADERS = 3
 # Types that messages may speak of; a question for any other is one for memories alone.
 _SPOKEN_TYPES = frozenset({MemoryType.PERSONAL, MemoryType.HISTORY})
 
@@ -120,7 +122,7 @@ class SimpleRetriever:
         ]
         passages = await self._passages(scope, search, asked, said) if "message" in layers else []
         return [
-            *(_in_place_of(hit, said) for hit in distilled),
+            *(_in_place_of(hit, said, leads=place < _LEADERS) for place, hit in enumerate(distilled)),
             *said,
             *passages,
             *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
@@ -190,10 +192,15 @@ def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
     return frozenset(name for item in items for source in item.memory.sources for name in source.message_ids)
 
 
-def _in_place_of(hit: Hit, said: Sequence[Hit]) -> Hit:
-    """Put a memory where the best message stands that says nothing else: it tells the same, and since when."""
+def _in_place_of(hit: Hit, said: Sequence[Hit], *, leads: bool) -> Hit:
+    """Put a memory where the best message stands that says nothing else: it tells the same, and since when.
+
+    One that `leads` stands beside the best of its messages, which it has lifted there: a date may be said by it alone.
+    """
     ids = frozenset(hit.message_ids)
-    scores = [other.score for other in said if ids.intersection(other.message_ids) and _is_told(other, [hit])]
+    scores = [
+        other.score for other in said if ids.intersection(other.message_ids) and (leads or _is_told(other, [hit]))
+    ]
     return hit.model_copy(update={"score": max(scores)}) if scores and max(scores) > hit.score else hit
 
 

@@ -53,12 +53,22 @@ async def test_a_message_is_worth_as_much_whether_what_was_made_of_it_is_over_or
     trip = await add(reme, "Ana went to Rome for some days", "trip", valid_from="2023-04", valid_to="2023-04")
     beside = await add(reme, "Ana knows her way about in Rome", "berlin")
     assert await score("who came along to Rome", "trip") >= before
-    found = await reme.retrieve("when was Ana in Rome", **ANA)
+    found = await reme.retrieve("when was Ana in Rome for some days", **ANA)
     assert found.results[0].memory_id == trip
     assert shown_validity(found.results[0]) == "April 2023"
     await reme.supersede_memory(trip, "Ana never went to Rome", **ANA, valid_from="2023-04")
     await reme.delete_memory(beside, **ANA)
     assert await score("who came along to Rome", "trip") < before  # what it was made into is outdated
+
+
+async def test_the_best_memory_stands_beside_its_message_however_few_of_the_words_it_holds(reme: ReMe) -> None:
+    await add(reme, "Ana travelled with Mia", "trip", valid_from="2023-04", valid_to="2023-04")
+    found = await reme.retrieve("with which sister did Ana take her short trip to Rome", **ANA)
+    assert [(hit.layer, hit.message_ids) for hit in found.results[:2]] == [
+        ("memory", ("trip",)),
+        ("message", ("trip",)),
+    ]
+    assert shown_validity(found.results[0]) == "April 2023"
 
 
 async def test_asking_for_replaced_memories_adds_them_and_keeps_the_messages(reme: ReMe) -> None:
