@@ -136,7 +136,7 @@ class LearningFace:
         if flow is None or any(options):
             flow = make_retrieval_flow(rerank=options[0], rewrite=options[1])
         question = TaskQuestion(
-            query="" if query is None else inputs.read_question(query),
+            query="" if query is None else inputs.read_query(query),
             messages=await asyncio.to_thread(parse_messages, messages),
             limit=inputs.read_count(limit, "limit"),
             token_budget=None if token_budget is None else inputs.read_count(token_budget, "token_budget"),

@@ -357,7 +357,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
 
     async def retrieve(
         self,
-        query: str,
+        query: str | None = None,
         *,
         user_id: str,
         limit: int | None = None,
@@ -376,7 +376,8 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         """Find what answers a question: memories first where they do, then what was said, best first.
 
         Args:
-            query: The question, in words; of a pasted text, the first 4,000 characters.
+            query: The question, in words; of a pasted text, the first 4,000 characters. One about a time alone ("what
+                happened last week?") lists what lies there; so do `start_time` and `end_time` without a query.
             user_id: Whose memory is asked.
             limit: At most this many results; 10 unless `token_budget` is given.
             token_budget: As many results as fit into this many tokens, repetition dropped.
@@ -401,7 +402,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         if token_budget is not None:
             token_budget = inputs.read_count(token_budget, "token_budget")
         request = RetrieveRequest(
-            query=inputs.read_question(query),
+            query=inputs.read_question(query, is_timed=start_time is not None or end_time is not None),
             limit=limit,
             token_budget=token_budget,
             layers=inputs.read_layers(layers),

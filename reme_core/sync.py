@@ -136,7 +136,7 @@ class SyncReMe(SyncLearning):
 
     def retrieve(
         self,
-        query: str,
+        query: str | None = None,
         *,
         user_id: str,
         limit: int | None = None,

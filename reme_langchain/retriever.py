@@ -14,6 +14,7 @@ from reme_core import BackgroundLoop, Hit, ReMe
 from reme_langchain._kinds import check_kinds
 from reme_langchain._opening import open_memory
 from reme_langchain._owner import Owner, resolve_owner
+from reme_langchain._searching import search_memories
 
 
 def _memory(given: object) -> ReMe:
@@ -21,13 +22,16 @@ def _memory(given: object) -> ReMe:
 
 
 class ReMeRetriever(BaseRetriever):
-    """Finds memories that answer a query, best first. Usable from any event loop and thread.
+    """Finds memories that answer a query, best first; where there are none, what was said.
+
+    Without a chat model nothing makes memories, and all that a user has are messages. `metadata["layer"]` of a document
+    tells `memory` from `message`. Usable from any event loop and thread.
 
     Attributes:
         memory: A `ReMe`, or a path. What is opened for a path stays open as long as the process.
         owner: Whose: a user id, or a function of the runtime that returns one. None: `user_id` of the run's context, or
             of `config["configurable"]`; decided anew with each call.
-        kinds: Memories of these types.
+        kinds: Memories of these types; messages where `personal` is one of them.
         k: At most so many; `invoke(query, k=...)` overrides it.
     """
 
@@ -82,26 +86,30 @@ class ReMeRetriever(BaseRetriever):
         return await self._find(query, k, for_user or resolve_owner(self.owner, None))
 
     async def _find(self, query: str, k: int | None, user_id: str) -> list[Document]:
-        found = await self.memory.retrieve(
-            query,
-            user_id=user_id,
-            limit=self.k if k is None else k,
-            memory_type=list(self.kinds),
-            layers=("memory",),
-        )
-        return [_document(hit) for hit in found.results]
+        limit = self.k if k is None else k
+        found = await search_memories(self.memory, query, user_id=user_id, limit=limit, kinds=self.kinds)
+        return [_document(hit) for hit in found]
 
 
 def _document(hit: Hit) -> Document:
-    """Return a memory as a document; what it does not have is not in the metadata. Times are texts in ISO 8601."""
+    """Return a memory or a message as a document, under its id; what it does not have is not in the metadata.
+
+    Times are texts in ISO 8601.
+    """
     details = {
         "score": hit.score,
+        "layer": hit.layer,
         "kind": None if hit.memory_type is None else str(hit.memory_type),
         "target": hit.memory_target,
         "when_to_use": hit.when_to_use or None,
         "created_at": None if hit.created_at is None else hit.created_at.isoformat(),
         "observed_at": None if hit.observed_at is None else hit.observed_at.isoformat(),
+        "name": hit.name,
+        "role": hit.role,
+        "session_id": hit.session_id,
+        "message_ids": list(hit.message_ids) or None,
         "metadata": dict(hit.metadata) or None,
     }
     known = {name: value for name, value in details.items() if value is not None}
-    return Document(id=hit.memory_id, page_content=hit.memory, metadata=known)
+    name = hit.memory_id or next(iter(hit.message_ids), None)
+    return Document(id=name, page_content=hit.memory, metadata=known)

@@ -136,7 +136,9 @@ def add(
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="The question, in words.")],
+    query: Annotated[
+        str | None, typer.Argument(help="The question, in words; not needed beside --from or --to.")
+    ] = None,
     *,
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="At most so many; 10 without --tokens.")] = None,
     tokens: Annotated[int | None, typer.Option("--tokens", help="As many as fit into so many tokens.")] = None,
@@ -158,7 +160,7 @@ def search(
     wait: Wait = DEFAULT_WAIT_S,
     as_json: Json = False,
 ) -> int:
-    """Find what answers a question. Exit code 1: nothing found."""
+    """Find what answers a question, or lies in a time. Exit code 1: nothing found."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     question = reading.Question(
         query=query,

@@ -29,7 +29,7 @@ from reme_core.schema import Block, Event, Memory, Reloaded, StoredMessage
 class Question:
     """What `reme search` was asked; see `ReMe.retrieve`."""
 
-    query: str
+    query: str | None
     limit: int | None
     token_budget: int | None
     types: Sequence[str]

@@ -34,6 +34,9 @@ class MemoryFilter:
         include_superseded: All, whatever their validity; not together with `as_of`.
         observed_from: Said at this time or later.
         observed_to: Said before this time.
+        during_from: Said at this time or later, or beginning at it or later, or holding at it and ending later. What
+            began before and holds without an end is of no time.
+        during_to: Said, or beginning, before this time.
         metadata: These keys of the metadata have exactly these values (true is not 1; 1 equals 1.0).
         keyword: The indexed text holds every word of this one.
     """
@@ -44,6 +47,8 @@ class MemoryFilter:
     include_superseded: bool = False
     observed_from: datetime | None = None
     observed_to: datetime | None = None
+    during_from: datetime | None = None
+    during_to: datetime | None = None
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
     keyword: str | None = None
 

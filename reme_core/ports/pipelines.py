@@ -35,7 +35,7 @@ class RetrieveRequest:
     """A question on its way down.
 
     Attributes:
-        query: The question in words.
+        query: The question in words; empty where `said_from` or `said_to` is given: what lies in that time.
         limit: At most this many results; None leaves it to the budget (or 10 without one).
         token_budget: At most this many tokens of text in all, without repetition.
         layers: The layers to look at; None: memories, and messages where the filters apply to them.

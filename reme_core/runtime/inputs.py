@@ -177,9 +177,22 @@ def read_query(value: object, name: str = "query") -> str:
     return text
 
 
-def read_question(value: object) -> str:
-    """Read a question as `read_query` does; of a pasted text, its beginning."""
-    return read_query(bounded_query(value) if isinstance(value, str) else value)
+def read_question(value: object, *, is_timed: bool) -> str:
+    """Read the question of a search: as `read_query`, but empty or None where a time is given (InvalidInputError).
+
+    Of a pasted text the beginning is read.
+    """
+    found = "wanted a string, found None" if value is None else "is empty"
+    if isinstance(value, str):
+        value = bounded_query(value)
+    if value is not None and not (isinstance(value, str) and not value.replace("\0", " ").strip()):
+        return read_query(value)
+    if is_timed:
+        return ""
+    msg = (
+        f"query: {found}; give some words, or start_time or end_time to see what lies there, or list to see everything"
+    )
+    raise InvalidInputError(msg)
 
 
 def read_count(value: object, name: str) -> int:

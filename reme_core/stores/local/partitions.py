@@ -15,7 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -38,9 +38,11 @@ from reme_core.stores.local.scopes import Layer, changed_since, newest_change
 from reme_core.stores.local.vectors import stored_dimension
 
 _COLUMNS = {
-    Layer.MESSAGES: "SELECT seq, terms, session, speaker, said_at, asks FROM messages WHERE scope = ?",
-    Layer.BLOCKS: "SELECT block, terms, -1, '', started_at, 0 FROM blocks WHERE scope = ?",
-    Layer.MEMORIES: "SELECT row, terms, -1, '', created / 1e6, 0 FROM memories WHERE scope = ? AND ranked",
+    Layer.MESSAGES: (
+        "SELECT seq, terms, session, speaker, said_at, asks, by_user, wishes, passages FROM messages WHERE scope = ?"
+    ),
+    Layer.BLOCKS: "SELECT block, terms, -1, '', started_at, 0, 0, 0, x'' FROM blocks WHERE scope = ?",
+    Layer.MEMORIES: "SELECT row, terms, -1, '', created / 1e6, 0, 0, 0, x'' FROM memories WHERE scope = ? AND ranked",
 }
 _KEYS = {Layer.MESSAGES: "seq", Layer.BLOCKS: "block", Layer.MEMORIES: "row"}
 # CROSS JOIN makes SQLite read the scope's rows first, in their order, and look each vector up.
@@ -57,12 +59,42 @@ _MASKS = 16
 _NOTHING_LOADED = 1 << 62
 _ENTRIES = MemoryFilter(types=(MemoryType.META,), include_superseded=True)
 
-_Row: TypeAlias = tuple[int, bytes, int, str, float, int]
-
 
 def holds_any(connection: sqlite3.Connection, scope: int, layer: Layer) -> bool:
     """Tell whether a layer of a scope has any rows: most users have messages alone, or memories alone."""
     return connection.execute(f"{_COLUMNS[layer]} LIMIT 1", (scope,)).fetchone() is not None
+
+
+_Row: TypeAlias = tuple[int, bytes, int, str, float, int, int, int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class _Vectors:
+    """Vectors (m, d) of rows and of their passages; `passages` is None where each is the vector of a whole text."""
+
+    keys: IntArray
+    matrix: Matrix
+    passages: IntArray | None = None
+
+
+def _read_vectors(rows: Sequence[tuple[int, bytes]], dimension: int) -> _Vectors:
+    """Read the vectors of rows, several of a text with passages; zeros stand for a passage that has none.
+
+    Raises:
+        CorruptDataError: Bytes that are no vectors of this dimension.
+    """
+    sizes = np.fromiter((len(blob) for _, blob in rows), np.int64, len(rows))
+    if (sizes % (4 * dimension)).any() or not sizes.all():
+        msg = f"the file holds a vector that has not {dimension} dimensions: restore a copy"
+        raise CorruptDataError(msg)
+    keys = np.fromiter((key for key, _ in rows), np.int64, len(rows))
+    matrix = np.frombuffer(b"".join(blob for _, blob in rows), "<f4").reshape(-1, dimension)
+    counts = sizes // (4 * dimension)
+    if len(matrix) == len(rows):
+        return _Vectors(keys, matrix)
+    passages = np.arange(len(matrix)) - np.repeat(np.cumsum(counts) - counts, counts)
+    there = matrix.any(axis=1)
+    return _Vectors(np.repeat(keys, counts)[there], matrix[there], passages[there])
 
 
 class Partition:
@@ -128,12 +160,14 @@ class Partition:
         older.close()
         rows.reverse()
         vectors = self._vectors(connection, scope, f"{key} >= ? AND {key} < ?", (start, end))
-        if vectors is not None and vectors[0].tolist() == [row[0] for row in rows]:
-            self._extend(rows, vectors[1])  # all rows have vectors: the usual case
+        # A text with passages may have one vector, of its whole, from a release that knew no passages.
+        are_short = not any(passages for *_, passages in rows)
+        if vectors is not None and are_short and vectors.keys.tolist() == [row[0] for row in rows]:
+            self._extend(rows, vectors.matrix)  # short texts that all have vectors: the usual case
         else:
             self._extend(rows)
             if vectors is not None:
-                self.index.set_vectors(*vectors)
+                self.index.set_vectors(vectors.keys, vectors.matrix, vectors.passages)
         self._loaded_from = start
 
     def _apply(self, connection: sqlite3.Connection, scope: int, rows: IntArray) -> None:
@@ -155,12 +189,12 @@ class Partition:
             self._extend([row for row in columns if row[0] in fresh])
             vectors = self._vectors(connection, scope, among, some)
             if vectors is not None:
-                self.index.set_vectors(*vectors)
+                self.index.set_vectors(vectors.keys, vectors.matrix, vectors.passages)
 
     def _extend(self, rows: Sequence[_Row], vectors: Matrix | None = None) -> None:
         if not rows:
             return
-        keys, packed, sessions, speakers, times, asks = zip(*rows, strict=True)
+        keys, packed, sessions, speakers, times, asks, by_user, wishes, passages = zip(*rows, strict=True)
         n = len(rows)
         numbers = np.fromiter(keys, np.int64, n)
         self.index.extend(
@@ -172,26 +206,23 @@ class Partition:
                 speakers=speakers,
                 times=np.fromiter(times, np.float64, n),
                 questions=np.fromiter(asks, np.bool_, n),
+                by_user=np.fromiter(by_user, np.bool_, n),
+                wishes=np.fromiter(wishes, np.bool_, n),
+                passages=passages,
             ),
             vectors,
         )
 
     def _vectors(
         self, connection: sqlite3.Connection, scope: int, among: str, values: Sequence[int]
-    ) -> tuple[IntArray, Matrix] | None:
+    ) -> _Vectors | None:
         """Read vectors with the rows they belong to, in order; None where there are none (CorruptDataError)."""
         dimension = stored_dimension(connection)
         if not dimension or self.layer not in _VECTORS:
             return None
         query = f"{_VECTORS[self.layer]} AND {among} ORDER BY {_KEYS[self.layer]}"
         rows = connection.execute(query, (scope, *values)).fetchall()
-        if any(len(vector) != 4 * dimension for _, vector in rows):
-            msg = f"the file holds a vector that has not {dimension} dimensions: restore a copy"
-            raise CorruptDataError(msg)
-        if not rows:
-            return None
-        keys = np.fromiter((row for row, _ in rows), np.int64, len(rows))
-        return keys, np.frombuffer(b"".join(vector for _, vector in rows), "<f4").reshape(len(rows), dimension)
+        return _read_vectors(rows, dimension) if rows else None
 
     def allowed(self, connection: sqlite3.Connection, scope: int, wanted: MemoryFilter) -> BoolArray:
         """Return which slots of a partition of memories a filter admits, aligned with `index.keys`."""

@@ -105,6 +105,15 @@ _SINCE_VERSION_6 = (
     "CREATE INDEX memories_ranked ON memories (scope, row) WHERE ranked",
 )
 
+# by_user: its role is user. wishes: it is a standing wish of the user. passages: packed by `segment_passages`, empty
+# for a short text; the terms of a long one are those of its passages one behind the other, and its vector is one blob
+# of those of the first passages.
+_SINCE_VERSION_7 = (
+    "ALTER TABLE messages ADD COLUMN by_user INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE messages ADD COLUMN wishes INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE messages ADD COLUMN passages BLOB NOT NULL DEFAULT x''",
+)
+
 
 def _to_version_2(connection: sqlite3.Connection) -> None:
     for statement in _SINCE_VERSION_2:
@@ -137,7 +146,20 @@ def _to_version_6(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: Sequence[Migration] = (_to_version_2, _to_version_3, _to_version_4, _to_version_5, _to_version_6)
+def _to_version_7(connection: sqlite3.Connection) -> None:
+    for statement in _SINCE_VERSION_7:
+        connection.execute(statement)
+    connection.execute("UPDATE messages SET by_user = 1 WHERE json_extract(body, '$.role') = 'user'")
+
+
+MIGRATIONS: Sequence[Migration] = (
+    _to_version_2,
+    _to_version_3,
+    _to_version_4,
+    _to_version_5,
+    _to_version_6,
+    _to_version_7,
+)
 """Step i leads from version i + 1 to version i + 2."""
 
 SCHEMA_VERSION = len(MIGRATIONS) + 1
@@ -187,6 +209,7 @@ TABLES = (
     *_SINCE_VERSION_4,
     *_SINCE_VERSION_5,
     *_SINCE_VERSION_6,
+    *_SINCE_VERSION_7,
 )
 
 WORD_TABLES = (

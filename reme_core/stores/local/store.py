@@ -79,6 +79,7 @@ from reme_core.stores.local.database import Database, FileSettings, Work
 from reme_core.stores.local.erase import erase_rows, purge_log
 from reme_core.stores.local.item_calls import ItemCalls
 from reme_core.stores.local.item_vectors import ItemVectors
+from reme_core.stores.local.item_words import ItemWords
 from reme_core.stores.local.loading import Loader
 from reme_core.stores.local.partitions import Partitions
 from reme_core.stores.local.schema import has_word_tables
@@ -123,6 +124,7 @@ class LocalStore(ItemCalls):
         self._partitions = Partitions(cache_bytes)
         self._loader = Loader(self._database, self._partitions, patience_s=loading_wait_s)
         self._item_vectors = ItemVectors(cache_bytes)
+        self._item_words = ItemWords(cache_bytes)
         self._fts5: bool | None = None
 
     def __repr__(self) -> str:
@@ -343,6 +345,7 @@ class LocalStore(ItemCalls):
         if number is not None:
             self._partitions.forget(number)
         self._item_vectors.clear()
+        self._item_words.clear()
         try:
             await self._database.maintain(lambda c: purge_log(c, self._database.path))
         except StoreError as exc:

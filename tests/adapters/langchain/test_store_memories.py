@@ -56,6 +56,29 @@ async def test_of_a_pasted_query_the_beginning_is_embedded(shared: Shared) -> No
 
 
 @pytest.mark.requirement("LG-STORE-84")
+@pytest.mark.parametrize("flavour", FLAVOURS)
+async def test_without_a_model_a_query_ranks_as_reme_does(tmp_path: Path, flavour: Flavour) -> None:
+    facts = ("Ann drinks green tea.", "Ann plays the cello on Sundays.", "Ann sold her cello bow.", "安喜欢爬山")
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        for fact in facts[:2]:
+            await memory.add_memory(fact, user_id=ANN)
+        store = ReMeStore(memory)
+        face = Face(store, flavour, store)
+        for number, fact in enumerate(facts[2:]):
+            await face.put(memory_namespace(ANN), str(number), {"content": fact})
+        for query in ("When does she play the cello?", "green tea", "谁喜欢爬山"):
+            retrieved = [hit.memory for hit in (await memory.retrieve(query, user_id=ANN, layers=["memory"])).results]
+            found = [item.value["content"] for item in await face.search(memory_namespace(ANN), query=query)]
+            assert retrieved
+            assert found[: len(retrieved)] == retrieved
+            assert len(found) == len(facts)
+        assert await face.search(memory_namespace(BOB), query="cello") == []
+        await memory.delete_all_memories(user_id=ANN)
+        assert await face.search(memory_namespace(ANN), query="cello") == []
+        await store.aclose()
+
+
+@pytest.mark.requirement("LG-STORE-84")
 async def test_what_either_side_keeps_the_other_finds_and_no_other_owner(shared: Shared) -> None:
     await shared.face.put(memory_namespace(ANN), "tea", {"content": "drinks green tea every morning"})
     assert await shared.found("green tea in the morning", ANN) == ["drinks green tea every morning"]

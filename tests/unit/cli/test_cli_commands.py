@@ -85,6 +85,17 @@ def test_search_that_finds_nothing_ends_with_1(reme: Reme, chat: str) -> None:
     assert (as_json.code, as_json.value["results"], as_json.err) == (1, [], "")
 
 
+def test_search_lists_a_time_without_a_question(reme: Reme, chat: str) -> None:
+    reme("add", "--messages", chat, "--session", "s1")
+    listed = reme("search", "--from", "2025-03-04", "--to", "2025-03-05", "--json")
+    assert {hit["created_at"][:10] for hit in listed.value["results"]} == {"2025-03-04"}
+    assert reme("search", "what happened on 4 March 2025?", "--json").value["results"] == listed.value["results"]
+    assert reme("search", "--to", "2020-01-01").code == 1
+    refused = reme("search")
+    assert refused.code == 2
+    assert "start_time or end_time" in refused.err
+
+
 def test_search_honours_every_filter(reme: Reme, chat: str) -> None:
     reme("add", "--messages", chat, "--session", "s1")
     reme("add", "The puppy eats twice a day", "--type", "procedural", "--metadata", '{"n": 1}')

@@ -277,6 +277,21 @@ async def test_a_range_of_time_shows_blocks_and_the_memories_of_the_call(store: 
     assert answer.endswith("[more memories are not shown: ask for a shorter range]")
 
 
+async def test_a_range_of_time_shows_what_held_in_it(store: LocalStore) -> None:
+    await put(store, held("moved", "Emma moves to Rome.").model_copy(update={"valid_from": at(30 * 24 * 60)}))
+    answer = await TimeAwareRetrieveOp()({"start_time": "2026-02-14", "end_time": "2026-02-14"}, context_over(store))
+    assert "Emma moves to Rome." in answer
+
+
+async def test_a_question_about_a_time_finds_the_memories_of_it(store: LocalStore) -> None:
+    context = context_over(store)
+    for query in ("What happened today?", "今天发生了什么", "what do you know about 15 January 2026?"):
+        answer = await VectorRetrieveMemoryOp()({"query_items": [{"query": query}]}, context)
+        assert "emma-1" in answer
+    answer = await VectorRetrieveMemoryOp()({"query_items": [{"query": "What happened last month?"}]}, context)
+    assert answer == "no memories found"
+
+
 async def test_the_time_is_that_of_the_clock(store: LocalStore) -> None:
     assert await DatetimeToolOp()({}, context_over(store)) == "2026-01-15 Thu 12:00 UTC (2026-01-15T12:00:00Z)"
 
