@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from pydantic import JsonValue
 
 from reme_core.ports.memory_store import Matrix, Vector
-from reme_core.schema import Memory, MemoryType, Scope
+from reme_core.schema import Memory, MemoryType, Scope, bounded_query
 
 Namespace: TypeAlias = tuple[str, ...]
 """Labels from the root down. A label is a text without `.`, NUL and lone surrogates, and not empty."""
@@ -173,6 +173,10 @@ class SearchItems:
     refresh: bool = False
     omit_expired: bool = False
     at: datetime
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "text", bounded_query(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

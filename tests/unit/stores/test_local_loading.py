@@ -320,6 +320,23 @@ async def test_what_is_loaded_in_chunks_ranks_like_what_is_loaded_at_once(
     await store.close()
 
 
+async def test_long_texts_that_have_vectors_of_their_wholes_are_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    store = LocalStore(path, synchronous="NORMAL")
+    await put(store, "tea")  # its vector says how long vectors are
+    texts = [" ".join(f"Tea {number} was poured at place {place}." for place in range(200)) for number in range(3)]
+    said = [message(text, minute=number) for number, text in enumerate(texts)]
+    await store.append(ALICE, AppendMessages(session_id="s", messages=said))
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:  # as a release that knew no passages left it
+        connection.execute("INSERT INTO message_vectors SELECT seq, ? FROM messages", (axis(0).tobytes(),))
+        connection.commit()
+    again = LocalStore(path)
+    found = await again.search_messages(ALICE, MessageSearch(text="", vector=axis(0)))
+    assert [item.stored.message.text for item in found] == texts[::-1]
+    await again.close()
+
+
 async def test_a_chunk_of_long_texts_has_fewer_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "memory.db"
     await fill(path)
