@@ -159,8 +159,10 @@ class Partition:
         older.close()
         rows.reverse()
         vectors = self._vectors(connection, scope, f"{key} >= ? AND {key} < ?", (start, end))
-        if vectors is not None and vectors.passages is None and vectors.keys.tolist() == [row[0] for row in rows]:
-            self._extend(rows, vectors.matrix)  # all rows have vectors, and none has passages: the usual case
+        # A text with passages may have one vector, of its whole, from a release that knew no passages.
+        are_short = not any(passages for *_, passages in rows)
+        if vectors is not None and are_short and vectors.keys.tolist() == [row[0] for row in rows]:
+            self._extend(rows, vectors.matrix)  # short texts that all have vectors: the usual case
         else:
             self._extend(rows)
             if vectors is not None:
