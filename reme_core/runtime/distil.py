@@ -7,7 +7,7 @@ from typing import Protocol
 
 from reme_core.errors import ReMeError
 from reme_core.ports import EventQuery, MemoryStore, Target, WriteBatch
-from reme_core.schema import Block, Event, Job, MemoryType, Message, RejectedExperience, Scope, Usage
+from reme_core.schema import Block, Event, Job, MemoryType, Message, RejectedExperience, RejectedFact, Scope, Usage
 
 SHOWN_CHARS = 16_000
 """Of one message a model is shown this much, head and tail; some 4,000 tokens, which leave room in a small window."""
@@ -61,13 +61,15 @@ class Distilled:
         batch: The changes, to be written at once with the run id of the task; may be empty.
         usage: What it cost.
         failures: Targets that failed, and why; the batch holds what the others came to.
-        rejected: What was left out, and why.
+        rejected: Experiences that were left out, and why.
+        rejected_facts: Facts likewise.
     """
 
     batch: WriteBatch
     usage: Usage = field(default_factory=Usage)
     failures: tuple[tuple[Target, ReMeError], ...] = ()
     rejected: tuple[RejectedExperience, ...] = ()
+    rejected_facts: tuple[RejectedFact, ...] = ()
 
 
 class Distiller(Protocol):

@@ -15,7 +15,8 @@ from reme_core.runtime.known_targets import read_known_targets
 from reme_core.runtime.neighbours import Neighbourhood
 from reme_core.runtime.reconcile import Action, Case, Outcome, reconcile_question
 from reme_core.runtime.resolve import AUTHOR, Changes, key_of, needs_past
-from reme_core.schema import Memory, Scope, Usage
+from reme_core.runtime.written_facts import rejected
+from reme_core.schema import Memory, RejectedFact, Scope, Usage
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.text import Language, prompt_language
 from reme_core.tools import revise
@@ -26,7 +27,7 @@ class SimpleDistiller:
     """A `Distiller` of at most two model calls: one takes typed facts from the messages, one reconciles them.
 
     A fact that says what a current memory says is left alone, one without neighbours is written, neither with a second
-    call. An answer that can't be used is asked for once more.
+    call. What of an answer can't be used is asked for once more; a fact that can't be used then is left out.
 
     Attributes:
         memories: What is known.
@@ -77,6 +78,7 @@ class _Run:
     problems: Sequence[str] = ()
     near: Neighbourhood = field(init=False)
     usage: Usage = field(default_factory=Usage)
+    rejected: list[RejectedFact] = field(default_factory=list)
     seen: dict[str, Memory] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
 
@@ -102,7 +104,8 @@ class _Run:
     async def distilled(self, changes: Changes) -> Distilled:
         """Return changes as a write, with the vectors of all that is new."""
         await self.embed(changes.texts)
-        return Distilled(batch=changes.batch(self.task.run_id, self.vectors), usage=self.usage)
+        batch = changes.batch(self.task.run_id, self.vectors)
+        return Distilled(batch=batch, usage=self.usage, rejected_facts=tuple(self.rejected))
 
     async def embed(self, texts: Sequence[str]) -> None:
         """Get the vectors of texts that have none yet."""
@@ -130,7 +133,8 @@ async def extract(task: DistilTask, run: _Run) -> tuple[Fact, ...]:
     known = await read_known_targets(run.options.memories, run.scope)
     written, usage = await ask(run.model, extraction_question(task, known, run.language, run.problems))
     run.usage += usage
-    return tuple(facts_of(written, task, known, run.options.clock.now()))
+    run.rejected = list(written.rejected)
+    return tuple(facts_of(written.facts, task, known, run.options.clock.now()))
 
 
 @stage
@@ -171,9 +175,11 @@ async def reconcile(given: _Sorted, run: _Run) -> tuple[Outcome, ...]:
     """Have the model decide what the facts mean for their neighbours."""
     if not given.cases:
         return given.outcomes
-    outcomes, usage = await ask(run.model, reconcile_question(given.cases, run.language, run.problems))
+    decided, usage = await ask(run.model, reconcile_question(given.cases, run.language, run.problems))
     run.usage += usage
-    return (*given.outcomes, *outcomes)
+    for place, problem in decided.problems.items():
+        run.rejected.append(rejected(given.cases[place].fact.content, f"what becomes of it was not told: {problem}"))
+    return (*given.outcomes, *(outcome for outcome in decided.outcomes if outcome is not None))
 
 
 @stage

@@ -106,6 +106,7 @@ def _with_outcomes(
             "run_id": runs[0] if runs else None,
             "run_ids": runs,
             "job_ids": undone(outcomes),
+            "rejected": tuple(fact for outcome in outcomes for fact in outcome.rejected_facts),
             "usage": usage.model_copy(update={"milliseconds": milliseconds}),
         }
     )

@@ -149,7 +149,7 @@ async def test_a_short_conversation_with_ten_candidates_costs_two_calls_and_few_
     spent = server.prompt_tokens + formats
     assert (server.bodies[0]["messages"][0]["content"].startswith("列出")) == (language == "zh")
     assert spent <= 2000, spent
-    assert language == "zh" or spent <= 1500, spent
+    assert language == "zh" or spent <= 1600, spent
 
 
 @pytest.mark.parametrize("spoken", ["I moved last week", "I skied yesterday", "In two months I fly to Rome"])
@@ -162,7 +162,7 @@ async def test_prompts_show_the_time_of_each_message_with_its_weekday(spoken: st
         await distiller(store, model).distil(SCOPE, task_of(messages))
     times = [line["at"] for line in shown(model.requests[0], "conversation")]
     assert times == ["2023-05-08 Mon 23:59", "2023-05-09 Tue 00:00"]
-    assert shown(model.requests[1], "facts")[0]["since"] == "2023-05-01"
+    assert shown(model.requests[1], "facts")[0]["since"] == "2023-05"
     assert "2026" not in "".join(message.text for request in model.requests for message in request.messages)
 
 
