@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reme_core.errors import ReMeError
-from reme_core.ports import EventQuery, MemoryStore, Target, WriteBatch
+from reme_core.ports import BlockSummary, EventQuery, MemoryStore, Target, WriteBatch
 from reme_core.schema import Block, Event, Job, MemoryType, Message, RejectedExperience, RejectedFact, Scope, Usage
 
 SHOWN_CHARS = 16_000
@@ -39,6 +39,8 @@ class DistilTask:
         session_id: The session of the blocks.
         blocks: The blocks, in order.
         messages: Their messages in order, each once.
+        before: What was said in the session just before them, for their understanding; nothing is made of it.
+        thread: What the index says of the block before them, where a model has written it; may be empty.
         memory_type: The only type of memory to make; None leaves it open.
         targets: Only for these targets: what an earlier attempt left. None: all.
         meter: Where a distiller adds what its calls cost, as they happen; in the end as much as `Distilled.usage`.
@@ -48,6 +50,8 @@ class DistilTask:
     session_id: str
     blocks: tuple[Block, ...]
     messages: tuple[Message, ...]
+    before: tuple[Message, ...] = ()
+    thread: str = ""
     memory_type: MemoryType | None = None
     targets: tuple[Target, ...] | None = None
     meter: Spent = field(default_factory=Spent, compare=False)
@@ -63,6 +67,7 @@ class Distilled:
         failures: Targets that failed, and why; the batch holds what the others came to.
         rejected: Experiences that were left out, and why.
         rejected_facts: Facts likewise.
+        summaries: What the index is to say of the blocks.
     """
 
     batch: WriteBatch
@@ -70,6 +75,7 @@ class Distilled:
     failures: tuple[tuple[Target, ReMeError], ...] = ()
     rejected: tuple[RejectedExperience, ...] = ()
     rejected_facts: tuple[RejectedFact, ...] = ()
+    summaries: tuple[BlockSummary, ...] = ()
 
 
 class Distiller(Protocol):
