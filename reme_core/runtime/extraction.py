@@ -22,14 +22,20 @@ from reme_core.text import (
     fence,
     json_line,
     load_prompt,
+    main_script,
     normalise_content,
     query_terms,
+    shortened,
+    with_media_told,
 )
 
 _OPEN_TYPES = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL, MemoryType.IDENTITY)
 # A fact's fields take some 50 tokens beside its text, and a message of talk holds up to two. Most endpoints write
 # 8,192 tokens at most.
 _TOKENS_ANYWAY, _TOKENS_PER_MESSAGE, _MOST_TOKENS = 1000, 100, 8192
+# Tokens of what came before: enough to know who and what is talked of, for some 400 in all.
+_THREAD_TOKENS, _BEFORE_TOKENS, _NAME_TOKENS = 100, 40, 15
+_EXAMPLES = {"HAN": "zh", "KANA": "ja", "HANGUL": "ko", "CYRILLIC": "ru", "ARABIC": "ar"}
 # A message is where a fact was told if it holds as large a share of its words.
 _LEAST_SHARED = 0.3
 
@@ -92,16 +98,18 @@ def extraction_question(
 ) -> Question[Written]:
     """Return what the model is asked; `problems` are those of an earlier attempt."""
     types = wanted_types(task)
-    lines = conversation_lines(task.messages, max_chars=SHOWN_CHARS)
-    parts = [fence("request", json_line(_wanted(task, types, known))), fence("conversation", lines)]
+    lines = conversation_lines([with_media_told(message) for message in task.messages], max_chars=SHOWN_CHARS)
+    before = [fence("before", text)] if (text := _before(task)) else []
+    fences = [fence("request", json_line(_wanted(task, types, known))), *before, fence("conversation", lines)]
     reader = FactReader(types=types, messages=len(task.messages))
+    mended = ResponseSchema(name="facts", schema=list_schema("facts", {"fact": {"type": "integer"}, **_fields(types)}))
     return Question(
-        system=load_prompt(PACKAGE, "extract", language).fill({}),
-        user=with_problems("\n".join(parts), problems, language),
-        schema=_schema(types),
+        system=load_prompt(PACKAGE, "extract", language).fill({"example": _example(task)}),
+        user=with_problems("\n".join(fences), problems, language),
+        schema=_schema(types, parts=len(task.blocks)),
         language=language,
         read=reader.read,
-        mending=Mending(schema=_schema(types, is_numbered=True), problems=reader.problems, join=reader.join),
+        mending=Mending(schema=mended, problems=reader.problems, join=reader.join),
         temperature=0.0,
         max_tokens=_room(len(task.messages), lines),
     )
@@ -113,7 +121,37 @@ def _wanted(task: DistilTask, types: Sequence[MemoryType], known: KnownTargets) 
     names = _asked(task.targets) if task.targets is not None else known.shown(types)
     if names:
         wanted["targets"] = names
+    if len(task.blocks) > 1:
+        wanted["parts"] = _parts(task)
     return wanted
+
+
+def _parts(task: DistilTask) -> list[JsonValue]:
+    """Return the first and the last message of each block, by number."""
+    numbers = {message.message_id: number for number, message in enumerate(task.messages, 1)}
+    own = [[numbers[name] for name in block.message_ids if name in numbers] for block in task.blocks]
+    return [[min(part), max(part)] if part else [] for part in own]
+
+
+def _before(task: DistilTask) -> str:
+    """Return what came before as lines: its gist, and the last messages, without numbers since no fact is theirs."""
+    lines = [json_line({"summary": _fitting(task.thread, _THREAD_TOKENS)})] if task.thread else []
+    for message in task.before:
+        text = _fitting(with_media_told(message).full_text, _BEFORE_TOKENS)
+        lines.append(json_line({"by": _fitting(message.speaker, _NAME_TOKENS), "text": text}))
+    return "\n".join(lines)
+
+
+def _fitting(text: str, tokens: int) -> str:
+    """Return a text, or its head and tail of so many tokens together."""
+    count = estimate_tokens(text)
+    return text if count <= tokens else shortened(text, len(text) * tokens // count)
+
+
+def _example(task: DistilTask) -> str:
+    """Return the worked example in the language of the conversation, as far as its script tells which that is."""
+    script = main_script(message.full_text for message in task.messages)
+    return load_prompt(PACKAGE, "example", _EXAMPLES.get(script or "", "en")).text
 
 
 def _room(messages: int, lines: str) -> int:
@@ -128,12 +166,16 @@ def _asked(targets: Sequence[Target]) -> dict[str, JsonValue]:
     return dict(names)
 
 
-def _schema(types: Sequence[MemoryType], *, is_numbered: bool = False) -> ResponseSchema:
+def _schema(types: Sequence[MemoryType], *, parts: int) -> ResponseSchema:
+    summary: JsonValue = {"type": "array", "items": {"type": "string"}} if parts > 1 else {"type": "string"}
+    facts: JsonValue = {"type": "array", "items": object_schema(_fields(types))}
+    return ResponseSchema(name="facts", schema=object_schema({"summary": summary, "facts": facts}))
+
+
+def _fields(types: Sequence[MemoryType]) -> dict[str, JsonValue]:
     text: JsonValue = {"type": "string"}
     text_or_none: JsonValue = {"type": ["string", "null"]}
-    number: dict[str, JsonValue] = {"fact": {"type": "integer"}} if is_numbered else {}
-    fields: dict[str, JsonValue] = {
-        **number,
+    return {
         "type": {"type": "string", "enum": [kind.value for kind in types]},
         "target": text,
         "content": text,
@@ -142,7 +184,6 @@ def _schema(types: Sequence[MemoryType], *, is_numbered: bool = False) -> Respon
         "valid_to": text_or_none,
         "messages": {"type": "array", "items": {"type": "integer"}},
     }
-    return ResponseSchema(name="facts", schema=list_schema("facts", fields))
 
 
 def list_schema(name: str, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

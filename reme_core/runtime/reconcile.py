@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
@@ -24,6 +25,8 @@ SHOWN_CHARS = 300
 SHOWN_FACT_CHARS = 900
 """Characters of a fact that the prompt shows."""
 
+# Of memories a prompt shows as many as so many tokens hold: fifteen or so.
+_MEMORIES_TOKENS = 500
 _FIGURES = re.compile(r"\s*\d{1,9}\s*")
 # More decisions than so many for each fact are no answer.
 _MOST_TIMES = 10
@@ -97,6 +100,24 @@ class Decision(BaseModel):
     action: Annotated[Action, BeforeValidator(lowered)]
     memory: Annotated[tuple[int, ...], BeforeValidator(_numbers)] = ()
     content: Annotated[Text, AfterValidator(str.strip), Field(max_length=MAX_CONTENT_CHARS)] | None = None
+
+
+def nearest(cases: Sequence[Case]) -> list[Case]:
+    """Return cases with the nearest of their candidates, as many as a prompt has room for.
+
+    The nearest of each fact goes first, then the second of each; a memory takes its room once.
+    """
+    shown: dict[str, Memory] = {}
+    room = _MEMORIES_TOKENS
+    ranked = zip_longest(*(case.candidates for case in cases))
+    for memory in (memory for rank in ranked for memory in rank if memory is not None):
+        if memory.memory_id not in shown and room > 0:
+            shown[memory.memory_id] = memory
+            room -= estimate_tokens(_memory_line(memory, 0))
+    return [
+        replace(case, candidates=tuple(memory for memory in case.candidates if memory.memory_id in shown))
+        for case in cases
+    ]
 
 
 def reconcile_question(cases: Sequence[Case], language: Language, problems: Sequence[str]) -> Question[Decided]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reme_core.ports import ChatModel, Clock, Embedder, MemoryStore, Target, Vector, WriteBatch
+from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, MemoryStore, Target, Vector, WriteBatch
 from reme_core.runtime.asking import Metered, ask
 from reme_core.runtime.distil import Distilled, DistilTask
 from reme_core.runtime.embedding import embed_strictly
@@ -13,8 +13,8 @@ from reme_core.runtime.extraction import Fact, extraction_question, facts_of
 from reme_core.runtime.flow import Stage, stage
 from reme_core.runtime.known_targets import read_known_targets
 from reme_core.runtime.neighbours import Neighbourhood
-from reme_core.runtime.reconcile import Action, Case, Outcome, reconcile_question
-from reme_core.runtime.resolve import AUTHOR, Changes, key_of, needs_past
+from reme_core.runtime.reconcile import Action, Case, Outcome, nearest, reconcile_question
+from reme_core.runtime.resolve import AUTHOR, Changes, key_of, needs_past, summed_up
 from reme_core.runtime.written_facts import rejected
 from reme_core.schema import Memory, RejectedFact, Scope, Usage
 from reme_core.schema.tool_calls import is_guideline
@@ -26,8 +26,9 @@ from reme_core.tools import revise
 class SimpleDistiller:
     """A `Distiller` of at most two model calls: one takes typed facts from the messages, one reconciles them.
 
-    A fact that says what a current memory says is left alone, one without neighbours is written, neither with a second
-    call. What of an answer can't be used is asked for once more; a fact that can't be used then is left out.
+    The first one sums the conversation up as well: for the index of its blocks, and as a memory of its own. A fact that
+    says what a current memory says is left alone, one without neighbours is written, neither with a second call. What
+    of an answer can't be used is asked for once more; a fact that can't be used then is left out.
 
     Attributes:
         memories: What is known.
@@ -79,6 +80,7 @@ class _Run:
     near: Neighbourhood = field(init=False)
     usage: Usage = field(default_factory=Usage)
     rejected: list[RejectedFact] = field(default_factory=list)
+    summaries: tuple[str, ...] = ()
     seen: dict[str, Memory] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
 
@@ -102,10 +104,21 @@ class _Run:
         return verdict.problems
 
     async def distilled(self, changes: Changes) -> Distilled:
-        """Return changes as a write, with the vectors of all that is new."""
+        """Return changes as a write, with the vectors of all that is new, and what the index is to say."""
+        parts = summed_up(self.summaries, self.task.blocks)
+        if self.task.memory_type is None and self.task.targets is None:
+            changes.sum_up(parts)
         await self.embed(changes.texts)
-        batch = changes.batch(self.task.run_id, self.vectors)
-        return Distilled(batch=batch, usage=self.usage, rejected_facts=tuple(self.rejected))
+        return Distilled(
+            batch=changes.batch(self.task.run_id, self.vectors),
+            usage=self.usage,
+            rejected_facts=tuple(self.rejected),
+            summaries=tuple(
+                BlockSummary(block_id=blocks[0].block_id, summary=text, author=AUTHOR)
+                for text, blocks in parts
+                if len(blocks) == 1
+            ),
+        )
 
     async def embed(self, texts: Sequence[str]) -> None:
         """Get the vectors of texts that have none yet."""
@@ -134,6 +147,7 @@ async def extract(task: DistilTask, run: _Run) -> tuple[Fact, ...]:
     written, usage = await ask(run.model, extraction_question(task, known, run.language, run.problems))
     run.usage += usage
     run.rejected = list(written.rejected)
+    run.summaries = written.summaries
     return tuple(facts_of(written.facts, task, known, run.options.clock.now()))
 
 
@@ -166,6 +180,7 @@ async def find_candidates(given: _Sorted, run: _Run) -> _Sorted:
         found = await run.near.near(fact, run.vectors.get(fact.index_text))
         run.seen |= {memory.memory_id: memory for memory in found}
         cases.append(Case(fact=fact, candidates=tuple(memory for memory in found if memory.memory_id not in taken)))
+    cases = nearest(cases)
     new = tuple(Outcome(fact=case.fact, action=Action.ADD) for case in cases if not case.candidates)
     return _Sorted(outcomes=(*given.outcomes, *new), cases=tuple(case for case in cases if case.candidates))
 

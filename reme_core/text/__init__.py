@@ -3,7 +3,14 @@
 Pure functions over strings (and messages) of any language; the only library is snowballstemmer, for English.
 """
 
-from reme_core.text.conversation import conversation_lines, fence, json_line, prompt_time, shortened
+from reme_core.text.conversation import (
+    conversation_lines,
+    fence,
+    json_line,
+    prompt_time,
+    shortened,
+    with_media_told,
+)
 from reme_core.text.excerpt import (
     Match,
     Matches,
@@ -18,6 +25,7 @@ from reme_core.text.language import Language, prompt_language
 from reme_core.text.normalise import normalise_content
 from reme_core.text.prompts import Prompt, load_prompt, parse_prompt
 from reme_core.text.questions import is_question
+from reme_core.text.scripts import count_scripts, main_script
 from reme_core.text.segment import TERMS_VERSION, pack_terms, query_terms, terms, unpack_terms
 from reme_core.text.summary import extractive_summary, split_sentences
 from reme_core.text.tokens import estimate_tokens
@@ -31,6 +39,7 @@ __all__ = [
     "Piece",
     "Prompt",
     "conversation_lines",
+    "count_scripts",
     "cut_middle",
     "error_class",
     "estimate_tokens",
@@ -41,6 +50,7 @@ __all__ = [
     "json_line",
     "load_prompt",
     "looks_like_error",
+    "main_script",
     "normalise_content",
     "pack_terms",
     "parse_prompt",
@@ -53,5 +63,6 @@ __all__ = [
     "split_sentences",
     "terms",
     "unpack_terms",
+    "with_media_told",
     "without_notices",
 ]

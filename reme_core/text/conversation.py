@@ -10,7 +10,7 @@ from typing import get_args
 
 from pydantic import JsonValue
 
-from reme_core.schema import Message, Role
+from reme_core.schema import ContentBlock, FileBlock, ImageBlock, Message, Role, TextBlock
 
 # What ends a line for some reader and is not escaped by JSON; and the character that every fence begins with.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<\x7f\x85\u2028\u2029"}
@@ -29,6 +29,25 @@ def conversation_lines(messages: Sequence[Message], *, first: int = 1, max_chars
     is shown as its head and its tail, with the number of characters left out between them.
     """
     return "\n".join(_line(message, number, max_chars) for number, message in enumerate(messages, first))
+
+
+def with_media_told(message: Message) -> Message:
+    """Return a message whose images and files stand in its text, marked as such: `[image: a red door]`."""
+    if all(block.type not in {"image", "file"} for block in message.content):
+        return message
+    told = (TextBlock(text=_told(block)) if block.type in {"image", "file"} else block for block in message.content)
+    return message.model_copy(update={"content": tuple(told)})
+
+
+def _told(block: ContentBlock) -> str:
+    match block:
+        case ImageBlock():
+            said = block.caption or block.url
+        case FileBlock():
+            said = block.name or block.url
+        case _:
+            return ""
+    return f"[{block.type}]" if said.startswith("data:") else f"[{block.type}: {said}]"
 
 
 def json_line(value: Mapping[str, JsonValue]) -> str:
