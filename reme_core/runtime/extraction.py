@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -33,8 +34,8 @@ _OPEN_TYPES = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL, Memo
 # A fact's fields take some 50 tokens beside its text, and a message of talk holds up to two. Most endpoints write
 # 8,192 tokens at most.
 _TOKENS_ANYWAY, _TOKENS_PER_MESSAGE, _MOST_TOKENS = 1000, 100, 8192
-# Tokens of what came before: enough to know who and what is talked of, for some 400 in all.
-_THREAD_TOKENS, _BEFORE_TOKENS, _NAME_TOKENS = 100, 40, 15
+# Tokens of what came before: enough to know who and what is talked of, for some 350 in all.
+_THREAD_TOKENS, _BEFORE_TOKENS, _NAME_TOKENS = 100, 30, 12
 _EXAMPLES = {"HAN": "zh", "KANA": "ja", "HANGUL": "ko", "CYRILLIC": "ru", "ARABIC": "ar"}
 # A message is where a fact was told if it holds as large a share of its words.
 _LEAST_SHARED = 0.3
@@ -98,18 +99,19 @@ def extraction_question(
 ) -> Question[Written]:
     """Return what the model is asked; `problems` are those of an earlier attempt."""
     types = wanted_types(task)
-    lines = conversation_lines([with_media_told(message) for message in task.messages], max_chars=SHOWN_CHARS)
+    messages = [with_media_told(message) for message in task.messages]
+    lines = conversation_lines(messages, max_chars=SHOWN_CHARS)
     before = [fence("before", text)] if (text := _before(task)) else []
     fences = [fence("request", json_line(_wanted(task, types, known))), *before, fence("conversation", lines)]
-    reader = FactReader(types=types, messages=len(task.messages))
-    mended = ResponseSchema(name="facts", schema=list_schema("facts", {"fact": {"type": "integer"}, **_fields(types)}))
+    reader = FactReader(types=types, texts=[shortened(message.full_text, SHOWN_CHARS) for message in messages])
+    schema = partial(_schema, types, parts=len(task.blocks))
     return Question(
         system=load_prompt(PACKAGE, "extract", language).fill({"example": _example(task)}),
         user=with_problems("\n".join(fences), problems, language),
-        schema=_schema(types, parts=len(task.blocks)),
+        schema=schema(),
         language=language,
         read=reader.read,
-        mending=Mending(schema=mended, problems=reader.problems, join=reader.join),
+        mending=Mending(schema=schema(is_numbered=True), problems=reader.problems, join=reader.join),
         temperature=0.0,
         max_tokens=_room(len(task.messages), lines),
     )
@@ -166,9 +168,10 @@ def _asked(targets: Sequence[Target]) -> dict[str, JsonValue]:
     return dict(names)
 
 
-def _schema(types: Sequence[MemoryType], *, parts: int) -> ResponseSchema:
+def _schema(types: Sequence[MemoryType], *, parts: int, is_numbered: bool = False) -> ResponseSchema:
     summary: JsonValue = {"type": "array", "items": {"type": "string"}} if parts > 1 else {"type": "string"}
-    facts: JsonValue = {"type": "array", "items": object_schema(_fields(types))}
+    number: dict[str, JsonValue] = {"fact": {"type": "integer"}} if is_numbered else {}
+    facts: JsonValue = {"type": "array", "items": object_schema({**number, **_fields(types)})}
     return ResponseSchema(name="facts", schema=object_schema({"summary": summary, "facts": facts}))
 
 

@@ -14,7 +14,7 @@ from reme_core.runtime.asking import lowered, not_blank
 from reme_core.runtime.said_times import read_said_time, said_date
 from reme_core.schema import MemoryType, RejectedFact, describe, shown
 from reme_core.schema.checks import Text
-from reme_core.text import shortened
+from reme_core.text import share_of_script, shortened
 
 MAX_CONTENT_CHARS = 4000
 """A fact is a sentence or two, a procedure a page; what is longer is a copy of the conversation."""
@@ -27,6 +27,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _FIGURES = re.compile(r"\d{1,9}")
 # Talk holds a fact or two in a message; a document of one message may hold twenty.
 _FACTS_ANYWAY, _FACTS_PER_MESSAGE, _MOST_FACTS = 20, 4, 500
+# In a text with names or code of another script the own one still has so much.
+_LEAST_SHARE = 0.15
 # Of what was wrong, a model is told so many, and so much of each.
 _MOST_TOLD, _TOLD_CHARS = 20, 300
 
@@ -90,10 +92,12 @@ class Written:
     Attributes:
         entries: Its items, in order.
         summaries: What it says of the parts of the conversation, one text each; none where it says nothing.
+        foreign: Whether these are in another script than the conversation.
     """
 
     entries: tuple[Entry, ...] = ()
     summaries: tuple[str, ...] = ()
+    foreign: bool = False
 
     @property
     def facts(self) -> tuple[WrittenFact, ...]:
@@ -124,11 +128,16 @@ class FactReader:
 
     Attributes:
         types: The types that were asked for.
-        messages: How many messages were shown, numbered from 1.
+        texts: The messages that were shown, numbered from 1.
     """
 
     types: Sequence[MemoryType]
-    messages: int
+    texts: Sequence[str]
+
+    @property
+    def messages(self) -> int:
+        """How many messages were shown."""
+        return len(self.texts)
 
     def read(self, value: JsonValue) -> Written:
         """Read an answer, in its own form or another one that holds facts.
@@ -141,14 +150,20 @@ class FactReader:
         if len(items) > most:
             msg = f"facts: {len(items)} of them for {self.messages} messages, at most {most}: only what is worth it"
             raise ValueError(msg)
-        written = Written(entries=tuple(map(self._entry, items)), summaries=_summaries(value))
+        summaries = _summaries(value)
+        written = Written(
+            entries=tuple(map(self._entry, items)),
+            summaries=summaries,
+            foreign=_is_foreign(self.texts, " ".join(summaries)),
+        )
         if items and not written.facts:
             raise ValueError("\n".join(self.problems(written)))
         return written
 
     def problems(self, written: Written) -> list[str]:
-        """Return what is wrong with each item that something is wrong with, by number."""
-        return told_problems("fact", [(place + 1, written.entries[place].problem) for place in written.doubtful])
+        """Return what is wrong with each item that something is wrong with, by number, and with the summary."""
+        lines = told_problems("fact", [(place + 1, written.entries[place].problem) for place in written.doubtful])
+        return [*lines, "summary: write it in the language of the conversation"] if written.foreign else lines
 
     def join(self, first: Written, value: JsonValue) -> Written:
         """Put what an answer holds in place of the items of another one that something is wrong with.
@@ -160,11 +175,13 @@ class FactReader:
             ValueError: There are no facts in it.
         """
         entries = list(first.entries)
+        again = _summaries(value)
+        summaries = again if first.foreign and again else first.summaries
         for place, item in numbered(listed(value, "facts", "content"), "fact", first.doubtful):
             entry = self._entry(item)
             if entry.fact is not None:
                 entries[place] = entry
-        return replace(first, entries=tuple(entries))
+        return replace(first, entries=tuple(entries), summaries=summaries)
 
     def _entry(self, item: JsonValue) -> Entry:
         if not isinstance(item, dict):
@@ -185,6 +202,9 @@ class FactReader:
             fact = WrittenFact.model_validate(kept)
         except ValidationError as exc:
             return Entry(written=item, fact=None, problem=describe(exc, "").removeprefix("."))
+        told = [self.texts[number - 1] for number in fact.messages]
+        if _is_foreign(told, fact.content, self.texts):
+            problems.append("content: is in another script than its messages: write it in their language")
         return Entry(written=item, fact=fact, problem="; ".join(problems))
 
     def _numbers(self, value: JsonValue) -> tuple[int, ...]:
@@ -250,6 +270,13 @@ def told_problems(what: str, problems: Sequence[tuple[int, str]]) -> list[str]:
     lines = [f"{what} {number}: {shortened(problem, _TOLD_CHARS)}" for number, problem in problems[:_MOST_TOLD]]
     more = len(problems) - _MOST_TOLD
     return [*lines, f"and {more} more"] if more > 0 else lines
+
+
+def _is_foreign(told: Sequence[str], text: str, around: Sequence[str] = ()) -> bool:
+    """Tell whether a text is in a script that what it comes from hardly holds; too few letters count as nothing."""
+    share = share_of_script(told, text)
+    share = share_of_script(around, text) if share is None else share
+    return share is not None and share < _LEAST_SHARE
 
 
 def _summaries(value: JsonValue) -> tuple[str, ...]:

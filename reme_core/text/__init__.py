@@ -25,7 +25,7 @@ from reme_core.text.language import Language, prompt_language
 from reme_core.text.normalise import normalise_content
 from reme_core.text.prompts import Prompt, load_prompt, parse_prompt
 from reme_core.text.questions import is_question
-from reme_core.text.scripts import count_scripts, main_script
+from reme_core.text.scripts import count_scripts, main_script, share_of_script
 from reme_core.text.segment import TERMS_VERSION, pack_terms, query_terms, terms, unpack_terms
 from reme_core.text.summary import extractive_summary, split_sentences
 from reme_core.text.tokens import estimate_tokens
@@ -59,6 +59,7 @@ __all__ = [
     "query_terms",
     "read_piece",
     "search_text",
+    "share_of_script",
     "shortened",
     "split_sentences",
     "terms",

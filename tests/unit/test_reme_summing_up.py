@@ -191,7 +191,7 @@ async def test_what_a_photo_shows_reaches_the_prompt_as_a_photo(tmp_path: Path) 
     ],
 )
 async def test_the_worked_example_is_in_the_language_of_the_conversation(tmp_path: Path, text: str, name: str) -> None:
-    with ScriptedChatModel([answer()]) as model:
+    with ScriptedChatModel([answer(summary="")]) as model:
         async with opened(tmp_path, model) as memory:
             memory.set_summarizer(SimpleSummarizer(language="en"))
             await memory.summary([said(text, name=None)], **U)
