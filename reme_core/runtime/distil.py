@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Protocol
 
 from reme_core.errors import ReMeError
 from reme_core.ports import BlockSummary, EventQuery, MemoryStore, Target, WriteBatch
+from reme_core.runtime.guidance import Guidance
 from reme_core.schema import Block, Event, Job, MemoryType, Message, RejectedExperience, RejectedFact, Scope, Usage
 
 SHOWN_CHARS = 16_000
@@ -42,6 +44,8 @@ class DistilTask:
         before: What was said in the session just before them, for their understanding; nothing is made of it.
         thread: What the index says of the block before them, where a model has written it; may be empty.
         memory_type: The only type of memory to make; None leaves it open.
+        guidance: What the application wants of the memories.
+        zone: Where the user is: their days are reckoned in it.
         targets: Only for these targets: what an earlier attempt left. None: all.
         meter: Where a distiller adds what its calls cost, as they happen; in the end as much as `Distilled.usage`.
     """
@@ -53,6 +57,8 @@ class DistilTask:
     before: tuple[Message, ...] = ()
     thread: str = ""
     memory_type: MemoryType | None = None
+    guidance: Guidance = field(default_factory=Guidance)
+    zone: tzinfo = UTC
     targets: tuple[Target, ...] | None = None
     meter: Spent = field(default_factory=Spent, compare=False)
 

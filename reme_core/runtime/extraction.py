@@ -12,6 +12,7 @@ from pydantic import JsonValue
 from reme_core.ports import ResponseSchema, Target
 from reme_core.runtime.asking import PACKAGE, Mending, Question, with_problems
 from reme_core.runtime.distil import SHOWN_CHARS, DistilTask
+from reme_core.runtime.guidance import EXTRACTED
 from reme_core.runtime.known_targets import KnownTargets, is_same_target
 from reme_core.runtime.said_times import read_said_time
 from reme_core.runtime.written_facts import FactReader, Written, WrittenFact
@@ -30,7 +31,6 @@ from reme_core.text import (
     with_media_told,
 )
 
-_OPEN_TYPES = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL, MemoryType.IDENTITY)
 # A fact's fields take some 50 tokens beside its text, and a message of talk holds up to two. Most endpoints write
 # 8,192 tokens at most.
 _TOKENS_ANYWAY, _TOKENS_PER_MESSAGE, _MOST_TOKENS = 1000, 100, 8192
@@ -90,7 +90,7 @@ def wanted_types(task: DistilTask) -> tuple[MemoryType, ...]:
     if task.memory_type is not None:
         return (task.memory_type,)
     if task.targets is None:
-        return _OPEN_TYPES
+        return task.guidance.extracted
     return tuple(kind for kind in MemoryType if any(kind == target.memory_type for target in task.targets))
 
 
@@ -100,13 +100,15 @@ def extraction_question(
     """Return what the model is asked; `problems` are those of an earlier attempt."""
     types = wanted_types(task)
     messages = [with_media_told(message) for message in task.messages]
-    lines = conversation_lines(messages, max_chars=SHOWN_CHARS)
+    lines = conversation_lines(messages, max_chars=SHOWN_CHARS, zone=task.zone)
     before = [fence("before", text)] if (text := _before(task)) else []
     fences = [fence("request", json_line(_wanted(task, types, known))), *before, fence("conversation", lines)]
     reader = FactReader(types=types, texts=[shortened(message.full_text, SHOWN_CHARS) for message in messages])
+    system = load_prompt(PACKAGE, "extract", language).fill({"example": _example(task)})
+    guided = task.guidance.shown(language)
     schema = partial(_schema, types, parts=len(task.blocks))
     return Question(
-        system=load_prompt(PACKAGE, "extract", language).fill({"example": _example(task)}),
+        system=f"{system}\n\n{guided}" if guided else system,
         user=with_problems("\n".join(fences), problems, language),
         schema=schema(),
         language=language,
@@ -119,7 +121,7 @@ def extraction_question(
 
 def _wanted(task: DistilTask, types: Sequence[MemoryType], known: KnownTargets) -> dict[str, JsonValue]:
     # Where any type will do, the schema's list of them is enough.
-    wanted: dict[str, JsonValue] = {} if types == _OPEN_TYPES else {"types": [kind.value for kind in types]}
+    wanted: dict[str, JsonValue] = {} if types == EXTRACTED else {"types": [kind.value for kind in types]}
     names = _asked(task.targets) if task.targets is not None else known.shown(types)
     if names:
         wanted["targets"] = names
@@ -240,13 +242,13 @@ def _speaker(said: Sequence[Message]) -> str:
 
 def _fact(written: WrittenFact, target: Target, said: Sequence[Message], task: DistilTask, now: datetime) -> Fact:
     # What ends later still holds, and the content says until when; an end would take it out of what is current.
-    ends = read_said_time(written.valid_to)
+    ends = read_said_time(written.valid_to, task.zone)
     return Fact(
         target=target,
         content=written.content,
         when_to_use=written.when_to_use,
         observed_at=max(message.created_at for message in said),
-        stated_from=read_said_time(written.valid_from),
+        stated_from=read_said_time(written.valid_from, task.zone),
         ended_at=ends if ends is not None and ends <= now else None,
         since=written.valid_from or "",
         until=written.valid_to or "",

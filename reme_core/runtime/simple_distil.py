@@ -99,14 +99,16 @@ class _Run:
         """Have the model check what came out; return what is wrong with it."""
         before = list(self.seen.values())
         after = changes.after(before)
-        verdict = await revise(self.model, self.task.messages, before, after, self.language)
+        remark = self.task.guidance.shown(self.language)
+        verdict = await revise(self.model, self.task.messages, before, after, self.language, remark=remark)
         self.usage += verdict.usage
         return verdict.problems
 
     async def distilled(self, changes: Changes) -> Distilled:
         """Return changes as a write, with the vectors of all that is new, and what the index is to say."""
         parts = summed_up(self.summaries, self.task.blocks)
-        if self.task.memory_type is None and self.task.targets is None:
+        is_open = self.task.memory_type is None and self.task.targets is None
+        if is_open and self.task.guidance.wants_summaries:
             changes.sum_up(parts)
         await self.embed(changes.texts)
         return Distilled(

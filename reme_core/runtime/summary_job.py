@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import timedelta, tzinfo
 
+from reme_core.errors import ConfigurationError
 from reme_core.ports import FindMessages, IndexedTranscript, MemoryStore
 from reme_core.runtime.distil import Distilled, Distiller, DistilTask, Spent, run_events
+from reme_core.runtime.guidance import Guidance
 from reme_core.runtime.payload import SummaryPayload
-from reme_core.schema import EXTRACTIVE, Job, Message, Scope, StoredMessage
+from reme_core.schema import EXTRACTIVE, Job, Message, Scope, StoredMessage, read_zone
+
+NOT_GUIDED = "instructions, types and examples are for the simple summarizer: set_summarizer(SimpleSummarizer())"
+"""What is said where somebody else is to follow them."""
 
 # What a reader needs to know who "she" is; and where to look for it, past what was said at the same moment.
 _BEFORE, _LOOKED_AT = 6, 100
@@ -23,11 +28,13 @@ class SummaryWorker:
         memories: Where earlier attempts have written.
         transcript: Where the blocks are.
         distiller: Makes memories of them.
+        is_guided: Whether it follows what the application wants; if not, jobs with such wishes wait for one that does.
     """
 
     memories: MemoryStore
     transcript: IndexedTranscript
     distiller: Distiller
+    is_guided: bool = False
 
     async def work(self, scope: Scope, job: Job, meter: Spent) -> Distilled:
         """Work out what a job changes; see `Worker.work`."""
@@ -35,6 +42,8 @@ class SummaryWorker:
 
     async def _task(self, scope: Scope, job: Job, meter: Spent) -> DistilTask:
         payload = SummaryPayload.read(job)
+        if payload.guidance != Guidance() and not self.is_guided:
+            raise ConfigurationError(NOT_GUIDED)
         targets = payload.targets
         if payload.earlier_run is not None and not await run_events(self.memories, scope, payload.earlier_run):
             targets = payload.earlier_targets  # that run was noted, and never written
@@ -50,6 +59,8 @@ class SummaryWorker:
             before=tuple(item.message for item in before),
             thread=await self._thread(scope, before),
             memory_type=payload.memory_type,
+            guidance=payload.guidance,
+            zone=_zone(payload.timezone),
             targets=targets,
             meter=meter,
         )
@@ -73,3 +84,10 @@ class SummaryWorker:
             return ""
         [block] = await self.transcript.get_blocks(scope, [block_id])
         return "" if block.summary_author == EXTRACTIVE else block.summary
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return read_zone(name)
+    except ValueError as exc:  # it was known where the job was promised
+        raise ConfigurationError(str(exc)) from exc

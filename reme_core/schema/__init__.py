@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     )
     from reme_core.schema.problems import describe, shown
     from reme_core.schema.scope import Scope, make_scope
-    from reme_core.schema.times import UtcTime, format_time, parse_time, utc_now
+    from reme_core.schema.times import UTC_NAME, UtcTime, format_time, parse_time, read_zone, utc_now
     from reme_core.schema.tool_calls import (
         RecordedToolCalls,
         ToolCallResult,
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXTRACTIVE",
     "STATEMENTS",
+    "UTC_NAME",
     "Block",
     "ChatReply",
     "CleanedOffloads",
@@ -145,6 +146,7 @@ __all__ = [
     "parse_tool_call_results",
     "parse_trajectories",
     "read_stored_message",
+    "read_zone",
     "shown",
     "shown_input",
     "utc_now",
@@ -168,7 +170,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "offloads": "CleanedOffloads Offload OffloadInfo OffloadKind Reloaded ReloadResult new_reference",
             "problems": "describe shown",
             "scope": "Scope make_scope",
-            "times": "UtcTime format_time parse_time utc_now",
+            "times": "UTC_NAME UtcTime format_time parse_time read_zone utc_now",
             "tool_calls": (
                 "RecordedToolCalls ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics ToolSummary "
                 "parse_tool_call_results shown_input"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import get_args
 
 from pydantic import JsonValue
@@ -20,7 +20,9 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _HEAD_SHARE = 2 / 3
 
 
-def conversation_lines(messages: Sequence[Message], *, first: int = 1, max_chars: int = 8000) -> str:
+def conversation_lines(
+    messages: Sequence[Message], *, first: int = 1, max_chars: int = 8000, zone: tzinfo = UTC
+) -> str:
     r"""Write messages as JSON lines, numbered from `first`: `{"n":1,"at":"2023-05-08 Mon 13:56","by":"Alice",...}`.
 
     Each message is one line, whatever its text holds: breaks are escaped, and every "<" is written `\u003c`, so that a
@@ -28,7 +30,7 @@ def conversation_lines(messages: Sequence[Message], *, first: int = 1, max_chars
     users with a name that is no role. Tool calls and results stand as text. A text of more than `max_chars` characters
     is shown as its head and its tail, with the number of characters left out between them.
     """
-    return "\n".join(_line(message, number, max_chars) for number, message in enumerate(messages, first))
+    return "\n".join(_line(message, number, max_chars, zone) for number, message in enumerate(messages, first))
 
 
 def with_media_told(message: Message) -> Message:
@@ -64,10 +66,11 @@ def fence(name: str, body: str) -> str:
     return f"<{name}>\n{tag.sub(lambda _: _ESCAPES[ord('<')], body)}\n</{name}>"
 
 
-def prompt_time(moment: datetime) -> str:
-    """Write a time as prompts show it, in UTC: `2023-05-08 Mon 13:56`."""
-    moment = moment.astimezone(UTC)
-    return f"{moment:%Y-%m-%d} {_WEEKDAYS[moment.weekday()]} {moment:%H:%M}"
+def prompt_time(moment: datetime, zone: tzinfo = UTC) -> str:
+    """Write a time as prompts show it: `2023-05-08 Mon 13:56`, in other zones than UTC with the offset behind it."""
+    moment = moment.astimezone(zone)
+    offset = "" if zone is UTC else moment.isoformat(timespec="minutes")[len("2023-05-08T13:56") :]
+    return f"{moment:%Y-%m-%d} {_WEEKDAYS[moment.weekday()]} {moment:%H:%M}{offset}"
 
 
 def shortened(text: str, max_chars: int) -> str:
@@ -80,8 +83,8 @@ def shortened(text: str, max_chars: int) -> str:
     return f"{text[:head]} [… {left_out} characters left out …] {text[len(text) - tail :]}"
 
 
-def _line(message: Message, number: int, max_chars: int) -> str:
-    fields: dict[str, JsonValue] = {"n": number, "at": prompt_time(message.created_at), "by": message.speaker}
+def _line(message: Message, number: int, max_chars: int, zone: tzinfo) -> str:
+    fields: dict[str, JsonValue] = {"n": number, "at": prompt_time(message.created_at, zone), "by": message.speaker}
     if message.speaker != message.role and (message.role != "user" or message.speaker in _ROLES):
         fields["role"] = message.role
     fields["text"] = shortened(message.full_text, max_chars)
