@@ -34,8 +34,8 @@ from reme_core.text import (
 # A fact's fields take some 50 tokens beside its text, and a message of talk holds up to two. Most endpoints write
 # 8,192 tokens at most.
 _TOKENS_ANYWAY, _TOKENS_PER_MESSAGE, _MOST_TOKENS = 1000, 100, 8192
-# Tokens of what came before: enough to know who and what is talked of, for some 350 in all.
-_THREAD_TOKENS, _BEFORE_TOKENS, _NAME_TOKENS = 100, 30, 12
+# Tokens of what came before: enough to know who and what is talked of, for some 300 in all.
+_THREAD_TOKENS, _BEFORE_TOKENS, _NAME_TOKENS = 100, 25, 12
 _EXAMPLES = {"HAN": "zh", "KANA": "ja", "HANGUL": "ko", "CYRILLIC": "ru", "ARABIC": "ar"}
 # A message is where a fact was told if it holds as large a share of its words.
 _LEAST_SHARED = 0.3
@@ -149,7 +149,11 @@ def _before(task: DistilTask) -> str:
 def _fitting(text: str, tokens: int) -> str:
     """Return a text, or its head and tail of so many tokens together."""
     count = estimate_tokens(text)
-    return text if count <= tokens else shortened(text, len(text) * tokens // count)
+    if count <= tokens:
+        return text
+    size = len(text) * tokens // count
+    tail = size // 3
+    return f"{text[: size - tail]} … {text[len(text) - tail :]}"
 
 
 def _example(task: DistilTask) -> str:

@@ -25,8 +25,8 @@ SHOWN_CHARS = 300
 SHOWN_FACT_CHARS = 900
 """Characters of a fact that the prompt shows."""
 
-# Of memories a prompt shows as many as so many tokens hold: fifteen or so.
-_MEMORIES_TOKENS = 500
+# Of memories a prompt shows as many as so many tokens hold: a dozen or so.
+_MEMORIES_TOKENS = 350
 _FIGURES = re.compile(r"\s*\d{1,9}\s*")
 # More decisions than so many for each fact are no answer.
 _MOST_TIMES = 10
@@ -145,7 +145,9 @@ def reconcile_question(cases: Sequence[Case], language: Language, problems: Sequ
 
 
 def _memory_line(memory: Memory, number: int) -> str:
-    line: dict[str, JsonValue] = {"n": number, "since": f"{memory.valid_from:%Y-%m-%d}"}
+    # A memory without a time of its own holds since it was told.
+    time = "told" if memory.valid_from == memory.observed_at else "since"
+    line: dict[str, JsonValue] = {"n": number, time: f"{memory.valid_from:%Y-%m-%d}"}
     if memory.valid_to is not None:
         line["until"] = f"{memory.valid_to:%Y-%m-%d}"
     return json_line({**line, "text": shortened(memory.content, SHOWN_CHARS)})

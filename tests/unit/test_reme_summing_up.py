@@ -179,22 +179,21 @@ async def test_what_a_photo_shows_reaches_the_prompt_as_a_photo(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("text", "told"),
     [
-        ("I have a zebra", "Ann"),
-        ("我有一匹斑马，它爱吃苹果", "小安"),
-        ("私はシマウマを飼っています", "アン"),
-        ("나는 얼룩말을 키운다", "안나"),
-        ("У меня есть зебра", "Анна"),
-        ("لدي حمار وحشي", "آنا"),
-        ("123 !?", "Ann"),
+        ("I have a zebra", "The user signed"),
+        ("我有一匹斑马，它爱吃苹果", "用户签了"),
+        ("私はシマウマを飼っています", "ユーザーはパン屋"),
+        ("나는 얼룩말을 키운다", "사용자는 빵집"),
+        ("У меня есть зебра", "Пользователь подписал"),
+        ("لدي حمار وحشي", "وقّع المستخدم"),
+        ("123 !?", "The user signed"),
     ],
 )
-async def test_the_worked_example_is_in_the_language_of_the_conversation(tmp_path: Path, text: str, name: str) -> None:
+async def test_the_worked_example_is_in_the_language_of_the_conversation(tmp_path: Path, text: str, told: str) -> None:
     with ScriptedChatModel([answer(summary="")]) as model:
         async with opened(tmp_path, model) as memory:
             memory.set_summarizer(SimpleSummarizer(language="en"))
             await memory.summary([said(text, name=None)], **U)
     system = model.requests[0].messages[0].text
-    assert f'"by":"{name}"' in system
-    assert f'"target":"{name}"' in system
+    assert f'"content":"{told}' in system

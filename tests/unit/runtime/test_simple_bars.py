@@ -148,7 +148,7 @@ NURSE_ZH = "小王在市立医院第{}病区当护士，每周值两次夜班"
 
 
 @pytest.mark.parametrize(
-    ("talk", "chars", "memory"), [(TALK_EN, 85, NURSE_EN), (TALK_ZH, 35, NURSE_ZH)], ids=["en", "zh"]
+    ("talk", "chars", "memory"), [(TALK_EN, 85, NURSE_EN), (TALK_ZH, 30, NURSE_ZH)], ids=["en", "zh"]
 )
 async def test_twenty_short_messages_cost_two_calls_and_three_thousand_tokens(
     talk: str, chars: int, memory: str

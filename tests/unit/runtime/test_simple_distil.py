@@ -202,7 +202,7 @@ async def test_prompts_show_the_nearest_of_each_fact_first_and_only_so_many_memo
     said = facts(*(fact(f"Alice sold {thing} at the winter fair in Oslo") for thing in things[:12]))
     _, model = await run(store, task_of(say("x")), said, choose())
     texts = {line["n"]: line["text"] for line in shown(model.requests[1], "memories")}
-    assert sum(map(estimate_tokens, texts.values())) <= 500
+    assert sum(map(estimate_tokens, texts.values())) <= 350
     assert len(set(texts.values())) == len(texts) >= 12
     for line in shown(model.requests[1], "facts"):
         assert line["candidates"]
