@@ -60,8 +60,8 @@ def parse_answer(text: str, schema: Mapping[str, JsonValue]) -> JsonValue:
     """Return the JSON value that an answer holds, of the type that the schema's root names.
 
     Looks at the whole text, then into code fences, then for the first value that stands in prose. Commas before a
-    closing bracket are passed over, and a list that stands alone is taken for the object that is wanted where that has
-    one list of objects. The rest of the schema is not checked.
+    closing bracket are passed over. A list of objects that stands alone is taken for the object that is wanted where
+    that has one such list. The rest of the schema is not checked.
 
     Raises:
         ModelOutputError: There is none; `raw` is the text.
@@ -77,7 +77,7 @@ def parse_answer(text: str, schema: Mapping[str, JsonValue]) -> JsonValue:
     listed = _only_list(schema) if wanted is dict else None
     if listed is not None:
         for value in _values(repaired):
-            if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            if value and isinstance(value, list) and all(isinstance(item, dict) for item in value):
                 return {listed: value}
     msg = (
         f"wanted JSON{f' ({kind})' if wanted else ''}, found a text of {len(text)} characters without it: "

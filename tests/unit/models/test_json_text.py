@@ -85,7 +85,7 @@ def test_a_list_alone_is_the_object_that_has_one_list_of_objects(text: str) -> N
     assert parse_answer(text, FACTS) == {"facts": [{"a": 1}]}
 
 
-@pytest.mark.parametrize("text", ["[1]", "see [1] and [2]", '{"facts": [{"a": 1}], "summary": "cut', "[[], 1]"])
+@pytest.mark.parametrize("text", ["[]", "[1]", "see [1] and [2]", '{"facts": [{"a": 1}], "summary": "cut', "[[], 1]"])
 def test_a_list_of_something_else_or_inside_something_broken_is_no_answer(text: str) -> None:
     with pytest.raises(ModelOutputError):
         parse_answer(text, FACTS)
