@@ -414,6 +414,7 @@ class SyncReMe(SyncLearning):
         metadata: Mapping[str, JsonValue] | None = None,
         observed_at: datetime | str | None = None,
         valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
         importance: float = 0.5,
         confidence: float = 1.0,
         reason: str = "",
@@ -429,6 +430,7 @@ class SyncReMe(SyncLearning):
                 metadata=metadata,
                 observed_at=observed_at,
                 valid_from=valid_from,
+                valid_to=valid_to,
                 importance=importance,
                 confidence=confidence,
                 reason=reason,
@@ -491,6 +493,7 @@ class SyncReMe(SyncLearning):
         metadata: Mapping[str, JsonValue] | None = None,
         observed_at: datetime | str | None = None,
         valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
         reason: str = "",
     ) -> Memory:
         """See `ReMe.supersede_memory`."""
@@ -503,6 +506,7 @@ class SyncReMe(SyncLearning):
                 metadata=metadata,
                 observed_at=observed_at,
                 valid_from=valid_from,
+                valid_to=valid_to,
                 reason=reason,
             )
         )

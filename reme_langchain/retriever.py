@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from reme_core import BackgroundLoop, Hit, ReMe
+from reme_core.schema import shown_validity
 from reme_langchain._kinds import check_kinds
 from reme_langchain._opening import open_memory
 from reme_langchain._owner import Owner, resolve_owner
@@ -101,6 +102,7 @@ def _document(hit: Hit) -> Document:
         "when_to_use": hit.when_to_use or None,
         "created_at": None if hit.created_at is None else hit.created_at.isoformat(),
         "observed_at": None if hit.observed_at is None else hit.observed_at.isoformat(),
+        "validity": shown_validity(hit) or None,
         "metadata": dict(hit.metadata) or None,
     }
     known = {name: value for name, value in details.items() if value is not None}

@@ -49,8 +49,8 @@ class RetrieveRequest:
         session_id: Messages and blocks of this session.
         said_from: Said (memories: observed) at this time or later.
         said_to: Said before this time.
-        as_of: What was known and valid at this time.
-        include_superseded: Memories whatever their validity.
+        as_of: What held at this time, and was said by then.
+        include_superseded: Also memories that were replaced; it takes nothing away.
         include_shared: Look into the shared scope of the space as well.
         now: The time of asking, for "yesterday" in the question.
     """

@@ -16,7 +16,7 @@ from reme_core.runtime.guidance import EXTRACTED
 from reme_core.runtime.known_targets import KnownTargets, is_same_target
 from reme_core.runtime.said_times import read_said_time
 from reme_core.runtime.written_facts import FactReader, Written, WrittenFact
-from reme_core.schema import MemoryType, Message, Source
+from reme_core.schema import MemoryType, Message, Source, TimePrecision, last_part
 from reme_core.text import (
     Language,
     conversation_lines,
@@ -51,9 +51,9 @@ class Fact:
         when_to_use: When it is of use; may be empty.
         observed_at: When it was said; the last time, if it was said more than once.
         stated_from: Since when it holds, if that was said.
-        ended_at: Until when it held; None for what still holds.
-        since: `stated_from` as exact as it was said, such as "2023-05"; may be empty.
-        until: Its end likewise, be it past or not.
+        stated_precision: How much of that was said.
+        ended_at: Until when it holds or held (exclusive), if that was said.
+        ended_precision: How much of that was said.
         sources: The messages it was said in, by block.
     """
 
@@ -62,17 +62,26 @@ class Fact:
     when_to_use: str = ""
     observed_at: datetime
     stated_from: datetime | None = None
+    stated_precision: TimePrecision = TimePrecision.EXACT
     ended_at: datetime | None = None
-    since: str = ""
-    until: str = ""
+    ended_precision: TimePrecision = TimePrecision.EXACT
     sources: tuple[Source, ...]
 
     @property
     def valid_from(self) -> datetime:
-        """Since when it holds: as stated, else since it was said, but never later than its end."""
+        """Since when it holds: as stated, else since it was said, but no later than the last day or month it names."""
         if self.stated_from is not None:
             return self.stated_from
-        return self.observed_at if self.ended_at is None else min(self.observed_at, self.ended_at)
+        if self.ended_at is None or self.ended_at > self.observed_at:
+            return self.observed_at
+        return last_part(self.ended_at, self.ended_precision)
+
+    @property
+    def valid_from_precision(self) -> TimePrecision:
+        """How much of `valid_from` was said."""
+        if self.stated_from is not None:
+            return self.stated_precision
+        return TimePrecision.EXACT if self.valid_from == self.observed_at else self.ended_precision
 
     @property
     def index_text(self) -> str:
@@ -80,9 +89,9 @@ class Fact:
         return f"{self.when_to_use}\n{self.content}" if self.when_to_use else self.content
 
     @property
-    def key(self) -> tuple[Target, str, bool]:
+    def key(self) -> tuple[Target, str, datetime | None]:
         """What is the same for two facts that say the same."""
-        return self.target, normalise_content(self.content), self.ended_at is None
+        return self.target, normalise_content(self.content), self.ended_at
 
 
 def wanted_types(task: DistilTask) -> tuple[MemoryType, ...]:
@@ -209,10 +218,10 @@ def object_schema(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {"type": "object", "properties": dict(fields), "required": list(fields), "additionalProperties": False}
 
 
-def facts_of(written: Sequence[WrittenFact], task: DistilTask, known: KnownTargets, now: datetime) -> list[Fact]:
+def facts_of(written: Sequence[WrittenFact], task: DistilTask, known: KnownTargets) -> list[Fact]:
     """Return the facts that a task is about, in order; what was written twice is one fact with the sources of both."""
     spelling = known
-    facts: dict[tuple[Target, str, bool], Fact] = {}
+    facts: dict[tuple[Target, str, datetime | None], Fact] = {}
     for item in written:
         said = _said(item, task)
         name = "self" if item.type == MemoryType.IDENTITY else item.target or _speaker(said)
@@ -220,7 +229,7 @@ def facts_of(written: Sequence[WrittenFact], task: DistilTask, known: KnownTarge
         if task.targets is not None and not any(is_same_target(target, asked) for asked in task.targets):
             continue
         spelling = KnownTargets({target: 0, **spelling.counts})
-        fact = _fact(item, target, said, task, now)
+        fact = _fact(item, target, said, task)
         same = facts.get(fact.key)
         facts[fact.key] = fact if same is None else _joined(same, fact)
     return list(facts.values())
@@ -244,18 +253,18 @@ def _speaker(said: Sequence[Message]) -> str:
     return names.pop() or "self" if len(names) == 1 else "self"
 
 
-def _fact(written: WrittenFact, target: Target, said: Sequence[Message], task: DistilTask, now: datetime) -> Fact:
-    # What ends later still holds, and the content says until when; an end would take it out of what is current.
-    ends = read_said_time(written.valid_to, task.zone)
+def _fact(written: WrittenFact, target: Target, said: Sequence[Message], task: DistilTask) -> Fact:
+    since = read_said_time(written.valid_from, task.zone)
+    until = read_said_time(written.valid_to, task.zone)
     return Fact(
         target=target,
         content=written.content,
         when_to_use=written.when_to_use,
         observed_at=max(message.created_at for message in said),
-        stated_from=read_said_time(written.valid_from, task.zone),
-        ended_at=ends if ends is not None and ends <= now else None,
-        since=written.valid_from or "",
-        until=written.valid_to or "",
+        stated_from=None if since is None else since.start,
+        stated_precision=TimePrecision.EXACT if since is None else since.precision,
+        ended_at=None if until is None else until.end,
+        ended_precision=TimePrecision.EXACT if until is None else until.precision,
         sources=_sources([message.message_id for message in said], task),
     )
 
@@ -266,6 +275,7 @@ def _joined(one: Fact, other: Fact) -> Fact:
         when_to_use=one.when_to_use or other.when_to_use,
         observed_at=max(one.observed_at, other.observed_at),
         stated_from=one.stated_from or other.stated_from,
+        stated_precision=one.stated_precision if one.stated_from is not None else other.stated_precision,
         ended_at=one.ended_at,
         sources=join_sources(one.sources, other.sources),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
 from itertools import zip_longest
 from typing import Annotated
@@ -15,7 +16,7 @@ from reme_core.ports import ResponseSchema
 from reme_core.runtime.asking import PACKAGE, Mending, Question, lowered, with_problems
 from reme_core.runtime.extraction import Fact, list_schema
 from reme_core.runtime.written_facts import MAX_CONTENT_CHARS, listed, numbered, told_problems
-from reme_core.schema import Memory, describe
+from reme_core.schema import Memory, TimePrecision, describe, last_part, shown_time
 from reme_core.schema.checks import Text
 from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, shortened
 
@@ -147,21 +148,29 @@ def reconcile_question(cases: Sequence[Case], language: Language, problems: Sequ
 def _memory_line(memory: Memory, number: int) -> str:
     # A memory without a time of its own holds since it was told.
     time = "told" if memory.valid_from == memory.observed_at else "since"
-    line: dict[str, JsonValue] = {"n": number, time: f"{memory.valid_from:%Y-%m-%d}"}
+    line: dict[str, JsonValue] = {"n": number, time: _date(memory.valid_from, memory.valid_from_precision)}
     if memory.valid_to is not None:
-        line["until"] = f"{memory.valid_to:%Y-%m-%d}"
+        line["until"] = _end(memory.valid_to, memory.valid_to_precision)
     return json_line({**line, "text": shortened(memory.content, SHOWN_CHARS)})
 
 
 def _fact_line(case: Case, number: int, numbers: Mapping[str, int]) -> str:
     fact = case.fact
     line: dict[str, JsonValue] = {"fact": number}
-    if fact.since:
-        line["since"] = fact.since
-    if fact.until:
-        line["until"] = fact.until
+    if fact.stated_from is not None:
+        line["since"] = _date(fact.stated_from, fact.stated_precision)
+    if fact.ended_at is not None:
+        line["until"] = _end(fact.ended_at, fact.ended_precision)
     own: list[JsonValue] = [numbers[memory.memory_id] for memory in case.candidates]
     return json_line({**line, "text": shortened(fact.content, SHOWN_FACT_CHARS), "candidates": own})
+
+
+def _date(moment: datetime, precision: TimePrecision) -> str:
+    return shown_time(moment, TimePrecision.DAY if precision is TimePrecision.EXACT else precision)
+
+
+def _end(moment: datetime, precision: TimePrecision) -> str:
+    return _date(last_part(moment, precision), precision)
 
 
 _SCHEMA = ResponseSchema(

@@ -38,7 +38,7 @@ DEFAULT_LIMIT = 10
 _BUDGET_CANDIDATES = 200
 _MOST_CANDIDATES = 1000
 _MANY_HITS = 50
-# Memories that hold no more are looked for among this many.
+# Memories that were replaced are looked for among this many.
 _OUTDATED = 30
 # A found memory adds at most this to the score of the messages it came from: as a fourth of a perfect match does
 # (retrieval.md: facts as extra keys of their messages add 1.6 to recall@10).
@@ -46,6 +46,8 @@ _LIFT = 0.25
 # A memory leads the answer if it holds this share of the question's words, or scores this high with a vector.
 _LEADING_SHARE = 0.5
 _LEADING_SCORE = 0.6
+# So many of the memories that match best stand no lower than the messages they came from.
+_LEADERS = 3
 # Types that messages may speak of; a question for any other is one for memories alone.
 _SPOKEN_TYPES = frozenset({MemoryType.PERSONAL, MemoryType.HISTORY})
 
@@ -120,7 +122,7 @@ class SimpleRetriever:
         ]
         passages = await self._passages(scope, search, asked, said) if "message" in layers else []
         return [
-            *(_in_place_of(hit, said) for hit in distilled),
+            *(_in_place_of(hit, said, leads=place < _LEADERS) for place, hit in enumerate(distilled)),
             *said,
             *passages,
             *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
@@ -151,12 +153,12 @@ class SimpleRetriever:
     async def _outdated(
         self, scope: Scope, request: RetrieveRequest, vector: Vector | None, found: Sequence[ScoredMemory]
     ) -> frozenset[str]:
-        """Return messages that only memories which hold no more were made of: they come after what holds."""
+        """Return messages that only memories which were replaced were made of: they come after what is current."""
         if not found or request.as_of is not None or request.include_superseded:
             return frozenset()
         search = _memory_search(replace(request, include_superseded=True), vector, _OUTDATED)
-        closed = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
-        return _said_in(closed) - _said_in(found)
+        replaced = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
+        return _said_in(replaced) - _said_in(found)
 
     def _cut(self, hits: Sequence[Hit], request: RetrieveRequest) -> tuple[Hit, ...]:
         return cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget)
@@ -190,10 +192,15 @@ def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
     return frozenset(name for item in items for source in item.memory.sources for name in source.message_ids)
 
 
-def _in_place_of(hit: Hit, said: Sequence[Hit]) -> Hit:
-    """Put a memory where the best message stands that says nothing else: it tells the same, and since when."""
+def _in_place_of(hit: Hit, said: Sequence[Hit], *, leads: bool) -> Hit:
+    """Put a memory where the best message stands that says nothing else: it tells the same, and since when.
+
+    One that `leads` stands beside the best of its messages, which it has lifted there: a date may be said by it alone.
+    """
     ids = frozenset(hit.message_ids)
-    scores = [other.score for other in said if ids.intersection(other.message_ids) and _is_told(other, [hit])]
+    scores = [
+        other.score for other in said if ids.intersection(other.message_ids) and (leads or _is_told(other, [hit]))
+    ]
     return hit.model_copy(update={"score": max(scores)}) if scores and max(scores) > hit.score else hit
 
 
@@ -230,7 +237,6 @@ def _layers(request: RetrieveRequest) -> tuple[Layer, ...]:
             ("memory_type", request.types is not None and not _SPOKEN_TYPES.issuperset(request.types)),
             ("memory_target", request.targets is not None),
             ("metadata", bool(request.metadata)),
-            ("include_superseded", request.include_superseded),
         )
         if given
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, tzinfo
 
-from reme_core.schema import parse_time
+from reme_core.schema import PartialTime, TimePrecision, parse_partial_time
 
 _NONE = frozenset(
     {"", "none", "null", "unknown", "n/a", "na", "-", "?", "未知", "无", "不详", "没说", "未提及"}
@@ -63,21 +63,18 @@ def _in_figures(found: re.Match[str]) -> str:
     return f"{found['year']}-{number:02d}{day}"
 
 
-def read_said_time(text: str | None, zone: tzinfo = UTC) -> datetime | None:
-    """Read what `said_date` returned; a year, a month and a day are their first moment in UTC, wherever the user is.
+def read_said_time(text: str | None, zone: tzinfo = UTC) -> PartialTime | None:
+    """Read what `said_date` returned, as exact as it was said.
 
-    A day is one of the calendar, and is shown as it was said. A time of the day without an offset is that of `zone`.
+    A day, a month and a year are those of the calendar, wherever the user is; a time of the day without an offset is
+    that of `zone`.
 
     Raises:
         ValueError: There is no such date.
     """
     if text is None:
         return None
-    if len(text) <= len("2023-05-08"):
-        return parse_time(text + "-01-01"[3 * text.count("-") :] if len(text) in {4, 7} else text)
-    moment = parse_time(text)
-    return moment.replace(tzinfo=zone).astimezone(UTC) if _has_no_offset(text) else moment
-
-
-def _has_no_offset(text: str) -> bool:
-    return datetime.fromisoformat(text.strip()).tzinfo is None
+    read = parse_partial_time(text)
+    if read.precision is not TimePrecision.EXACT or datetime.fromisoformat(text.strip()).tzinfo is not None:
+        return read
+    return PartialTime(read.start.replace(tzinfo=zone).astimezone(UTC))

@@ -14,6 +14,7 @@ from reme_core.runtime.asking import lowered, not_blank
 from reme_core.runtime.said_times import read_said_time, said_date
 from reme_core.schema import MemoryType, RejectedFact, describe, shown
 from reme_core.schema.checks import Text
+from reme_core.schema.times import may_end
 from reme_core.text import share_of_script, shortened
 
 MAX_CONTENT_CHARS = 4000
@@ -222,7 +223,9 @@ class FactReader:
 def _in_order(dates: Mapping[str, str | None]) -> Mapping[str, str | None]:
     """Return dates of which the end does not lie before the beginning: then it was dated by when it was told."""
     begins, ends = read_said_time(dates["valid_from"]), read_said_time(dates["valid_to"])
-    return {**dates, "valid_from": None} if begins is not None and ends is not None and ends < begins else dates
+    if begins is None or ends is None or may_end(begins.start, ends.end, ends.precision):
+        return dates
+    return {**dates, "valid_from": None}
 
 
 def listed(value: JsonValue, name: str, mark: str) -> list[JsonValue]:

@@ -181,7 +181,7 @@ async def test_a_fact_without_a_target_is_about_who_said_it_or_the_user() -> Non
 
 async def test_of_an_end_before_the_beginning_the_end_is_kept() -> None:
     _, [memory], _ = await distilled_of(TAKEN["an end before the beginning"])
-    assert memory.valid_to == datetime(2022, 1, 1, tzinfo=UTC)
+    assert memory.valid_to == datetime(2023, 1, 1, tzinfo=UTC)  # the end of 2022
     assert memory.valid_from <= memory.valid_to < SAID
 
 

@@ -74,7 +74,7 @@ def test_only_procedural_memories_of_the_scope_and_the_target_come_back_and_all_
             memory_target=about,
             memory_space=scope.memory_space,
             user_id=scope.user_id,
-            valid_to=None if current else NOW,
+            superseded_by=None if current else "another",
         )
         for number, (kind, about, scope, current) in enumerate(mix)
     ]
@@ -107,7 +107,7 @@ async def test_what_a_store_finds_beyond_what_it_was_asked_for_is_left_out() -> 
         scored(0.9, "of another user", scope=OTHER),
         scored(0.9, "of the shared scope", scope=SHARED),
         scored(0.9, "of another task", memory_target="writing"),
-        scored(0.9, "replaced", valid_to=NOW),
+        scored(0.9, "replaced", superseded_by="another"),
         scored(0.1, "meant"),
     )
     assert texts(answer) == ["meant"]
