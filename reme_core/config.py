@@ -83,6 +83,7 @@ class LocalSettings(_Part):
     busy_timeout_s: Annotated[float, Field(gt=0)] = 10.0
     max_bytes: Annotated[int, Field(gt=0)] | None = None
     cache_bytes: Annotated[int, Field(gt=0)] = 1 << 30
+    loading_wait_s: Annotated[float, Field(ge=0)] = 0.5
 
 
 class QdrantSettings(_Part):
@@ -231,6 +232,7 @@ def _store(settings: LocalSettings | QdrantSettings, folder: Path, embedder: Emb
         busy_timeout_s=settings.busy_timeout_s,
         max_bytes=settings.max_bytes,
         cache_bytes=settings.cache_bytes,
+        loading_wait_s=settings.loading_wait_s,
     )
 
 

@@ -374,11 +374,13 @@ class ReMe(WorkingFace, LearningFace, HostFace):
 
     async def retrieve(
         self,
-        query: str,
+        query: str | None = None,
         *,
         user_id: str,
         limit: int | None = None,
+        top_k: int | None = None,
         token_budget: int | None = None,
+        min_score: float | None = None,
         memory_type: str | Sequence[str] = "auto",
         memory_target: str | Sequence[str] | None = None,
         session_id: str | None = None,
@@ -393,10 +395,14 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         """Find what answers a question: memories first where they do, then what was said, best first.
 
         Args:
-            query: The question, in words.
+            query: The question, in words; of a pasted text, the first 4,000 characters. One about a time alone ("what
+                happened last week?") lists what lies there; so do `start_time` and `end_time` without a query.
             user_id: Whose memory is asked.
             limit: At most this many results; 10 unless `token_budget` is given.
+            top_k: The same as `limit`.
             token_budget: As many results as fit into this many tokens, repetition dropped.
+            min_score: Leaves out results that score lower, in [0, 1], once all are ranked. Memories that answer the
+                question score 0.5 and more, messages less.
             memory_type: `auto`, a type or a list of types. Messages are looked at for `auto`, `personal`, `history`.
             memory_target: Only memories about this target, or these.
             session_id: Only messages of this session.
@@ -414,14 +420,13 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             UnsupportedFilterError: A layer was asked for that one of the filters can't be applied to.
             ModelError: Embedding the question failed, or the agent of an agentic retriever.
         """
-        if limit is not None:
-            limit = inputs.read_count(limit, "limit")
         if token_budget is not None:
             token_budget = inputs.read_count(token_budget, "token_budget")
         request = RetrieveRequest(
-            query=inputs.read_query(query),
-            limit=limit,
+            query=inputs.read_question(query, is_timed=start_time is not None or end_time is not None),
+            limit=inputs.read_limit(limit, top_k),
             token_budget=token_budget,
+            min_score=None if min_score is None else inputs.read_share(min_score, "min_score"),
             layers=inputs.read_layers(layers),
             types=inputs.read_types(memory_type),
             targets=inputs.read_targets(memory_target),

@@ -22,7 +22,7 @@ from reme_core.ports import (
     NamedEmbedder,
     Vector,
 )
-from reme_core.schema import shown
+from reme_core.schema import bounded_query, shown
 from reme_langchain._embedder import LangChainEmbedder
 from reme_langchain.models import as_embedder
 
@@ -146,7 +146,7 @@ class Index:
         wanted = [query for query in dict.fromkeys(queries) if query]
         if not wanted:
             return {}
-        texts = [_clean(query) for query in wanted]
+        texts = [_clean(bounded_query(query)) for query in wanted]
         if self._embed_query is not None:
             rows = [await self._embed_query(text) for text in texts]
         else:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reme_core import Hit, Memory, ReMe
-from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
+from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, MessageNotFoundError
 from reme_core.schema import new_id, with_validity
+from reme_langchain._searching import search_memories
 
 _RANDOM_ID = re.compile(r"[0-9a-f]{32}")
 _BEGINNING = re.compile(r"[0-9a-f]{6,31}")
@@ -18,6 +19,9 @@ _SHOWN_CHARS = 6
 _MORE_CHARS = 16
 _PAGE = 1000
 _MOST_LISTED = 5
+_SAID = "no memories found, but this was said:"
+# Of one message; some have millions of characters.
+_SAID_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,22 +35,20 @@ class MemoryTools:
     kinds: tuple[str, ...]
 
     async def search(self, user_id: str, query: str, limit: int, kind: str | None) -> str:
-        """Return one line for each memory found: its id, what it says, the day."""
+        """Return one line for each memory found: its id, what it says, the day. Or for what was said, without ids."""
         if kind is not None and kind not in self.kinds:
             return f"nothing was searched: kind: there are {', '.join(self.kinds)}"
         if not query.strip():
             return "nothing was searched: query is empty: say what to look for"
         try:
-            found = await self.memory.retrieve(
-                query,
-                user_id=user_id,
-                limit=limit,
-                memory_type=list(self.kinds) if kind is None else kind,
-                layers=("memory",),
+            found = await search_memories(
+                self.memory, query, user_id=user_id, limit=limit, kinds=self.kinds if kind is None else (kind,)
             )
         except InvalidInputError as exc:
             return f"nothing was searched: {exc.message}"
-        return "\n".join(map(_line, found.results)) or "no memories found"
+        if found and found[0].layer == "message":
+            return "\n".join([_SAID, *map(_said_line, found)])
+        return "\n".join(map(_line, found)) or "no memories found"
 
     async def save(self, user_id: str, content: str, when_to_use: str | None) -> str:
         """Add a memory, unless there is one that says the same."""
@@ -106,6 +108,8 @@ class MemoryTools:
             pass
         else:
             return memory if memory.is_current and memory.memory_type in self.kinds else _unknown(given)
+        if await self._is_message(user_id, given):
+            return _of_message(given)
         if not _BEGINNING.fullmatch(given):
             return _unknown(given)
         matches = await self._beginning_with(user_id, given)
@@ -113,6 +117,12 @@ class MemoryTools:
             longer = ", ".join(memory.memory_id[:_MORE_CHARS] for memory in matches[:_MOST_LISTED])
             return f"several memories have ids that begin with {given!r}: give more of it: {longer}"
         return matches[0] if matches else _unknown(given)
+
+    async def _is_message(self, user_id: str, given: str) -> bool:
+        try:
+            return bool(await self.memory.get_messages([given], user_id=user_id))
+        except (MessageNotFoundError, InvalidInputError):
+            return False
 
     async def _beginning_with(self, user_id: str, beginning: str) -> Sequence[Memory]:
         matches: list[Memory] = []
@@ -136,6 +146,21 @@ def _line(hit: Hit) -> str:
     said_at = hit.observed_at or hit.created_at
     day = f" {said_at.date().isoformat()}" if said_at is not None else ""
     return f"{short_id(hit.memory_id or '')} {with_validity(' '.join(hit.memory.split()), hit)}{day}"
+
+
+def _said_line(hit: Hit) -> str:
+    """Write what was said: the day, who said it, the words. No id, which a model would take for that of a memory."""
+    day = f"{hit.created_at.date().isoformat()} " if hit.created_at is not None else ""
+    text = " ".join(hit.memory.split())
+    shown = text if len(text) <= _SAID_CHARS else f"{text[:_SAID_CHARS]} …"
+    return f"{day}{hit.name or hit.role or 'somebody'} said: {shown}"
+
+
+def _of_message(message_id: str) -> str:
+    return (
+        f"{message_id[:80]!r} is the id of a message, and no memory: what was said stays as it was said; "
+        "save_memory keeps what holds now"
+    )
 
 
 def _unknown(memory_id: str) -> str:

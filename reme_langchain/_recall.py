@@ -14,9 +14,9 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from reme_core import ReMe
 from reme_core.schema import Hit, with_validity
 from reme_core.schema.plain import clean_text, usable_id
-from reme_langchain._capture import known_messages
 from reme_langchain._ours import our_message, said, shown_in
 from reme_langchain._place import Place
+from reme_langchain._searching import in_words
 from reme_langchain._settings import Recall
 
 _LOG = logging.getLogger("reme")
@@ -76,20 +76,11 @@ async def _find(memory: ReMe, settings: Recall, place: Place, query: str) -> lis
         user_id=place.user_id,
         limit=settings.limit * _ASKED_FOR,
         token_budget=settings.token_budget,
+        min_score=settings.min_score,
         memory_type=settings.memory_type,
         layers=settings.layers,
     )
-    hits = [hit for hit in found.results if hit.layer != "message" or hit.role in {"user", "assistant"}]
-    ids = [hit.message_ids[0] for hit in hits if hit.role == "assistant"]
-    answers = {stored.message.message_id: stored.message for stored in await known_messages(memory, place.user_id, ids)}
-    worded = []
-    for hit in hits:
-        answer = answers.get(hit.message_ids[0]) if hit.role == "assistant" else None
-        if answer is None or not answer.call_ids:
-            worded.append(hit)
-        elif answer.text.strip():
-            worded.append(hit.model_copy(update={"memory": answer.text}))
-    return worded
+    return await in_words(memory, place.user_id, found.results)
 
 
 def last_words(messages: Sequence[AnyMessage]) -> str:

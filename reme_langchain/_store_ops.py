@@ -198,13 +198,14 @@ def get_items(plan: Plan, at: datetime, *, omit_expired: bool) -> GetItems:
 
 
 def search_items(
-    search: Search, rules: Rules, vector: Vector | None, at: datetime, *, omit_expired: bool
+    search: Search, rules: Rules, vector: Vector | None, at: datetime, *, omit_expired: bool, by_words: bool
 ) -> SearchItems:
-    """Return the request that answers a search; `vector` is that of its query."""
+    """Return the request that answers a search; `vector` is that of its query, or its words are looked for."""
     return SearchItems(
         prefix=search.prefix,
         records=rules.places_under(search.prefix),
         vector=vector,
+        text=search.query if by_words else "",
         conditions=search.conditions,
         limit=search.limit,
         offset=search.offset,

@@ -15,6 +15,7 @@ from reme_core.schema import shown_validity
 from reme_langchain._kinds import check_kinds
 from reme_langchain._opening import open_memory
 from reme_langchain._owner import Owner, resolve_owner
+from reme_langchain._searching import search_memories
 
 
 def _memory(given: object) -> ReMe:
@@ -22,14 +23,19 @@ def _memory(given: object) -> ReMe:
 
 
 class ReMeRetriever(BaseRetriever):
-    """Finds memories that answer a query, best first. Usable from any event loop and thread.
+    """Finds memories that answer a query, best first; where there are none, what was said.
+
+    Without a chat model nothing makes memories, and all that a user has are messages. `metadata["layer"]` of a document
+    tells `memory` from `message`. Usable from any event loop and thread.
 
     Attributes:
         memory: A `ReMe`, or a path. What is opened for a path stays open as long as the process.
         owner: Whose: a user id, or a function of the runtime that returns one. None: `user_id` of the run's context, or
             of `config["configurable"]`; decided anew with each call.
-        kinds: Memories of these types.
+        kinds: Memories of these types; messages where `personal` is one of them.
         k: At most so many; `invoke(query, k=...)` overrides it.
+        min_score: Leaves out what scores lower, in [0, 1]; `invoke(query, min_score=...)` overrides it. Memories that
+            answer the query score 0.5 and more, messages less.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -38,6 +44,7 @@ class ReMeRetriever(BaseRetriever):
     owner: Owner = None
     kinds: Annotated[tuple[str, ...], BeforeValidator(check_kinds)] = ("personal",)
     k: int = Field(default=4, ge=1)
+    min_score: float | None = Field(default=None, ge=0, le=1)
 
     _loop: BackgroundLoop = PrivateAttr()
 
@@ -47,11 +54,11 @@ class ReMeRetriever(BaseRetriever):
         self._loop = BackgroundLoop(self.memory, thread_name="reme-retriever")
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: ANN401  # the parent's signature
-        """Return the documents; of `kwargs`, `k` counts.
+        """Return the documents; of `kwargs`, `k` and `min_score` count.
 
         Raises:
             ValueError: Nobody is named whose memories are meant.
-            InvalidInputError: A query or a `k` that can't be used.
+            InvalidInputError: A query, a `k` or a `min_score` that can't be used.
             ReMeError: What retrieving raises.
         """
         user_id = resolve_owner(self.owner, None, config)
@@ -68,9 +75,10 @@ class ReMeRetriever(BaseRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
+        min_score: float | None = None,
         for_user: str | None = None,
     ) -> list[Document]:
-        return self._loop.run(self._find(query, k, for_user or resolve_owner(self.owner, None)))
+        return self._loop.run(self._find(query, k, min_score, for_user or resolve_owner(self.owner, None)))
 
     async def _aget_relevant_documents(
         self,
@@ -78,32 +86,43 @@ class ReMeRetriever(BaseRetriever):
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
         k: int | None = None,
+        min_score: float | None = None,
         for_user: str | None = None,
     ) -> list[Document]:
-        return await self._find(query, k, for_user or resolve_owner(self.owner, None))
+        return await self._find(query, k, min_score, for_user or resolve_owner(self.owner, None))
 
-    async def _find(self, query: str, k: int | None, user_id: str) -> list[Document]:
-        found = await self.memory.retrieve(
+    async def _find(self, query: str, k: int | None, min_score: float | None, user_id: str) -> list[Document]:
+        found = await search_memories(
+            self.memory,
             query,
             user_id=user_id,
             limit=self.k if k is None else k,
-            memory_type=list(self.kinds),
-            layers=("memory",),
+            kinds=self.kinds,
+            min_score=self.min_score if min_score is None else min_score,
         )
-        return [_document(hit) for hit in found.results]
+        return [_document(hit) for hit in found]
 
 
 def _document(hit: Hit) -> Document:
-    """Return a memory as a document; what it does not have is not in the metadata. Times are texts in ISO 8601."""
+    """Return a memory or a message as a document, under its id; what it does not have is not in the metadata.
+
+    Times are texts in ISO 8601.
+    """
     details = {
         "score": hit.score,
+        "layer": hit.layer,
         "kind": None if hit.memory_type is None else str(hit.memory_type),
         "target": hit.memory_target,
         "when_to_use": hit.when_to_use or None,
         "created_at": None if hit.created_at is None else hit.created_at.isoformat(),
         "observed_at": None if hit.observed_at is None else hit.observed_at.isoformat(),
+        "name": hit.name,
+        "role": hit.role,
+        "session_id": hit.session_id,
+        "message_ids": list(hit.message_ids) or None,
         "validity": shown_validity(hit) or None,
         "metadata": dict(hit.metadata) or None,
     }
     known = {name: value for name, value in details.items() if value is not None}
-    return Document(id=hit.memory_id, page_content=hit.memory, metadata=known)
+    name = hit.memory_id or next(iter(hit.message_ids), None)
+    return Document(id=name, page_content=hit.memory, metadata=known)

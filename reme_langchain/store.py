@@ -57,7 +57,8 @@ class ReMeStore(BaseStore):
 
     Items in the namespaces of its rules, by default `memory_namespace(user_id)`, are memories of that user: what an
     agent puts there, `ReMe.retrieve` finds, and what reme has distilled, `search` finds. Everything else are plain
-    items. Values are JSON objects and come back as they were; ranked searches go by cosine similarity.
+    items. Values are JSON objects and come back as they were. A search with a query goes by cosine similarity, or by
+    words where nothing embeds: in their order, without scores.
 
     One store serves any number of threads and event loops at once, plain scripts too. Several stores and processes may
     share one file. It opens with its first call, or as a context manager, with or without `async`, when it is entered;
@@ -81,8 +82,8 @@ class ReMeStore(BaseStore):
             store: The memory, which stays open when this closes; or the path of its working folder or file; None is
                 the default working folder.
             index: What is embedded, and by which model: that of the memory, if it has one, since each ranks what the
-                other wrote. Without it the model of the memory embeds whole values; without either, searches are
-                unranked.
+                other wrote. Without it the model of the memory embeds whole values; without either, searches go by
+                words.
             ttl: Times to live, in minutes; see `TTLConfig`.
             rules: Which namespaces are memories.
             synchronous: For a path: FULL survives a power cut, NORMAL a killed process and is faster.
@@ -290,7 +291,9 @@ class ReMeStore(BaseStore):
     async def _search(self, search: Search, vector: Vector | None, at: datetime) -> list[SearchItem]:
         if not search.limit:
             return []
-        request = search_items(search, self._rules, vector, at, omit_expired=self._omit_expired)
+        request = search_items(
+            search, self._rules, vector, at, omit_expired=self._omit_expired, by_words=self._index is None
+        )
         found = await self._items.search_items(self._memory.memory_space, request)
         return [_search_item(item, item.namespace or self._namespace_of(item)) for item in found]
 

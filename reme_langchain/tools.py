@@ -21,7 +21,8 @@ from reme_langchain._place import Injected, internal_calls
 
 _TOLD = MappingProxyType(
     {
-        "search_memory": "Search what is remembered about the user. One line for each memory: id, text, date.",
+        "search_memory": "Search what is remembered about the user: for each memory id, text and date. Where no "
+        "memory is found, what was said: date, speaker and text.",
         "save_memory": "Remember a fact about the user for later conversations. Answers with its id.",
         "update_memory": "Change the text of a memory that is no longer right.",
         "forget_memory": "Remove a memory that is wrong, or that the user wants forgotten.",

@@ -95,21 +95,25 @@ async def _keep(place: Place, messages: Sequence[Message]) -> Sequence[str]:
 
 async def _search(place: Place, query: str, limit: int) -> list[Hit]:
     hits: list[Hit] = []
+    by_time = False
     for limit_asked in (limit, limit * _LOOK_THROUGH):
         found = await place.memory.retrieve(query, user_id=place.user_id, limit=limit_asked, memory_type=_TYPE)
-        hits = without_reasons(place.memory, query, found.results)
+        by_time = found.by_time
+        hits = without_reasons(place.memory, query, found.results, by_time=by_time)
         if len(hits) == len(found.results):
             break
-    return memories_first(await matching(place.memory, query, hits))[:limit]
+    # Nothing has a word in common with "what happened last week", nor anything else to be near it.
+    return memories_first(hits if by_time else await matching(place.memory, query, hits))[:limit]
 
 
-def without_reasons(memory: ReMe, query: str, hits: Sequence[Hit]) -> list[Hit]:
+def without_reasons(memory: ReMe, query: str, hits: Sequence[Hit], *, by_time: bool = False) -> list[Hit]:
     """Leave out reasons that models gave, and by words what was found only since it stands beside one.
 
-    With an embedding model `matching` does the latter. A reason given twice is found once: hits don't tell beside what.
+    With an embedding model `matching` does the latter; what lies in a time asked for needs no word. A reason given
+    twice is found once: hits don't tell beside what.
     """
     rest = [hit for hit in hits if not _begins_with(hit, _REASON)]
-    if memory.embedder is not None:
+    if memory.embedder is not None or by_time:
         return rest
     asked = words_of(query)
     return [hit for hit in rest if not _begins_with(hit, TOLD) or asked & words_of(hit.memory)]

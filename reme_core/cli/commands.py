@@ -142,10 +142,14 @@ def add(
 
 @app.command()
 def search(
-    query: Annotated[str, typer.Argument(help="The question, in words.")],
+    query: Annotated[
+        str | None, typer.Argument(help="The question, in words; not needed beside --from or --to.")
+    ] = None,
     *,
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="At most so many; 10 without --tokens.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="The same as --limit.")] = None,
     tokens: Annotated[int | None, typer.Option("--tokens", help="As many as fit into so many tokens.")] = None,
+    min_score: Annotated[float | None, typer.Option("--min-score", help="Nothing that scores lower, 0 to 1.")] = None,
     types: Types = None,
     targets: Targets = None,
     layers: Annotated[list[LayerName] | None, typer.Option("--layer", help="Look here; repeatable.")] = None,
@@ -164,12 +168,14 @@ def search(
     wait: Wait = DEFAULT_WAIT_S,
     as_json: Json = False,
 ) -> int:
-    """Find what answers a question. Exit code 1: nothing found."""
+    """Find what answers a question, or lies in a time. Exit code 1: nothing found."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     question = reading.Question(
         query=query,
         limit=limit,
+        top_k=top_k,
         token_budget=tokens,
+        min_score=min_score,
         types=types or (),
         targets=targets or (),
         layers=[str(layer) for layer in layers or ()],

@@ -29,9 +29,11 @@ from reme_core.schema import Block, Event, Memory, Reloaded, StoredMessage
 class Question:
     """What `reme search` was asked; see `ReMe.retrieve`."""
 
-    query: str
+    query: str | None
     limit: int | None
+    top_k: int | None
     token_budget: int | None
+    min_score: float | None
     types: Sequence[str]
     targets: Sequence[str]
     layers: Sequence[str]
@@ -53,7 +55,9 @@ async def search(where: Where, output: Output, question: Question, *, with_embed
             question.query,
             user_id=user_id,
             limit=question.limit,
+            top_k=question.top_k,
             token_budget=question.token_budget,
+            min_score=question.min_score,
             memory_type=types_of(question.types),
             memory_target=question.targets or None,
             layers=question.layers or None,
@@ -69,6 +73,8 @@ async def search(where: Where, output: Output, question: Question, *, with_embed
         output.value(found.model_dump(mode="json"))
     for place, hit in enumerate(found.results if not output.as_json else (), start=1):
         print_hit(output, place, hit)
+    for sentence in found.degraded:
+        output.remark(sentence)
     if found.results:
         return ExitCode.DONE
     output.remark("nothing found")

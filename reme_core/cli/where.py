@@ -9,6 +9,9 @@ from reme_core.config import FILE_NAME, UNSET
 from reme_core.errors import InvalidInputError, NotFoundError, ReMeError
 from reme_core.reme import ReMe
 
+# A command asks once: no next question finds more. Some 500,000 messages are loaded in this time.
+_LOADING_WAIT_S = 10.0
+
 
 class NoFileError(NotFoundError):
     """There is no memory file in a folder; looking must not make one."""
@@ -72,5 +75,9 @@ class Where:
             self.folder,
             llm=UNSET if with_llm else None,
             embedding=UNSET if with_embedding else None,
-            vector_store={"backend": "local_file", "busy_timeout_s": self.wait_s},
+            vector_store={
+                "backend": "local_file",
+                "busy_timeout_s": self.wait_s,
+                "loading_wait_s": _LOADING_WAIT_S,
+            },
         )

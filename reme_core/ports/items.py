@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 from pydantic import JsonValue
 
 from reme_core.ports.memory_store import Matrix, Vector
-from reme_core.schema import Memory, MemoryType, Scope
+from reme_core.schema import Memory, MemoryType, Scope, bounded_query
 
 Namespace: TypeAlias = tuple[str, ...]
 """Labels from the root down. A label is a text without `.`, NUL and lone surrogates, and not empty."""
@@ -108,7 +108,8 @@ class PutItem:
         address: Where; `refresh` has no meaning here.
         value: The JSON object; kept as it is.
         vectors: (n, d) float32 of unit norm, one row for each indexed text; None: none.
-        ranked: False: it stays out of every ranking, that of its memory by words included, and `vectors` is None.
+        ranked: False: it stays out of every ranking by vector, and out of that by words if it is a memory; `vectors`
+            is None.
         ttl_s: Seconds until it expires, counted from this write and from each read that refreshes before it does;
             None: never.
     """
@@ -146,13 +147,16 @@ class SearchItems:
     """A page of the items under a prefix.
 
     With a vector: best cosine first, each item by the best of its vectors, ties as without; then those that have no
-    vector. Without one: last change first; ties in the order in which they were put first.
+    vector. With a text and no vector: what shares words with it, best first, ties as without; then the rest. Without
+    either: last change first; ties in the order in which they were put first.
 
     Attributes:
         prefix: The items whose namespace begins with these labels; `()`: all.
         records: What the prefix covers of the memories that were not written as items.
         conditions: Applied, as the times to live, before offset and limit.
         vector: The query's vector, of unit norm.
+        text: The query in words; counts where there is no vector. Words are those of keys and values, and of items that
+            are memories those that the memory is found by.
         limit: At most so many items, 0 or more.
         offset: So many are passed over.
         refresh: Whether those returned begin their time to live anew.
@@ -163,11 +167,16 @@ class SearchItems:
     records: Sequence[RecordPlace] = ()
     conditions: Sequence[ItemCondition] = ()
     vector: Vector | None = None
+    text: str = ""
     limit: int = 10
     offset: int = 0
     refresh: bool = False
     omit_expired: bool = False
     at: datetime
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "text", bounded_query(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +210,7 @@ class Item:
         created_at: When it was put first, UTC.
         updated_at: When it was last changed, by a put or through its memory; UTC.
         memory: The memory that it is, if it is one.
-        score: In a ranked search the best cosine of its vectors; None otherwise.
+        score: In a search by vector the best cosine of its vectors; None otherwise: words make an order, no similarity.
     """
 
     namespace: Namespace | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
+from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, bounded_query
 from reme_core.schema.mapping import MappingModel
 
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -35,6 +35,9 @@ class MemoryFilter:
         include_superseded: Also those that were replaced; not together with `as_of`.
         observed_from: Said at this time or later.
         observed_to: Said before this time.
+        during_from: Said at this time or later, or beginning at it or later, or holding at it and ending later. What
+            began before and holds without an end is of no time.
+        during_to: Said, or beginning, before this time.
         metadata: These keys of the metadata have exactly these values (true is not 1; 1 equals 1.0).
         keyword: The indexed text holds every word of this one.
     """
@@ -45,6 +48,8 @@ class MemoryFilter:
     include_superseded: bool = False
     observed_from: datetime | None = None
     observed_to: datetime | None = None
+    during_from: datetime | None = None
+    during_to: datetime | None = None
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
     keyword: str | None = None
 
@@ -143,6 +148,8 @@ class MemorySearch:
         limit: At most this many, at least 1.
         filter: Applied inside the search, before the limit.
         min_score: Leaves out what scores lower. By vector alone the score is the cosine.
+        on_degraded: Is told, in a short sentence, what was not searched, where an answer in time can't be of everything
+            (an index that is still being loaded). None: the search takes the time it needs.
     """
 
     text: str = ""
@@ -150,6 +157,11 @@ class MemorySearch:
     limit: int = 10
     filter: MemoryFilter = MemoryFilter()
     min_score: float | None = None
+    on_degraded: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "text", bounded_query(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

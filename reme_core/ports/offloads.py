@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from reme_core.schema import CleanedOffloads, Offload, OffloadInfo, OffloadKind, Scope
+from reme_core.schema import CleanedOffloads, Offload, OffloadInfo, OffloadKind, Scope, bounded_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +98,10 @@ class OffloadSearch:
     made_from: datetime | None = None
     made_to: datetime | None = None
     kinds: tuple[OffloadKind, ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "text", bounded_query(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from reme_core.ports.memory_store import Scalar
-from reme_core.schema import UTC_NAME, Layer, MemoryType, Message, RetrieveResult, Scope, SummaryResult
+from reme_core.schema import UTC_NAME, Layer, MemoryType, Message, RetrieveResult, Scope, SummaryResult, bounded_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +39,10 @@ class RetrieveRequest:
     """A question on its way down.
 
     Attributes:
-        query: The question in words.
+        query: The question in words; empty where `said_from` or `said_to` is given: what lies in that time.
         limit: At most this many results; None leaves it to the budget (or 10 without one).
         token_budget: At most this many tokens of text in all, without repetition.
+        min_score: Leaves out results that score lower, once all are ranked; in [0, 1].
         layers: The layers to look at; None: memories, and messages where the filters apply to them.
         types: Memories of these types.
         targets: Memories about these targets.
@@ -58,6 +59,7 @@ class RetrieveRequest:
     query: str
     limit: int | None = None
     token_budget: int | None = None
+    min_score: float | None = None
     layers: tuple[Layer, ...] | None = None
     types: tuple[MemoryType, ...] | None = None
     targets: tuple[str, ...] | None = None
@@ -69,6 +71,10 @@ class RetrieveRequest:
     include_superseded: bool = False
     include_shared: bool = False
     now: datetime
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "query", bounded_query(self.query))
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol, TypeAlias
 
 from reme_core.ports.memory_store import Vector
-from reme_core.schema import Block, Erased, Job, Message, Scope, StoredMessage
+from reme_core.schema import Block, Erased, Job, Message, Scope, StoredMessage, bounded_query
 
 WAITING = 256
 """Texts that an append hands back to be embedded."""
@@ -23,8 +23,9 @@ class PendingText:
     """A message that waits for its vector.
 
     `key` is the store's own and goes back with the vector; `text` is what to embed: `Name: text`, the role in place of
-    a missing name. Windows of several messages need no vectors of their own: what stands nearby is scored from the
-    vectors of the messages, which measured no worse (docs/retrieval.md).
+    a missing name. A long text waits in passages, each with the name before it. Windows of several messages need no
+    vectors of their own: what stands nearby is scored from the vectors of the messages, which measured no worse
+    (docs/retrieval.md).
     """
 
     key: str
@@ -61,7 +62,7 @@ class Appended:
         added: Ids of the messages that were added.
         known: Ids of those that were there already, unchanged.
         blocks: The blocks that the slicer made.
-        waiting: Where vectors are wanted: the scope's oldest texts that wait for one, at most `WAITING`.
+        waiting: Where vectors are wanted: what `pending_texts` gives of `WAITING`.
         jobs: The jobs that the planner asked for.
     """
 
@@ -204,7 +205,7 @@ class MessageSearch:
     """A search over messages or blocks.
 
     Attributes:
-        text: The query as asked: its words, and the speaker and dates that it names.
+        text: The query as asked: its words, and the speaker and dates that it names. Empty means by vector or time.
         vector: Its vector; None means by words alone.
         limit: At most this many, at least 1.
         session_id: Of this session only.
@@ -212,6 +213,9 @@ class MessageSearch:
         said_to: Said before this time.
         now: The time of asking, for relative dates in the query.
         lifts: Additions in [0, 1] to the scores of messages, by message id: sources of memories that were found.
+        by_time: List what lies in the time that `text` names, or everything that the filters let through where it names
+            none, the most telling first, people before tools; no word is compared, `vector` and `lifts` count nothing.
+        on_degraded: As in `MemorySearch`.
     """
 
     text: str
@@ -222,14 +226,28 @@ class MessageSearch:
     said_to: datetime | None = None
     now: datetime | None = None
     lifts: Mapping[str, float] = field(default_factory=dict)
+    by_time: bool = False
+    on_degraded: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "text", bounded_query(self.text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredMessage:
-    """A message found, and its score: at most 1.0, higher is better."""
+    """A message found.
+
+    Attributes:
+        stored: The message.
+        score: At most 1.0, higher is better.
+        passage: Of a long text, where in its `full_text` the passage stands that says most: the number of its first
+            character, and that behind its last. None: the text is short.
+    """
 
     stored: StoredMessage
     score: float
+    passage: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +270,11 @@ class TranscriptIndex(Protocol):
     """Ranked search over a transcript. Kept apart, so that a plain transcript is easy to write."""
 
     async def search_messages(self, scope: Scope, search: MessageSearch) -> list[ScoredMessage]:
-        """Return the best messages, highest score first; ties: newest first. Messages without vector have words."""
+        """Return the best messages, highest score first; ties: newest first. Messages without vector have words.
+
+        Raises:
+            InvalidInputError: There is neither text nor vector, and the search is not by time.
+        """
         ...
 
     async def search_blocks(self, scope: Scope, search: MessageSearch) -> list[ScoredBlock]:
@@ -260,7 +282,10 @@ class TranscriptIndex(Protocol):
         ...
 
     async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
-        """Return texts that wait for vectors, oldest first."""
+        """Return texts that wait for vectors, oldest first: as many as `limit`, and what else the last message has.
+
+        Fewer than `limit` are all there are.
+        """
         ...
 
     async def waiting_scopes(self, memory_space: str) -> list[Scope]:

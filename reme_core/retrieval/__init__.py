@@ -23,6 +23,7 @@ from reme_core.retrieval.columns import Rows, plain_rows
 from reme_core.retrieval.dates import DaySpan, NamedDate, named_dates, relative_days
 from reme_core.retrieval.index import Query, RankingIndex, Scored
 from reme_core.retrieval.message_text import message_text
+from reme_core.retrieval.time_question import AskedTime, asked_time, names_no_topic
 from reme_core.retrieval.vectors import BLOCK_ROWS
 from reme_core.retrieval.weights import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, Weights
 
@@ -31,6 +32,7 @@ __all__ = [
     "MEMORY_WEIGHTS",
     "MESSAGE_WEIGHTS",
     "SUMMARY_WEIGHTS",
+    "AskedTime",
     "BoolArray",
     "Candidate",
     "DaySpan",
@@ -43,10 +45,12 @@ __all__ = [
     "Rows",
     "Scored",
     "Weights",
+    "asked_time",
     "bm25_order",
     "fill_budget",
     "message_text",
     "named_dates",
+    "names_no_topic",
     "plain_rows",
     "relative_days",
 ]

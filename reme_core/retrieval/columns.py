@@ -1,7 +1,7 @@
 """The rows of one partition: what a store hands in, and the growing columns kept of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +20,9 @@ class Rows:
         speakers: n names of who said it, "" where nobody did.
         times: (n,) seconds since 1970 UTC, NaN where unknown.
         questions: (n,) whether the text asks something.
+        by_user: (n,) whether the user said it, as the role of the message tells; empty: nobody knows.
+        wishes: (n,) whether it is a standing wish of the user; empty: none is.
+        passages: n packed passages, from `segment_passages`, b"" for a short text; empty: all texts are short.
     """
 
     keys: IntArray
@@ -29,6 +32,9 @@ class Rows:
     speakers: Sequence[str]
     times: FloatArray
     questions: BoolArray
+    by_user: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
+    wishes: BoolArray = field(default_factory=lambda: np.empty(0, np.bool_))
+    passages: Sequence[bytes] = ()
 
     def __post_init__(self) -> None:
         """Check that the columns are of one length.
@@ -37,7 +43,8 @@ class Rows:
             ValueError: They are not.
         """
         columns = (self.terms, self.sessions, self.positions, self.speakers, self.times, self.questions)
-        if any(len(column) != len(self.keys) for column in columns):
+        optional = [column for column in (self.by_user, self.wishes, self.passages) if len(column)]
+        if any(len(column) != len(self.keys) for column in (*columns, *optional)):
             msg = f"the columns must have {len(self.keys)} rows like keys, not {[len(c) for c in columns]}"
             raise ValueError(msg)
 
@@ -67,6 +74,8 @@ class Columns:
         self._speakers = GrowingArray(np.empty(0, np.int32))
         self._times = GrowingArray(np.empty(0, np.float64))
         self._questions = GrowingArray(np.empty(0, np.bool_))
+        self._by_user = GrowingArray(np.empty(0, np.bool_))
+        self._wishes = GrowingArray(np.empty(0, np.bool_))
         self._lengths = GrowingArray(np.empty(0, np.int32))
         self._alive = GrowingArray(np.empty(0, np.bool_))
         self._names: dict[str, int] = {"": 0}
@@ -108,6 +117,16 @@ class Columns:
         return self._questions.view
 
     @property
+    def by_user(self) -> BoolArray:
+        """Whether each text was said by the user: (n,)."""
+        return self._by_user.view
+
+    @property
+    def wishes(self) -> BoolArray:
+        """Whether each text is a standing wish of the user: (n,)."""
+        return self._wishes.view
+
+    @property
     def lengths(self) -> NumberArray:
         """Terms of each row, stop words not counted."""
         return self._lengths.view
@@ -139,6 +158,8 @@ class Columns:
         self._speakers.extend(np.array(numbers, np.int32))
         self._times.extend(rows.times)
         self._questions.extend(rows.questions)
+        self._by_user.extend(rows.by_user if len(rows.by_user) else np.zeros(n, np.bool_))
+        self._wishes.extend(rows.wishes if len(rows.wishes) else np.zeros(n, np.bool_))
         self._lengths.extend(np.fromiter((len(blob) >> 3 for blob in rows.terms), np.int32, n))
         self._alive.extend(np.ones(n, np.bool_))
         self._order = None
@@ -170,6 +191,8 @@ class Columns:
         self._speakers = GrowingArray(self.speakers[alive])
         self._times = GrowingArray(self.times[alive])
         self._questions = GrowingArray(self.questions[alive])
+        self._by_user = GrowingArray(self.by_user[alive])
+        self._wishes = GrowingArray(self.wishes[alive])
         self._lengths = GrowingArray(self.lengths[alive])
         self._alive = GrowingArray(self.alive[alive])
         self.dead, self._order = 0, None
@@ -195,6 +218,8 @@ class Columns:
             self._speakers,
             self._times,
             self._questions,
+            self._by_user,
+            self._wishes,
             self._lengths,
             self._alive,
         )

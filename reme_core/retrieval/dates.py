@@ -31,24 +31,36 @@ _EASTERN = re.compile(rf"(?:{_YEAR}\s?[年년]\s?)?([01]?[0-9])\s?[月월](?:\s?
 _EASTERN_YEAR = re.compile(rf"{_YEAR}\s?[年년]")
 _YEAR_ONLY = re.compile(rf"(?<![0-9$€£.,:/-]){_YEAR}\b(?![-/.:][0-9])")
 
-# Words for a span of days before the question: days back to its first day and to its last.
+# Words for a span of days before the question: days back to its first day and to its last, on the wide side.
+_THIS_WEEK, _THIS_MONTH, _THIS_YEAR = (6, 0), (30, 0), (365, 0)
+_LAST_WEEK, _LAST_MONTH, _LAST_YEAR = (13, 1), (61, 1), (730, 1)
 _SPANS = {
-    "today": (0, 0), "tonight": (0, 0), "yesterday": (1, 1), "last night": (1, 1), "last week": (13, 1),
-    "this week": (6, 0), "last month": (61, 1), "this month": (30, 0), "last year": (730, 1),
-    "今天": (0, 0), "昨天": (1, 1), "前天": (2, 2), "上周": (13, 1), "上週": (13, 1), "上个月": (61, 1),
-    "上個月": (61, 1), "去年": (730, 1), "今日": (0, 0), "昨日": (1, 1), "一昨日": (2, 2), "先週": (13, 1),
-    "先月": (61, 1),
-    "오늘": (0, 0), "어제": (1, 1), "그제": (2, 2), "지난주": (13, 1), "지난달": (61, 1), "작년": (730, 1),
+    "today": (0, 0), "tonight": (0, 0), "yesterday": (1, 1), "day before yesterday": (2, 2), "last night": (1, 1),
+    "last week": _LAST_WEEK, "this week": _THIS_WEEK, "last month": _LAST_MONTH, "this month": _THIS_MONTH,
+    "last year": _LAST_YEAR, "this year": _THIS_YEAR,
+    "今天": (0, 0), "昨天": (1, 1), "前天": (2, 2), "上周": _LAST_WEEK, "上週": _LAST_WEEK, "上星期": _LAST_WEEK,
+    "上个星期": _LAST_WEEK, "本周": _THIS_WEEK, "这周": _THIS_WEEK, "上个月": _LAST_MONTH, "上個月": _LAST_MONTH,
+    "这个月": _THIS_MONTH, "本月": _THIS_MONTH, "去年": _LAST_YEAR, "今年": _THIS_YEAR, "今日": (0, 0), "昨日": (1, 1),
+    "一昨日": (2, 2), "先週": _LAST_WEEK, "今週": _THIS_WEEK, "先月": _LAST_MONTH, "今月": _THIS_MONTH,
+    "오늘": (0, 0), "어제": (1, 1), "그제": (2, 2), "지난주": _LAST_WEEK, "지난 주": _LAST_WEEK,
+    "지난달": _LAST_MONTH, "지난 달": _LAST_MONTH, "작년": _LAST_YEAR, "올해": _THIS_YEAR,
 }  # fmt: skip
+# Of ASCII letters alone the case is ignored: other letters may have a lower case of another length.
+_FLAGS = re.ASCII | re.IGNORECASE
 _SPAN = re.compile(
-    r"\b(?:" + "|".join(w for w in _SPANS if w.isascii()) + r")\b|" + "|".join(w for w in _SPANS if not w.isascii())
+    r"\b(?:" + "|".join(w for w in _SPANS if w.isascii()) + r")\b|" + "|".join(w for w in _SPANS if not w.isascii()),
+    _FLAGS,
 )
-_AGO = re.compile(r"\b([0-9]{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten) (day|week|month|year)s? ago\b")
-_NUMBERS = {"an": 1, "one": 1} | dict(
+_COUNT = r"[0-9]{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten"
+_AGO = re.compile(rf"\b({_COUNT}) (day|week|month|year)s? ago\b", _FLAGS)
+_LASTING = re.compile(rf"\b(?:last (?={_COUNT}|few)|past )(?:({_COUNT}|few) )?(day|week|month|year)s?\b", _FLAGS)
+_NUMBERS = {"an": 1, "one": 1, "few": 4} | dict(
     zip(("a", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), range(1, 11), strict=True)
 )
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
 
+# What stands in place of a date that was read.
+_GAP = " ; "
 _DAY_SECONDS = 86400.0
 
 
@@ -74,9 +86,24 @@ def named_dates(text: str) -> list[NamedDate]:
 
     A day or month out of range is not a date and is passed over. Never raises.
     """
+    return _take_dates(text)[0]
+
+
+def without_times(text: str) -> str:
+    """Return what a text says beside the times that `named_dates` and `relative_days` read in it."""
+    return without_relative_days(_take_dates(text)[1])
+
+
+def without_relative_days(text: str) -> str:
+    """Return a text without what `relative_days` reads in it."""
+    return _LASTING.sub(_GAP, _AGO.sub(_GAP, _SPAN.sub(_GAP, text)))
+
+
+def _take_dates(text: str) -> tuple[list[NamedDate], str]:
+    """Return the dates that a text names, and the text without them."""
     found: list[NamedDate] = []
     if text.isascii() and not _may_name_date(text):
-        return found
+        return found, text
     for pattern, order in (
         (_ISO, (0, 1, 2)),
         (_EASTERN, (0, 1, 2)),
@@ -90,8 +117,8 @@ def named_dates(text: str) -> list[NamedDate]:
             year, month, day = (match.group(i + 1) if i is not None else None for i in order)
             if (named := _named(year, month, day)) is not None:
                 found.append(named)
-        text = pattern.sub(" ; ", text)
-    return list(dict.fromkeys(found))
+        text = pattern.sub(_GAP, text)
+    return list(dict.fromkeys(found)), text
 
 
 def relative_days(text: str, now: datetime) -> list[DaySpan]:
@@ -99,24 +126,61 @@ def relative_days(text: str, now: datetime) -> list[DaySpan]:
 
     Spans err on the wide side: "last week" is the thirteen days before. Never raises; spans before year 1 are left out.
     """
-    return list(_spans(text.lower(), now.astimezone(UTC).date() if now.tzinfo else now.date()))
+    return [wide for wide, _ in _spans(text, _day_of(now))]
 
 
-def _spans(text: str, today: date) -> Iterator[DaySpan]:
+def calendar_spans(text: str, now: datetime) -> list[DaySpan]:
+    """Resolve the same words by the calendar: "last week" is the week before, from Monday to Sunday."""
+    return [exact for _, exact in _spans(text, _day_of(now))]
+
+
+def _day_of(now: datetime) -> date:
+    return now.astimezone(UTC).date() if now.tzinfo else now.date()
+
+
+def _spans(text: str, today: date) -> Iterator[tuple[DaySpan, DaySpan]]:
+    """Return each span on the wide side, and by the calendar."""
     for match in _SPAN.finditer(text):
-        first, last = _SPANS[match.group()]
-        yield from _span(today, first, last)
+        named = _SPANS[match.group().lower()]
+        yield from _span(today, *named, by_calendar=_calendar_first(today, named))
+    text = _SPAN.sub(_GAP, text)
     for match in _AGO.finditer(text):
-        count = int(match.group(1)) if match.group(1).isdigit() else _NUMBERS[match.group(1)]
-        unit = _UNIT_DAYS[match.group(2)]
+        count, unit = _count(match.group(1)), _UNIT_DAYS[match.group(2).lower()]
         yield from _span(today, count * unit + unit // 2, max(count * unit - unit // 2, 0))
+    for match in _LASTING.finditer(text):
+        count = _count(match.group(1) or "one")
+        yield from _span(today, count * _UNIT_DAYS[match.group(2).lower()], 0)
 
 
-def _span(today: date, first: int, last: int) -> Iterator[DaySpan]:
+def _count(word: str) -> int:
+    return int(word) if word.isdigit() else _NUMBERS[word.lower()]
+
+
+def _span(
+    today: date, first: int, last: int, *, by_calendar: tuple[date, date] | None = None
+) -> Iterator[tuple[DaySpan, DaySpan]]:
     try:
-        yield DaySpan(first=today - timedelta(days=first), last=today - timedelta(days=last))
+        wide = DaySpan(first=today - timedelta(days=first), last=today - timedelta(days=last))
     except OverflowError:
         return
+    yield wide, wide if by_calendar is None else DaySpan(first=by_calendar[0], last=by_calendar[1])
+
+
+def _calendar_first(today: date, named: tuple[int, int]) -> tuple[date, date] | None:
+    """Return first and last day of a named week, month or year; None for days, which are exact as they are."""
+    if today.year <= 1:  # nothing lies before it
+        return None
+    week = today - timedelta(days=today.weekday())
+    month, year = today.replace(day=1), today.replace(month=1, day=1)
+    day = timedelta(days=1)
+    if named == _LAST_WEEK:
+        return week - 7 * day, week - day
+    if named == _LAST_MONTH:
+        return (month - day).replace(day=1), month - day
+    if named == _LAST_YEAR:
+        return year.replace(year=year.year - 1), year - day
+    begun = {_THIS_WEEK: week, _THIS_MONTH: month, _THIS_YEAR: year}.get(named)
+    return None if begun is None else (begun, today)
 
 
 def _may_name_date(text: str) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from reme_core.errors import ModelOutputError
 from reme_core.ports import Embedder, EmbedsQueries, Matrix, Vector
+from reme_core.schema import bounded_query
 
 
 async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
@@ -41,11 +42,12 @@ def _unit_rows(embedder: Embedder, count: int, answer: object) -> Matrix:
 
 
 async def embed_one(embedder: Embedder, text: str) -> Vector:
-    """Embed a query, as a query where the embedder tells queries from what is stored.
+    """Embed a query, as a query where the embedder tells queries from what is stored; of a pasted text, its beginning.
 
     Raises:
         ModelOutputError: Its vector is zero or not finite.
     """
+    text = bounded_query(text)
     if isinstance(embedder, EmbedsQueries):
         matrix = _unit_rows(embedder, 1, [await embedder.embed_query(text)])
         if not matrix.any():

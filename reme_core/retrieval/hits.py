@@ -46,11 +46,23 @@ def message_hit(scope: Scope, item: ScoredMessage, score: float) -> Hit:
         name=message.name,
         role=message.role,
         session_id=item.stored.session_id,
+        passage=item.passage,
         user_id=scope.user_id,
         created_at=message.created_at,
         observed_at=message.created_at,
         metadata=message.metadata,
     )
+
+
+def passage_of(hit: Hit) -> Hit:
+    """Return the hit of a long message cut to the passage that says most; any other one as it is."""
+    if hit.passage is None:
+        return hit
+    start, end = hit.passage
+    before = "[…] " if start else ""
+    after = " […]" if end < len(hit.memory) else ""
+    text = f"{before}{hit.memory[start:end].strip()}{after}"
+    return hit.model_copy(update={"memory": text, "is_passage": True})
 
 
 def block_hit(scope: Scope, item: ScoredBlock, score: float) -> Hit:

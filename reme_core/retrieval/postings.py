@@ -17,6 +17,9 @@ from reme_core.text.segment import unpack_terms
 
 # Rows kept in the dictionary before they become a segment: above it a look-up is no cheaper than in arrays.
 _TAIL_ROWS = 256
+# Larger segments stay as they are: to merge a million pairs takes some 0.1 s, in which nobody else is served, while a
+# look-up takes some microseconds for each segment.
+_MERGED_PAIRS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +121,7 @@ class Postings:
         self._push(_segment(hashes, rows, counts))
 
     def _push(self, segment: _Segment) -> None:
-        while self._segments and len(self._segments[-1].rows) <= 2 * len(segment.rows):
+        while self._segments and len(self._segments[-1].rows) <= min(2 * len(segment.rows), _MERGED_PAIRS):
             segment = _merged(self._segments.pop(), segment)
         if len(segment.rows):
             self._segments.append(segment)

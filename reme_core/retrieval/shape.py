@@ -8,7 +8,9 @@ from reme_core.retrieval.arrays import BoolArray, FloatArray, Matrix
 from reme_core.retrieval.bm25 import length_norm
 from reme_core.retrieval.columns import Columns
 from reme_core.retrieval.line import GAP, Line, line_of, triangle
+from reme_core.retrieval.pieces import Pieces
 from reme_core.retrieval.vectors import VectorColumn
+from reme_core.retrieval.weights import LONG, LONG_ANSWER, LONG_MESSAGE
 
 # Messages either side that the nearby text and the nearby cosines take in, nearer ones counting more; chosen on LoCoMo,
 # where one more or one fewer changes little.
@@ -21,14 +23,20 @@ class Shape:
     """Columns derived from the rows.
 
     Attributes:
-        mean_length: mean terms of a living row.
+        pieces: the number of living pieces.
+        mean_length: mean terms of a living piece.
+        nearness: how much neighbours say of a row, in (0, 1]: 1 for short messages, falling as their mean length grows.
+        brevity: how likely each row is an answer by its length, (n,), in (0, 1].
         vectors: which living rows have a vector, (n,).
         line: the rows laid out, where what stands nearby counts.
         nearby_norm: BM25's length norm of each place of the line with what stands round it.
         vector_share: what the nearby cosines of each place divide by.
     """
 
+    pieces: int
     mean_length: float
+    nearness: float
+    brevity: FloatArray
     vectors: BoolArray
     line: Line
     nearby_norm: Matrix
@@ -37,19 +45,26 @@ class Shape:
     @property
     def nbytes(self) -> int:
         """The bytes held."""
-        return self.vectors.nbytes + self.line.nbytes + self.nearby_norm.nbytes + self.vector_share.nbytes
+        columns = (self.brevity, self.vectors, self.nearby_norm, self.vector_share)
+        return self.line.nbytes + sum(column.nbytes for column in columns)
 
 
-def shape_of(columns: Columns, own: VectorColumn, *, neighbours: bool) -> Shape:
+def shape_of(columns: Columns, pieces: Pieces, own: VectorColumn, *, neighbours: bool) -> Shape:
     """Derive the shape of a partition; removed rows count nothing and are nobody's neighbours."""
     n, alive = len(columns), columns.alive
     living = max(n - columns.dead, 1)
     lengths = np.where(alive, columns.lengths, 0).astype(np.float64)
     line = line_of(columns.sessions, columns.positions, alive if neighbours else np.zeros(n, np.bool_))
     nearby = triangle(line.lay(lengths), TEXT_REACH)
+    alive_pieces = alive if pieces.all_whole else alive[pieces.owner]
+    count = max(int(np.count_nonzero(alive_pieces)), 1)
+    mean_message = float(np.minimum(lengths, LONG_MESSAGE).sum()) / living
     return Shape(
-        mean_length=float(lengths.sum()) / living,
-        vectors=alive & own.present(n),
+        pieces=count,
+        mean_length=float(pieces.lengths.sum(where=alive_pieces)) / count,
+        nearness=min(1.0, LONG / max(mean_message, 1.0)),
+        brevity=np.minimum(1.0, LONG_ANSWER / np.maximum(lengths, 1.0)),
+        vectors=alive & pieces.any(own.present(len(pieces))),
         line=line,
         nearby_norm=length_norm(nearby, float(nearby.sum(where=line.taken)) / living).astype(np.float32),
         vector_share=np.maximum(triangle(line.taken.astype(np.float64), VECTOR_REACH), 1.0),

@@ -40,6 +40,12 @@ def own_text(matches: Matches, weights: FloatArray, lengths: NumberArray, living
     return sums(matches.rows, idf[matches.terms] * matches.counts / (matches.counts + norm), len(lengths))
 
 
+def new_terms(matches: Matches, words: QueryWords, lengths: NumberArray) -> FloatArray:
+    """Count the terms of each row (n,) that are none of the query's own, repetitions included."""
+    plain = matches.terms < words.plain
+    return lengths - sums(matches.rows[plain], matches.counts[plain], len(lengths))
+
+
 def nearby_text(matches: Matches, weights: FloatArray, line: Line, norm: Matrix, *, living: int) -> FloatArray:
     """BM25 of each row taken together with the rows around it: (n,).
 

@@ -11,7 +11,7 @@ from reme_core.retrieval.dates import DaySpan, NamedDate
 # Things are told after they happen: a text of the next month fits a named month a little, one of the week after a named
 # day fits the less the later it is. Chosen on LoCoMo, rounded.
 _NEXT_MONTH = 0.3
-_DAYS_AFTER = 8
+DAYS_AFTER = 8
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST_MONTHS = 12
 
@@ -48,5 +48,5 @@ def _month_fit(days: IntArray, months: IntArray, month: int, name: NamedDate) ->
     if name.day is not None:
         first_days = (months - later).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
         after = days - first_days - (name.day - 1)
-        fit += np.where((after >= 0) & (after < _DAYS_AFTER), 1.0 - after / _DAYS_AFTER, 0.0)
+        fit += np.where((after >= 0) & (after < DAYS_AFTER), 1.0 - after / DAYS_AFTER, 0.0)
     return fit

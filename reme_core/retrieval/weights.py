@@ -5,6 +5,18 @@ from dataclasses import dataclass, replace
 
 # Terms above which a text counts as long; chosen by the LoCoMo benchmark.
 LONG = 24
+# Terms above which a reply to a question that shares words with the query counts less as its answer; 32 to 64 do alike
+# on LoCoMo and BEAM.
+LONG_ANSWER = 48
+# Terms of a message at most, where the mean of a scope's messages says how much their neighbours count: one tool result
+# of 10,000 terms says nothing about the talk around it.
+LONG_MESSAGE = 400
+# What nearby text loses of its weight where messages are long goes to the text itself; with vectors 0.75 of it finds
+# more than all of it does (BEAM, +1.5), without them no less.
+OWN_SHARE = 0.75
+# The best of many passages is near by chance: what its cosine loses for each factor of e in their number (BEAM: +3 of
+# recall@10 against the best alone, 0.03 to 0.08 do alike).
+PASSAGE_DISCOUNT = 0.05
 # A mean of cosines is lower than the cosine of a mean; this brings the two to one scale (LoCoMo, rounded).
 MEAN_TO_WINDOW = 1.5
 
@@ -24,6 +36,9 @@ class Weights:
         text_nearby: BM25 of the text with four neighbours either side, nearer ones counting more, likewise divided.
         answers: the text part of the message before, if that asks a question.
         speaker: the text is by the speaker whom the query is about.
+        first_person: the text is by the user, and the query says "I" or "my"; for texts that something else speaks for.
+        wish: the text is one of the two standing wishes of the user for which most speaks, and the query says "I" or
+            "you".
         length: log(1 + terms), at most 24 of them: against one-line small talk.
         date: fit of the text's time to a date in the query, 0 to 2.
         assume_mean: a text without a vector counts as near as the others are on average, instead of not at all.
@@ -35,6 +50,8 @@ class Weights:
     text_nearby: float = 0.8
     answers: float = 0.35
     speaker: float = 0.5
+    first_person: float = 0.8
+    wish: float = 0.6
     length: float = 0.25
     date: float = 0.7
     assume_mean: bool = True
@@ -55,7 +72,15 @@ MESSAGE_WEIGHTS = Weights()
 # For distilled memories: 0.7 cosine + 0.4 BM25, the best found on a library of procedural memories (docs/design).
 # Their times are for filters, and a missing vector is no vector.
 MEMORY_WEIGHTS = Weights(
-    vector_nearby=0.0, text_nearby=0.0, answers=0.0, speaker=0.0, length=0.0, date=0.0, assume_mean=False
+    vector_nearby=0.0,
+    text_nearby=0.0,
+    answers=0.0,
+    speaker=0.0,
+    first_person=0.0,
+    wish=0.0,
+    length=0.0,
+    date=0.0,
+    assume_mean=False,
 )
 # Summaries of blocks: the same, and they are of a day.
 SUMMARY_WEIGHTS = replace(MEMORY_WEIGHTS, date=0.7)

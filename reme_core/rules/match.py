@@ -26,6 +26,8 @@ class CheckedFilter:
         include_superseded: As in `MemoryFilter`.
         observed_from: As in `MemoryFilter`, in UTC.
         observed_to: As in `MemoryFilter`, in UTC.
+        during_from: As in `MemoryFilter`, in UTC.
+        during_to: As in `MemoryFilter`, in UTC.
         metadata: One token (see `metadata_token`) for each pair that has to be there.
         words: Index terms that all have to be there.
     """
@@ -36,6 +38,8 @@ class CheckedFilter:
     include_superseded: bool
     observed_from: datetime | None
     observed_to: datetime | None
+    during_from: datetime | None
+    during_to: datetime | None
     metadata: tuple[str, ...]
     words: tuple[str, ...]
 
@@ -57,6 +61,8 @@ def check_filter(wanted: MemoryFilter) -> CheckedFilter:
         include_superseded=wanted.include_superseded,
         observed_from=_time(wanted.observed_from, "observed_from"),
         observed_to=_time(wanted.observed_to, "observed_to"),
+        during_from=_time(wanted.during_from, "during_from"),
+        during_to=_time(wanted.during_to, "during_to"),
         metadata=tuple(_wanted_token(key, value) for key, value in wanted.metadata.items()),
         words=_words(wanted.keyword),
     )
@@ -70,6 +76,7 @@ def matches(memory: Memory, wanted: CheckedFilter) -> bool:
         and _is_valid(memory, wanted)
         and (wanted.observed_from is None or memory.observed_at >= wanted.observed_from)
         and (wanted.observed_to is None or memory.observed_at < wanted.observed_to)
+        and _is_of_time(memory, wanted.during_from, wanted.during_to)
         and (not wanted.metadata or set(wanted.metadata) <= set(metadata_tokens(memory.metadata)))
         and (not wanted.words or set(wanted.words) <= set(terms(memory.index_text)))
     )
@@ -128,3 +135,11 @@ def _is_valid(memory: Memory, wanted: CheckedFilter) -> bool:
     if wanted.as_of is None:
         return memory.is_current
     return memory.holds_at(wanted.as_of)
+
+
+def _is_of_time(memory: Memory, first: datetime | None, end: datetime | None) -> bool:
+    """Tell whether it was said in a time, began or ended in it, or held in it for a time that ends."""
+    was_said = (first is None or memory.observed_at >= first) and (end is None or memory.observed_at < end)
+    has_begun = end is None or memory.valid_from < end
+    is_later = first is None or memory.valid_from >= first or (memory.valid_to is not None and memory.valid_to > first)
+    return was_said or (has_begun and is_later)

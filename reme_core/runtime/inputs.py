@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import Scalar
-from reme_core.schema import Layer, MemoryType, Message, parse_time, read_zone, shown
+from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, read_zone, shown
 from reme_core.schema.checks import check_id, check_text
 
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
@@ -190,15 +190,47 @@ def read_query(value: object, name: str = "query") -> str:
     return text
 
 
+def read_bounded_query(value: object) -> str:
+    """Read what is looked for as `read_query` does; of a pasted text, its beginning."""
+    return read_query(bounded_query(value) if isinstance(value, str) else value)
+
+
+def read_question(value: object, *, is_timed: bool) -> str:
+    """Read the question of a search as `read_query` does, of a pasted text its beginning.
+
+    Raises:
+        InvalidInputError: It is empty or None, and no time is given; or what `read_query` raises.
+    """
+    found = "wanted a string, found None" if value is None else "is empty"
+    if value is not None and not (isinstance(value, str) and not bounded_query(value).replace("\0", " ").strip()):
+        return read_bounded_query(value)
+    if is_timed:
+        return ""
+    msg = (
+        f"query: {found}; give some words, or start_time or end_time to see what lies there, or list to see everything"
+    )
+    raise InvalidInputError(msg)
+
+
 def read_count(value: object, name: str) -> int:
     """Read a number of results or tokens, from 1 to 10,000 results (InvalidInputError)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         msg = f"{name}: wanted a whole number from 1 on, found {shown(value)}"
         raise InvalidInputError(msg)
-    if name == "limit" and value > MAX_LIMIT:
-        msg = f"limit: at most {MAX_LIMIT} at once, found {shown(value)}: page, or export"
+    if name in {"limit", "top_k"} and value > MAX_LIMIT:
+        msg = f"{name}: at most {MAX_LIMIT} at once, found {shown(value)}: page, or export"
         raise InvalidInputError(msg)
     return value
+
+
+def read_limit(limit: object, top_k: object) -> int | None:
+    """Read how many results are wanted, under either of two names; None for no bound (InvalidInputError)."""
+    given = {name: value for name, value in (("limit", limit), ("top_k", top_k)) if value is not None}
+    counts = {name: read_count(value, name) for name, value in given.items()}
+    if len(set(counts.values())) > 1:
+        msg = f"limit and top_k mean the same, and are {limit} and {top_k}: give one of them"
+        raise InvalidInputError(msg)
+    return next(iter(counts.values()), None)
 
 
 def read_name(value: object, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -26,16 +26,18 @@ from reme_core.ports import (
     TokenCounter,
     Vector,
 )
-from reme_core.retrieval import Candidate, fill_budget
+from reme_core.retrieval import Candidate, asked_time, fill_budget
 from reme_core.retrieval.passages import Told, passage_hit, passage_scores, text_of, word_share
+from reme_core.retrieval.time_question import telling_terms
+from reme_core.runtime.by_time import asks_by_time, list_by_time, prefer_in_time
 from reme_core.runtime.embedding import embed_one
-from reme_core.runtime.hits import block_hit, memory_hit, message_hit
+from reme_core.runtime.hits import block_hit, memory_hit, message_hit, passage_of
 from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
 from reme_core.text import query_terms, terms
 
 DEFAULT_LIMIT = 10
 # What a budget of tokens is filled from.
-_BUDGET_CANDIDATES = 200
+BUDGET_CANDIDATES = 200
 _MOST_CANDIDATES = 1000
 _MANY_HITS = 50
 # Memories that were replaced are looked for among this many.
@@ -77,15 +79,20 @@ class SimpleRetriever:
         """Return what was found, best first; see `Retriever.retrieve`."""
         begun = time.perf_counter()
         layers = _layers(request)
-        _check(request)
-        vector = None if self.embedder is None else await embed_one(self.embedder, request.query)
+        check_request(request)
+        by_time = asks_by_time(request)
+        vector = None if self.embedder is None or by_time else await embed_one(self.embedder, request.query)
         scopes = [scope]
         if request.include_shared and not scope.is_shared:
             scopes.append(Scope(memory_space=scope.memory_space, user_id=""))
         goal = request.limit or DEFAULT_LIMIT
-        wanted = goal if request.token_budget is None else _BUDGET_CANDIDATES
+        wanted = goal if request.token_budget is None else BUDGET_CANDIDATES
         while True:
-            found = [await self._search(part, request, layers, vector, wanted) for part in scopes]
+            degraded: list[str] = []
+            if by_time:
+                found = [await self._list(part, request, layers, wanted, degraded) for part in scopes]
+            else:
+                found = [await self._search(part, request, layers, vector, wanted, degraded) for part in scopes]
             hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
             # Going to a thread and back takes longer than to cut a few.
             is_long = len(hits) > _MANY_HITS
@@ -95,25 +102,43 @@ class SimpleRetriever:
             if enough or len(hits) < wanted:
                 break
             wanted *= 4
+        results = scoring(results, request.min_score)
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
-        return RetrieveResult(results=results, usage=usage)
+        told = tuple(dict.fromkeys(degraded))
+        return RetrieveResult(results=results, by_time=by_time, usage=usage, degraded=told)
+
+    async def _list(
+        self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], wanted: int, degraded: list[str]
+    ) -> list[Hit]:
+        filter_ = _memory_search(request, None, wanted).filter
+        search = replace(_message_search(request, None, (), wanted), on_degraded=degraded.append)
+        return await list_by_time(self.memories, self.transcript, scope, layers, filter_, search)
 
     async def _search(
-        self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], vector: Vector | None, wanted: int
+        self,
+        scope: Scope,
+        request: RetrieveRequest,
+        layers: Sequence[Layer],
+        vector: Vector | None,
+        wanted: int,
+        degraded: list[str],
     ) -> list[Hit]:
         memories: list[ScoredMemory] = []
         messages: list[ScoredMessage] = []
         blocks: list[ScoredBlock] = []
         if "memory" in layers:
-            memories = await self.memories.search(scope, _memory_search(request, vector, wanted))
-        search = _message_search(request, vector, memories, wanted)
+            about = replace(_memory_search(request, vector, wanted), on_degraded=degraded.append)
+            memories = await self.memories.search(scope, about)
+        search = replace(_message_search(request, vector, memories, wanted), on_degraded=degraded.append)
         if "message" in layers:
             messages = await self.transcript.search_messages(scope, search)
         if "summary" in layers:
             blocks = await self.transcript.search_blocks(scope, search)
         names = {scope.user_id, *(item.memory.memory_target for item in memories)}
         names |= {item.stored.message.speaker for item in messages}
-        asked = frozenset(query_terms(request.query)) - {word for name in names for word in query_terms(name)}
+        time_asked = asked_time(request.query, request.now)
+        words = query_terms(request.query) if time_asked is None else telling_terms(request.query)
+        asked = frozenset(words) - {word for name in names for word in query_terms(name)}
         distilled = [memory_hit(item, _share_of_memory(item, asked, vector)) for item in memories]
         outdated = await self._outdated(scope, request, vector, memories) if messages else frozenset()
         said = [
@@ -122,7 +147,10 @@ class SimpleRetriever:
         ]
         passages = await self._passages(scope, search, asked, said) if "message" in layers else []
         return [
-            *(_in_place_of(hit, said, leads=place < _LEADERS) for place, hit in enumerate(distilled)),
+            *(
+                _in_place_of(hit, said, leads=place < _LEADERS)
+                for place, hit in enumerate(prefer_in_time(memories, distilled, time_asked))
+            ),
             *said,
             *passages,
             *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
@@ -157,6 +185,7 @@ class SimpleRetriever:
         if not found or request.as_of is not None or request.include_superseded:
             return frozenset()
         search = _memory_search(replace(request, include_superseded=True), vector, _OUTDATED)
+        search = replace(search, on_degraded=lambda _: None)  # the search before it has told
         replaced = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
         return _said_in(replaced) - _said_in(found)
 
@@ -175,17 +204,42 @@ def _passage_hits(
 def cut_hits(
     hits: Sequence[Hit], counter: TokenCounter, *, limit: int | None, token_budget: int | None
 ) -> tuple[Hit, ...]:
-    """Take hits from the top, without repetition: as many as asked for, or as fit a budget of tokens."""
+    """Take hits from the top, without repetition: as many as asked for, or as fit a budget of tokens.
+
+    Into a budget a long message comes as its best passage; what is left over then makes room for whole messages, the
+    best one first.
+    """
     budgeted = token_budget is not None
     memories = [(place, hit) for place, hit in enumerate(hits) if hit.layer == "memory"]
-    candidates = (
-        Candidate(item=place, text=text_of(hit), tokens=counter.count(hit.memory) if budgeted else 0)
-        for place, hit in enumerate(hits)
-        if not _is_told(hit, [memory for above, memory in memories if above < place])
-    )
+    shown: dict[int, Hit] = {}
+
+    def candidates() -> Iterator[Candidate]:
+        for place, hit in enumerate(hits):
+            shown[place] = part = passage_of(hit) if budgeted else hit
+            if not _is_told(part, [memory for above, memory in memories if above < place]):
+                yield Candidate(item=place, text=text_of(part), tokens=counter.count(part.memory) if budgeted else 0)
+
     most = limit if budgeted else limit or DEFAULT_LIMIT
-    taken = fill_budget(candidates, budget_tokens=token_budget, limit=most)
-    return tuple(hits[candidate.item] for candidate in taken)
+    taken = [candidate.item for candidate in fill_budget(candidates(), budget_tokens=token_budget, limit=most)]
+    if token_budget is None:
+        return tuple(hits[place] for place in taken)
+    return _completed([(hits[place], shown[place]) for place in taken], counter, token_budget)
+
+
+def _completed(taken: Sequence[tuple[Hit, Hit]], counter: TokenCounter, token_budget: int) -> tuple[Hit, ...]:
+    """Return what is shown of each hit, the whole of it where a budget has room beside what is shown of the others."""
+    room = token_budget - sum(counter.count(shown.memory) for _, shown in taken)
+    results = []
+    for whole, shown in taken:
+        more = counter.count(whole.memory) - counter.count(shown.memory) if shown.is_passage else 0
+        results.append(whole if shown.is_passage and more <= room else shown)
+        room -= more if results[-1] is whole else 0
+    return tuple(results)
+
+
+def scoring(hits: tuple[Hit, ...], min_score: float | None) -> tuple[Hit, ...]:
+    """Return the hits that score at least so much; all where None is given."""
+    return hits if min_score is None else tuple(hit for hit in hits if hit.score >= min_score)
 
 
 def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
@@ -215,13 +269,17 @@ def _is_told(hit: Hit, above: Sequence[Hit]) -> bool:
     return any(words <= frozenset(query_terms(other.memory)) for other in told)
 
 
-def _check(request: RetrieveRequest) -> None:
+def check_request(request: RetrieveRequest) -> None:
+    """Refuse an empty question, and numbers of results or tokens below 1 (InvalidInputError)."""
     for name, value in (("limit", request.limit), ("token_budget", request.token_budget)):
         if value is not None and value < 1:
             msg = f"{name}: wanted at least 1, found {value}"
             raise InvalidInputError(msg)
-    if not request.query.strip():
-        msg = "query: is empty; give the question in words, or list_memories to see everything"
+    if request.min_score is not None and not 0 <= request.min_score <= 1:
+        msg = f"min_score: wanted a number from 0 to 1, found {request.min_score}"
+        raise InvalidInputError(msg)
+    if not request.query.strip() and request.said_from is None and request.said_to is None:
+        msg = "query: is empty; give the question in words, a time to see what lies there, or list_memories for all"
         raise InvalidInputError(msg)
 
 

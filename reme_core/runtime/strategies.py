@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Protocol, runtime_checkable
 
 from reme_core.agents import (
@@ -35,8 +35,10 @@ from reme_core.runtime.agentic_retrieve import AgenticRetrieval
 from reme_core.runtime.distil import Distiller
 from reme_core.runtime.guidance import Guidance, read_guidance
 from reme_core.runtime.needs import needs_model
+from reme_core.runtime.reranked_retrieve import RerankedRetrieval
 from reme_core.runtime.retrieve import SimpleRetriever
 from reme_core.runtime.simple_distil import SimpleDistiller
+from reme_core.schema import shown
 from reme_core.text import Language
 
 
@@ -263,3 +265,52 @@ class AgenticRetriever:
             counter=ports.counter,
             simple=ports.simple_retriever(),
         )
+
+
+# More lines than these are no list that a model puts in order well, or that 6,000 tokens have room for.
+_MOST_RERANKED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class RerankingRetriever:
+    """The simple way down with one model call, of at most 6,000 prompt tokens, that puts the first hits in order.
+
+    Attributes:
+        model: A model of its own; None: the memory's.
+        first: How many hits of the simple search the model is shown, 1 to 100.
+        timeout_s: How long the model's answer is waited for; then the order is that of the search.
+        language: Of the prompt; None follows the question.
+    """
+
+    model: ChatModel | None = None
+    _: KW_ONLY
+    first: int = 50
+    timeout_s: float = 30.0
+    language: Language | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings (ConfigurationError): later a model that can't be asked would only cost the order."""
+        _check_reranking(self.model, self.first, self.timeout_s)
+
+    def bind_retriever(self, ports: RuntimePorts) -> Retriever:
+        """Return the retriever over these ports (ConfigurationError: no chat model)."""
+        return RerankedRetrieval(
+            simple=ports.simple_retriever(),
+            model=ports.model_for(self.model, "reranking"),
+            counter=ports.counter,
+            first=self.first,
+            timeout_s=self.timeout_s,
+            language=self.language,
+        )
+
+
+def _check_reranking(model: object, first: object, timeout_s: float) -> None:
+    if isinstance(model, (str, Mapping)):
+        msg = f"reranking: wanted a ChatModel such as OpenAIChat(...), found {type(model).__name__}"
+        raise ConfigurationError(msg)
+    if not (isinstance(first, int) and 1 <= first <= _MOST_RERANKED):
+        msg = f"reranking: first must be a whole number from 1 to {_MOST_RERANKED}, found {shown(first)}"
+        raise ConfigurationError(msg)
+    if not timeout_s > 0:
+        msg = f"reranking: timeout_s must be above zero, found {shown(timeout_s)}"
+        raise ConfigurationError(msg)

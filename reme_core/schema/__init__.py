@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         new_reference,
     )
     from reme_core.schema.problems import describe, shown
+    from reme_core.schema.queries import QUERY_CHARS, bounded_query
     from reme_core.schema.scope import Scope, make_scope
     from reme_core.schema.times import (
         UTC_NAME,
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXTRACTIVE",
+    "QUERY_CHARS",
     "STATEMENTS",
     "UTC_NAME",
     "Block",
@@ -151,6 +153,7 @@ __all__ = [
     "Usage",
     "UtcTime",
     "Verdict",
+    "bounded_query",
     "describe",
     "format_time",
     "last_part",
@@ -191,6 +194,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             ),
             "offloads": "CleanedOffloads Offload OffloadInfo OffloadKind Reloaded ReloadResult new_reference",
             "problems": "describe shown",
+            "queries": "QUERY_CHARS bounded_query",
             "scope": "Scope make_scope",
             "times": (
                 "UTC_NAME PartialTime TimePrecision UtcTime format_time last_part parse_partial_time parse_time "

@@ -32,6 +32,10 @@ class Hit(MappingModel):
         name: Who said it (a message).
         role: The role of who said it (a message).
         session_id: The session of a message or a block.
+        passage: Of a long message, where in its text the passage stands that says most: the number of its first
+            character, and that behind its last.
+        is_passage: Whether `memory` is no more than this passage, since a budget had no room for all of it, with "[…]"
+            where it was cut; `get_messages` has the rest.
         reference: Of a passage of an offloaded text, layer `message`: what `reload_context` takes.
         user_id: Whose it is; empty where it comes from the shared scope.
         created_at: When it was said (message), stored (memory) or begun (block).
@@ -57,6 +61,8 @@ class Hit(MappingModel):
     name: str | None = None
     role: str | None = None
     session_id: str | None = None
+    passage: tuple[int, int] | None = None
+    is_passage: bool = False
     reference: str | None = None
     user_id: str = ""
     created_at: datetime | None = None
@@ -75,12 +81,16 @@ class RetrieveResult(MappingModel):
     Attributes:
         results: What was found.
         answer: The text of an agentic retriever; None for the simple one.
+        by_time: Whether the question was about a time alone: what lies there is listed, no word was compared.
         usage: What it cost.
+        degraded: What could not do all, one short sentence each; empty where everything could.
     """
 
     results: tuple[Hit, ...] = ()
     answer: str | None = None
+    by_time: bool = False
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class RejectedFact(MappingModel):

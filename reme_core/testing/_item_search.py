@@ -13,8 +13,10 @@ import pytest
 from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
-from reme_core.ports import FilterOperator, ItemCondition, Namespace
+from reme_core.ports import FilterOperator, ItemCondition, Namespace, PutMemory
 from reme_core.testing._item_values import (
+    ALICES,
+    OF_ALICE,
     PLACE,
     SPACE,
     ItemKeeper,
@@ -23,12 +25,14 @@ from reme_core.testing._item_values import (
     find,
     keys,
     namespaces,
+    of_alice,
     paged,
     places,
     put,
     write,
 )
-from reme_core.testing.store_values import at, axis, leaning, random_unit
+from reme_core.testing._memory_writes import add
+from reme_core.testing.store_values import at, axis, changed, leaning, memory, random_unit
 
 ODD_LABELS = (
     "*",
@@ -188,20 +192,22 @@ class ItemOrder:
             some = [
                 put(
                     address(f"{chance.randrange(80)}", ("docs", str(chance.randrange(40)))),
-                    {},
+                    {"f": chance.randrange(9)},
                     *(random_unit(chance.randrange(5)) for _ in range(chance.randrange(3))),
                 )
                 for _ in range(60)
             ]
             await write(store, *some, minute=minute)
-        for vector in (None, axis(0)):
-            search = replace(asked(), vector=vector)
+        for vector, text in ((None, ""), (axis(0), ""), (None, "f 1 2 3")):
+            search = replace(asked(), vector=vector, text=text)
             whole = await store.search_items(SPACE, search)
             places_ = [(item.namespace, item.key) for item in whole]
             assert len(set(places_)) == len(places_) > 50
             for size in (1, 7, 50, 1_000):
                 assert await paged(store, search, size) == whole
             for one, next_ in pairwise(whole):
+                if text:
+                    continue
                 falls = (one.score is None, -(one.score or 0)) <= (next_.score is None, -(next_.score or 0))
                 assert falls
                 if one.score == next_.score:
@@ -224,6 +230,62 @@ class ItemOrder:
 
 class ItemRanking:
     """Ranked searches."""
+
+    async def test_without_a_vector_what_shares_words_comes_first_and_then_the_rest(self, store: ItemKeeper) -> None:
+        await write(
+            store,
+            put("bins", {"text": "The bins go out on Tuesday"}),
+            put("drill", {"text": "Bring back the drill", "deep": [{"who": "Tuesday"}]}),
+            put(address("both", ("docs", "b")), {"note": "Bins: on Tuesdays, before eight"}),
+            put("key", {"tuesday_bins": 1}),
+            put("cello", {"text": "大提琴课在星期天"}),
+        )
+        await write(store, put("late", {"text": "Nothing of it"}), minute=1)
+        search = replace(asked(), text="When do the bins go out on Tuesday?")
+        found = await store.search_items(SPACE, search)
+        assert [item.key for item in found[:1]] == ["bins"]
+        assert {item.key for item in found[:4]} == {"bins", "drill", "both", "key"}
+        assert [item.key for item in found[4:]] == ["late", "cello"]
+        assert {item.score for item in found} == {None}
+        assert (await keys(store, replace(asked(), text="大提琴")))[0] == "cello"
+        assert await keys(store, replace(asked(), text="the")) == await keys(store)
+        assert await keys(store, replace(asked(("docs", "b")), text="drill")) == ["both"]
+        assert (await keys(store, replace(search, vector=axis(0))))[0] == "late"
+
+    async def test_words_follow_what_is_put_changed_and_emptied(self, store: ItemKeeper) -> None:
+        search = replace(asked(), text="zebra")
+        await write(store, *(put(f"{n}", {"text": "a horse"}) for n in range(3)))
+        assert await keys(store, search) == ["0", "1", "2"]
+        await write(store, put("2", {"text": "a zebra"}))
+        assert await keys(store, search) == ["2", "0", "1"]
+        await write(store, put("2", {"text": "a horse"}), put("1", {"text": "zebra"}), minute=1)
+        assert await keys(store, search) == ["1", "2", "0"]
+        await write(store, address("1"), minute=2)
+        assert await keys(store, search) == ["2", "0"]
+        await write(store, put("1", {"text": "zebra"}), space="elsewhere")
+        assert await keys(store, search) == ["2", "0"]
+
+    async def test_conditions_and_expiry_come_before_the_page_of_words(self, store: ItemKeeper) -> None:
+        await write(store, *(put(f"{n}", {"text": "zebra " * (n + 1), "odd": n % 2}) for n in range(6)))
+        await write(store, put("over", {"text": "zebra", "odd": 1}, ttl_s=1))
+        odd = ItemCondition(field="odd", operator=_IS.EQ, operand=1)
+        search = replace(asked(minute=1), text="zebra", conditions=[odd], omit_expired=True)
+        assert await keys(store, replace(search, limit=2)) == ["5", "3"]
+        assert await keys(store, replace(search, limit=2, offset=2)) == ["1"]
+
+    async def test_memories_are_ranked_by_their_words_beside_items(self, store: ItemKeeper) -> None:
+        await write(store, put(of_alice("item"), {"content": "Ann keeps a zebra", "colour": "striped"}))
+        await write(store, put(of_alice("hidden"), {"content": "A zebra that is out of rankings"}, ranked=False))
+        held = memory("Ann feeds the zebra at noon", minute=1)
+        await add(store, PutMemory(memory=held), PutMemory(memory=memory("Ann plays chess", minute=9)))
+        search = replace(asked(OF_ALICE), records=[ALICES], text="Who feeds a zebra?")
+        assert (await keys(store, search))[:2] == [held.memory_id, "item"]
+        assert len(await keys(store, search)) == 4
+        assert (await keys(store, replace(search, text="chess")))[0] not in {"item", "hidden", held.memory_id}
+        edited = changed(held, {"content": "Ann feeds the cat at noon", "updated_at": at(20)})
+        await add(store, PutMemory(memory=edited))
+        assert (await keys(store, replace(search, text="cat")))[0] == held.memory_id
+        assert (await keys(store, replace(search, text="zebra")))[:2] == ["item", held.memory_id]
 
     async def test_the_best_cosine_comes_first_and_what_has_no_vector_last(self, store: ItemKeeper) -> None:
         await write(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -297,6 +298,25 @@ class MemoryFilters:
         assert await listed(store, MemoryFilter(observed_to=at(10))) == {"fact 0"}
         assert await listed(store, MemoryFilter(observed_from=at(0), observed_to=at(20))) == {"fact 0", "fact 10"}
         assert await listed(store, MemoryFilter(observed_from=at(10), observed_to=at(10))) == set()
+
+    async def test_a_memory_is_of_the_times_in_which_it_was_said_or_held_for_a_time(self, store: MemoryStore) -> None:
+        times = {"said": (25, 1, None), "begun": (99, 25, None), "over": (99, 1, 22), "during": (99, 1, 90)}
+        elsewhere = {"before": (10, 10, None), "ended": (99, 1, 20), "lasting": (5, 5, None), "later": (40, 30, None)}
+        for name, (said, begun, ended) in (times | elsewhere).items():
+            fields = {
+                "observed_at": at(said),
+                "valid_from": at(begun),
+                "valid_to": None if ended is None else at(ended),
+            }
+            item = changed(memory(f"fact {name}", minute=500), fields)
+            await add(store, PutMemory(memory=item, vector=leaning(0.5)))
+        every = MemoryFilter(include_superseded=True)
+        found = await listed(store, replace(every, during_from=at(20), during_to=at(30)))
+        assert found == {f"fact {name}" for name in times}
+        said_late = {"fact begun", "fact over", "fact during", "fact ended"}
+        assert await listed(store, replace(every, during_from=at(91))) == said_late
+        assert "fact later" not in await listed(store, replace(every, during_to=at(30)))
+        assert await listed(store, replace(every, during_to=at(1))) == set()
 
     async def test_metadata_is_compared_by_value_and_type(self, store: MemoryStore) -> None:
         values: dict[str, JsonValue] = {

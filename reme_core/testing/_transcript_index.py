@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -122,7 +123,7 @@ class IndexRanking:
         await append(store, message("Which instrument do you play?", minute=1), message("Mostly that.", minute=2))
         await apart(store, *(message(f"{noise} {n}", minute=n) for n, noise in enumerate(NOISE * 4)))
         found = await texts(store, MessageSearch(text="play an instrument", limit=2))
-        assert found == ["Which instrument do you play?", "Mostly that."]
+        assert found == ["Mostly that.", "Which instrument do you play?"]  # the question says no more than the query
 
     async def test_messages_of_other_sessions_are_no_neighbours(self, store: IndexedTranscript) -> None:
         await apart(store, message("Which instrument do you play?", minute=1), message("Mostly that.", minute=2))
@@ -164,6 +165,32 @@ class IndexRanking:
         assert set(await texts(store, MessageSearch(text="zebra", said_from=at(5)))) == {"zebra 5"}
         assert set(await texts(store, MessageSearch(text="zebra", said_to=at(1), limit=1))) == {"zebra 0"}
 
+    async def test_a_time_is_listed_without_a_shared_word(self, store: IndexedTranscript) -> None:
+        day = 24 * 60
+        told = "Paula sold her old boat to the ferry people"
+        await apart(
+            store,
+            message("Where is it?", minute=0),
+            message("Fine.", minute=1),
+            message(told, minute=2),
+            message("rows and rows of numbers that a tool has printed", role="tool", minute=3),
+            message("Much was said in another week, and at great length", minute=40 * day),
+        )
+        search = MessageSearch(text="", said_to=at(2 * day), by_time=True)
+        found = await texts(store, search)
+        assert found[0] == told
+        assert set(found[1:3]) == {"Where is it?", "Fine."}
+        assert len(found) == 4
+        assert await texts(store, replace(search, limit=2, vector=axis(0))) == found[:2]
+        named = replace(search, text=f"what happened on {at(0).date().isoformat()}?", said_to=None)
+        assert await texts(store, named) == found
+        assert await texts(store, replace(named, session_id="elsewhere")) == []
+        assert await texts(store, replace(search, text="yesterday", now=at(day))) == found
+        assert await texts(store, replace(search, text="yesterday", now=at(9 * day))) == []
+        for n in range(40):
+            await append(store, message(f"a line of numbers that a tool printed: {n}", role="tool", minute=4 + n))
+        assert await texts(store, replace(search, limit=3)) == found[:3]
+
     async def test_blocks_are_searched_by_session_and_time(self, store: IndexedTranscript) -> None:
         for n in range(4):
             said = message(f"text {n}", minute=n)
@@ -175,6 +202,7 @@ class IndexRanking:
 
         assert await summaries(MessageSearch(text="zebra", session_id="session 2")) == {"zebra 2"}
         assert await summaries(MessageSearch(text="zebra", said_from=at(2))) == {"zebra 2", "zebra 3"}
+        assert await summaries(MessageSearch(text="", said_from=at(2), by_time=True)) == {"zebra 2", "zebra 3"}
         assert await summaries(MessageSearch(text="zebra", said_to=at(2), limit=2)) == {"zebra 0", "zebra 1"}
 
     async def test_a_lift_raises_the_message_it_names(self, store: IndexedTranscript) -> None:

@@ -6,7 +6,7 @@ Schütze 2008, Introduction to Information Retrieval, section 2.2.1; words of ot
 case. Identifiers, paths and codes give the whole and its parts.
 
 `TERMS_VERSION` changes whenever the terms of some text change, so that whoever stores packed terms knows when to
-segment again.
+segment again, passages included.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from snowballstemmer.english_stemmer import EnglishStemmer
 
 from reme_core.text._words import BASE_FORMS, CONTRACTIONS, STOP_WORDS
 
-TERMS_VERSION = 3
+TERMS_VERSION = 4
 
 # A longer word is data (a key, a blob in base 64) and only its beginning can be what somebody looks for.
 _WORD_CHARS = 64

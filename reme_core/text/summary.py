@@ -11,7 +11,9 @@ from reme_core.text.segment import query_terms
 
 # A sentence ends at a mark followed by a blank or the end, or at a full-width mark, closing quotes taken along.
 _SENTENCE = re.compile(
-    r"[^\n]*?(?:[.!?]+[\"')\]\u201d\u2019]*(?=\s|$)|[\u3002\uff01\uff1f]+[\u201d\u2019\u300d\u300f\uff09]*|(?=\n)|$)"
+    # Each run of marks is looked at once, so that a text of nothing but dots takes no longer than another.
+    r"[^\n]*?(?:(?<![.!?])[.!?]++[\"')\]\u201d\u2019]*+(?=\s|$)"
+    r"|[\u3002\uff01\uff1f]+[\u201d\u2019\u300d\u300f\uff09]*|(?=\n)|$)"
 )
 # Only so many characters of a block are read, and of a sentence quoted: a block is bounded, a pasted file is not.
 _MAX_BLOCK_CHARS = 200_000

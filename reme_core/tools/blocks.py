@@ -136,8 +136,8 @@ async def _memories(start: datetime, end: datetime, context: ToolContext) -> lis
     memories: list[Memory] = []
     has_more = False
     for wanted in reachable(context, STATEMENTS):
-        said = replace(wanted, observed_from=start, observed_to=end)
-        query = ListMemories(filter=said, limit=_MOST_MEMORIES)
+        of_it = replace(wanted, during_from=start, during_to=end)
+        query = ListMemories(filter=of_it, limit=_MOST_MEMORIES)
         page = await context.memories.list_memories(context.scope, query)
         memories += page.memories
         has_more = has_more or page.next_cursor is not None

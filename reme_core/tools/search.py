@@ -11,9 +11,11 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import MemoryFilter, MemorySearch, ScoredMemory, Target, ToolContext, Vector
+from reme_core.retrieval import AskedTime, asked_time, names_no_topic
 from reme_core.retrieval.embedding import embed_strictly
 from reme_core.retrieval.hits import memory_hit
-from reme_core.schema import Memory, MemoryType, Usage, shown_beginning, shown_end
+from reme_core.retrieval.memories_in_time import list_memories_in_time
+from reme_core.schema import Memory, MemoryType, Usage, bounded_query, shown_beginning, shown_end
 from reme_core.schema.checks import Text
 from reme_core.text import json_line, prompt_time, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
@@ -110,11 +112,19 @@ class VectorRetrieveMemoryOp(BaseMemoryToolOp[RetrieveItem]):
 
     async def _search(self, item: RetrieveItem, vector: Vector | None, context: ToolContext) -> list[ScoredMemory]:
         best: dict[str, ScoredMemory] = {}
+        asked = asked_time(item.query, context.clock.now()) if names_no_topic(item.query) else None
         for wanted in await self._filters(item, context):
-            search = MemorySearch(text=item.query, vector=vector, limit=self.top_k, filter=wanted)
-            for found in await context.memories.search(context.scope, search):
+            for found in await self._found(item.query, vector, wanted, asked, context):
                 best.setdefault(found.memory.memory_id, found)
         return sorted(best.values(), key=lambda found: -found.score)[: self.top_k]
+
+    async def _found(
+        self, query: str, vector: Vector | None, wanted: MemoryFilter, asked: AskedTime | None, context: ToolContext
+    ) -> list[ScoredMemory]:
+        if asked is not None:  # "what happened last week" shares no word with what did
+            return await list_memories_in_time(context.memories, context.scope, wanted, asked, limit=self.top_k)
+        search = MemorySearch(text=query, vector=vector, limit=self.top_k, filter=wanted)
+        return await context.memories.search(context.scope, search)
 
     async def _filters(self, item: RetrieveItem, context: ToolContext) -> list[MemoryFilter]:
         types = ROUTED if item.memory_type is None else (MemoryType(item.memory_type),)
@@ -143,7 +153,7 @@ async def _about(name: str, filters: Sequence[MemoryFilter], context: ToolContex
 async def _vectors(queries: Sequence[str], context: ToolContext) -> list[Vector | None]:
     if context.embedder is None:
         return [None] * len(queries)
-    matrix = await embed_strictly(context.embedder, queries)
+    matrix = await embed_strictly(context.embedder, [bounded_query(query) for query in queries])
     context.trace.usage += Usage(embedding_calls=1)
     return list(matrix)
 

@@ -38,20 +38,21 @@ def unit(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 class Corpus:
-    """Texts of 4 to 24 words; the n-th of 8,000 words is drawn in proportion to 1 / (n + 10) ** 1.2 (Zipf).
+    """Texts of 4 to 24 words, or as asked for; word n of 8,000 is drawn in proportion to 1 / (n + 10) ** 1.2 (Zipf).
 
     So 1,000 texts have 2,900 distinct words and 3,000 have 5,000, a little more than real talk (LoCoMo: 2,500, 4,500).
     """
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, *, words: tuple[int, int] = (4, 24)) -> None:
         self._rng = np.random.default_rng(seed)
+        self._lengths = words
         letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
         self._words = ["".join(self._rng.choice(letters, size)) for size in self._rng.integers(4, 10, 8_000)]
         weights = 1.0 / (np.arange(len(self._words)) + 10) ** 1.2
         self._sums = np.cumsum(weights / weights.sum())
 
-    def text(self, low: int = 4, high: int = 24) -> str:
-        size = int(self._rng.integers(low, high + 1))
+    def text(self, low: int | None = None, high: int | None = None) -> str:
+        size = int(self._rng.integers(low or self._lengths[0], (high or self._lengths[1]) + 1))
         return " ".join(self._words[place] for place in np.searchsorted(self._sums, self._rng.random(size)))
 
     def messages(self, count: int, start: int = 0) -> list[dict[str, object]]:

@@ -27,6 +27,9 @@ class Figure:
     def held(self) -> bool:
         return self.value <= self.bar if self.at_most else self.value >= self.bar
 
+    def as_json(self) -> dict[str, object]:
+        return {**asdict(self), "held": self.held}
+
 
 def show(figures: Sequence[Figure]) -> str:
     rows = [("figure", "measured", "bar", "held", "baseline of the same run")]
@@ -39,4 +42,4 @@ def show(figures: Sequence[Figure]) -> str:
 
 
 def write(figures: Sequence[Figure], path: Path) -> None:
-    path.write_text(json.dumps([{**asdict(f), "held": f.held} for f in figures], indent=2) + "\n")
+    path.write_text(json.dumps([f.as_json() for f in figures], indent=2) + "\n")

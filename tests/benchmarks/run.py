@@ -8,40 +8,48 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import beam
 import context
 import footprint
 import langchain_middleware
 import langchain_saver
 import langchain_store
 import locomo
+import scale
 import small
 import speed
+from conversations import read
 from figures import Figure, show, write
+from minilm import MiniLM
 
 
-def retrieval() -> list[Figure]:
-    data = locomo.SHARED / "locomo_dev.json"
-    if not data.exists():
-        print(f"LoCoMo is left out: {data.name} is not at hand", file=sys.stderr)
+def retrieval(data: ModuleType) -> list[Figure]:
+    if not data.DATA.exists():
+        print(f"{data.__name__} is left out: {data.DATA.name} is not at hand", file=sys.stderr)
         return []
-    rows = locomo.held(locomo.run(data, locomo.SHARED / "locomo_dev_minilm.npz"))
-    plain = locomo.plain_bm25(data)
-    return [
-        Figure(name, value, "%", bar, False, f"plain BM25 {plain:.1f}" if "recall@10" in name else "")
-        for name, value, bar, _ in rows
-    ]
+    with MiniLM([data.NPZ]) as embedder:
+        run = data.compare_all(read(data.DATA), embedder if data.NPZ.exists() else None)
+    if run.failure:
+        print(f"{data.__name__}, with vectors: {run.failure}", file=sys.stderr)
+    return list(data.held(run.rows))
 
 
 def langchain() -> list[Figure]:
     return [*langchain_store.measure(), *langchain_saver.measure(), *langchain_middleware.bars()]
 
 
+def speeds() -> list[Figure]:
+    return [*speed.measure(), *scale.measure()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    figures = [*retrieval(), *small.measure(), *footprint.measure(), *context.measure(), *speed.measure(), *langchain()]
+    evidence = [*retrieval(locomo), *retrieval(beam), *small.measure()]
+    figures = [*evidence, *footprint.measure(), *context.measure(), *speeds(), *langchain()]
     print(show(figures))
     if options.json:
         write(figures, options.json)

@@ -20,7 +20,7 @@ from figures import Figure
 from reme_core import ReMe
 from reme_core.ports import PutMemory, UseMemory, WriteBatch
 from reme_core.retrieval import MEMORY_WEIGHTS, Query, RankingIndex, plain_rows
-from reme_core.schema import Memory, ToolCallResult, make_scope, new_id, utc_now
+from reme_core.schema import Memory, RetrieveResult, ToolCallResult, make_scope, new_id, utc_now
 from reme_core.stores import LocalStore
 
 STORE_100K = "hundred-thousand"
@@ -156,26 +156,31 @@ def one_call(number: int, corpus: Corpus) -> ToolCallResult:
 
 
 async def questions(folder: Path) -> list[Figure]:
-    figures, corpus = [], Corpus()
+    figures, short = [], Corpus()
     fast = {"backend": "local_file", "synchronous": "NORMAL"}
-    for name, users, each, bar in (
-        ("10k messages of one scope", 1, 10_000, 8.0),
-        ("100k messages of one scope", 1, 100_000, 45.0),
-        ("1,000 scopes of 100 messages", 1000, 100, 2.0),
+    for name, users, each, bar, corpus in (
+        ("10k messages of one scope", 1, 10_000, 8.0, short),
+        ("10k messages of 200 terms of one scope", 1, 10_000, 10.0, Corpus(words=(200, 200))),
+        ("100k messages of one scope", 1, 100_000, 15.0, short),
+        ("1,000 scopes of 100 messages", 1000, 100, 2.0, short),
     ):
-        place = folder / (STORE_100K if each == 100_000 else f"q-{users}-{each}")
+        place = folder / (STORE_100K if each == 100_000 else f"q-{name}")
         async with ReMe("bench", place, llm=None, embedding=PoolEmbedder(), vector_store=fast) as memory:
             for user in range(users):
                 await fill(memory, f"user-{user}", corpus, each)
         async with ReMe("bench", place, llm=None, embedding=PoolEmbedder()) as memory:
             asked = np.random.default_rng(5).integers(0, users, 1000)
 
-            async def ask(number: int, memory: ReMe = memory, asked: np.ndarray = asked) -> object:
+            async def ask(
+                number: int, memory: ReMe = memory, asked: np.ndarray = asked, corpus: Corpus = corpus
+            ) -> RetrieveResult:
                 return await memory.retrieve(corpus.question(), user_id=f"user-{asked[number]}", limit=10)
 
             begun = time.perf_counter()
             await ask(0)
             first = (time.perf_counter() - begun) * 1000
+            while (await ask(0)).degraded:  # a large scope is still being loaded
+                pass
             spent = p50_ms(await timed(300 if users > 1 or each < 100_000 else 100, ask))
         figures.append(
             Figure(f"retrieve, {name}, p50", round(spent, 2), "ms", bar, True, f"the first one {first:.0f} ms")
@@ -189,11 +194,11 @@ def cold(folder: Path) -> list[Figure]:
     done = subprocess.run(
         [sys.executable, str(child), str(folder / STORE_100K)], check=True, capture_output=True, text=True
     )
-    opened, first, resident, held = (float(part) for part in done.stdout.split())
+    opened, first, loaded, resident, held = (float(part) for part in done.stdout.split())
     vectors = 100_000 * DIMENSION * 4 / 1e6
     return [
         Figure("opening a file of 100k messages", round(opened, 4), "s", 0.1, True, "a first call that finds nothing"),
-        Figure("first search in it", round(first, 2), "s", 1.0, True, "loads and indexes everything"),
+        Figure("first search in it", round(first, 2), "s", 1.0, True, f"everything is loaded after {loaded:.2f} s"),
         Figure(
             "resident memory after 20 searches",
             round(resident),

@@ -244,6 +244,17 @@ class ErasureLeavesItems(Wrapped):
         return Erased()
 
 
+class WordsAreIgnored(Wrapped):
+    async def search_items(self, memory_space: str, search: SearchItems) -> list[Item]:
+        return await super().search_items(memory_space, replace(search, text=""))
+
+
+class WordsHideTheRest(Wrapped):
+    async def search_items(self, memory_space: str, search: SearchItems) -> list[Item]:
+        found = await super().search_items(memory_space, search)
+        return found[:1] if search.text else found
+
+
 class WorksAfterClosing(Wrapped):
     async def close(self) -> None:
         pass
@@ -258,6 +269,10 @@ FAULTS: list[tuple[type[Wrapped], str]] = [
     (ScoresAreMissing, "test_the_best_cosine_comes_first_and_what_has_no_vector_last"),
     (WorstComesFirst, "test_the_best_cosine_comes_first_and_what_has_no_vector_last"),
     (WorstComesFirst, "test_an_item_counts_once_by_the_best_of_its_vectors"),
+    (WordsAreIgnored, "test_without_a_vector_what_shares_words_comes_first_and_then_the_rest"),
+    (WordsAreIgnored, "test_memories_are_ranked_by_their_words_beside_items"),
+    (WordsAreIgnored, "test_conditions_and_expiry_come_before_the_page_of_words"),
+    (WordsHideTheRest, "test_words_follow_what_is_put_changed_and_emptied"),
     (TheFirstPutWins, "test_the_last_write_of_an_address_counts"),
     (NamespacesAreDropped, "test_labels_mean_themselves"),
     (KeysFoldCase, "test_keys_are_opaque_texts"),

@@ -29,7 +29,12 @@ _ORPHANS = {
     "block of no message": "SELECT count(*) FROM blocks WHERE block NOT IN (SELECT block FROM messages WHERE block)",
     "block with a message that is not there": """SELECT count(*) FROM blocks b, json_each(b.body, '$.message_ids') id
         WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.scope = b.scope AND m.message_id = id.value)""",
-    "change of no scope": "SELECT count(*) FROM changes WHERE scope NOT IN (SELECT scope FROM scopes)",
+    "change of no scope": """SELECT count(*) FROM row_changes
+        WHERE layer < 4 AND owner NOT IN (SELECT scope FROM scopes)""",
+    "change of no namespace": """SELECT count(*) FROM row_changes
+        WHERE layer = 4 AND owner NOT IN (SELECT ns FROM item_namespaces)""",
+    "gap between the changes of a partition": """SELECT count(*) FROM
+        (SELECT 1 FROM row_changes GROUP BY owner, layer HAVING max(change) - min(change) + 1 <> count(*))""",
     "event of no scope": "SELECT count(*) FROM events WHERE scope NOT IN (SELECT scope FROM scopes)",
     "memory of no scope": "SELECT count(*) FROM memories WHERE scope NOT IN (SELECT scope FROM scopes)",
     "message of no scope": "SELECT count(*) FROM messages WHERE scope NOT IN (SELECT scope FROM scopes)",

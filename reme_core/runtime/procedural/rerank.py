@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, JsonValue, Strict
-
-from reme_core.ports import ResponseSchema
 from reme_core.runtime.asking import Question, ask
 from reme_core.runtime.flow import stage
 from reme_core.runtime.learning import FlowContext
+from reme_core.runtime.ordering import ORDER_SCHEMA, read_order, with_rest
 from reme_core.runtime.procedural.shown_memories import ShownMemory, language_of, memory_lines, shown_of
 from reme_core.runtime.procedural.values import TaskAnswer
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
@@ -26,22 +23,6 @@ MAX_RANKED = 50
 """So many hits are put in order, 40,000 characters at most; further ones stay behind them as they are."""
 
 _SHOWN_CHARS = 500
-
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    order: tuple[Annotated[int, Strict()], ...]
-
-
-_SCHEMA = ResponseSchema(
-    name="order",
-    schema={
-        "type": "object",
-        "properties": {"order": {"type": "array", "items": {"type": "integer"}}},
-        "required": ["order"],
-    },
-)
 
 
 @stage
@@ -72,30 +53,12 @@ def rerank_question(task: str, memories: Sequence[ShownMemory], language: Langua
     return Question(
         system=load_prompt(PACKAGE, "rerank", language).fill({}),
         user="\n".join(parts),
-        schema=_SCHEMA,
+        schema=ORDER_SCHEMA,
         language=language,
-        read=lambda value: read_order(value, len(memories)),
+        read=lambda value: with_rest(read_order(value, len(memories)), len(memories)),
     )
 
 
 def task_fence(task: str) -> str:
     """Return a task as prompts show it: data in a fence."""
     return fence("task", json_line({"text": shortened(task, MAX_TASK_CHARS)}))
-
-
-def read_order(value: JsonValue, count: int) -> tuple[int, ...]:
-    """Read an order of so many memories, numbered from 1: every place from 0 once, those left out last.
-
-    Raises:
-        ValueError: Saying what is wrong: a number that there is not, or one that stands twice.
-    """
-    order = _Answer.model_validate(value).order
-    unknown = [number for number in order if not 1 <= number <= count]
-    if unknown:
-        msg = f"order: there is no memory {str(unknown[0])[:20]}, they are numbered 1 to {count}"
-        raise ValueError(msg)
-    if len(set(order)) < len(order):
-        msg = f"order: {next(number for number in order if order.count(number) > 1)} stands twice"
-        raise ValueError(msg)
-    named = [number - 1 for number in order]
-    return (*named, *(place for place in range(count) if place not in set(named)))

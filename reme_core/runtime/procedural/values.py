@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from reme_core.runtime.flow import Stage
 from reme_core.runtime.learning import FlowContext
-from reme_core.schema import Hit, Message, Source, Trajectory, Usage
+from reme_core.schema import Hit, Message, Source, Trajectory, Usage, bounded_query
 
 FREQ_THRESHOLD = 5
 """A memory that was used less often has not had its chance yet."""
@@ -142,6 +142,10 @@ class TaskQuestion:
     include_shared: bool = False
     min_score: float | None = None
     candidates: int | None = None
+
+    def __post_init__(self) -> None:
+        """Take the beginning of a pasted text; see `bounded_query`."""
+        object.__setattr__(self, "query", bounded_query(self.query))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

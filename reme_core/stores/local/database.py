@@ -1,4 +1,4 @@
-"""One SQLite file: a thread that writes, a few that read, and nothing on the event loop."""
+"""One SQLite file: a thread that writes, a few that read, one that reads ahead, and nothing on the event loop."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from reme_core.stores.local.schema import check_version, has_fts5, prepare
 from reme_core.stores.local.scopes import make_scope_number
 
 T = TypeVar("T")
+R = TypeVar("R")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
 
 _READERS = 4
@@ -90,15 +91,37 @@ class Database:
 
     def submit_write(self, work: Work[T], *, settled: bool = True) -> Future[T]:
         """Begin what `write` does, for callers without an event loop; the future's result waits for it."""
-        return self._submit(self._transact if settled else self._transact_unsettled, work, writing=True)
+        run = self._transact if settled else self._transact_unsettled
+        return self._submit(run, work, lambda threads: threads.writer)
 
     def submit_read(self, work: Work[T]) -> Future[T]:
         """Begin what `read` does, for callers without an event loop."""
-        return self._submit(self._look, work, writing=False)
+        return self._submit(self._look, work, lambda threads: threads.readers)
+
+    def submit_repeated(self, work: Work[bool]) -> Future[None]:
+        """Begin to run work on a thread of its own, each time in another snapshot, until it returns False.
+
+        It also ends when it fails, or when the connections are closed, before a fork too: then it is to be begun anew.
+        Several such works take turns.
+        """
+        ended: Future[None] = Future()
+
+        def repeat(threads: _Threads, work: Work[bool]) -> None:
+            try:
+                if not threads.closing and self._look(threads, work):
+                    threads.behind.submit(repeat, threads, work)  # RuntimeError: the interpreter is about to end
+                    return
+            except BaseException:
+                ended.set_result(None)
+                raise
+            ended.set_result(None)
+
+        self._submit(repeat, work, lambda threads: threads.behind)
+        return ended
 
     async def maintain(self, work: Work[T]) -> T:
         """Run work on the writing thread outside a transaction, as checkpoints need it."""
-        return await asyncio.wrap_future(self._submit(self._outside, work, writing=True))
+        return await asyncio.wrap_future(self._submit(self._outside, work, lambda threads: threads.writer))
 
     async def close(self) -> None:
         """Finish what was begun, then close every connection."""
@@ -107,7 +130,9 @@ class Database:
         if threads is not None:
             await asyncio.to_thread(threads.close)
 
-    def _submit(self, run: Callable[[_Threads, Work[T]], T], work: Work[T], *, writing: bool) -> Future[T]:
+    def _submit(
+        self, run: Callable[[_Threads, Work[T]], R], work: Work[T], pool: Callable[[_Threads], ThreadPoolExecutor]
+    ) -> Future[R]:
         with self._gate:
             if self._closed:
                 msg = f"the store {self._path!r} was closed: open a new one"
@@ -115,8 +140,7 @@ class Database:
             if self._threads is None:
                 self._threads = _Threads()
                 _OPENED.add(self)
-            pool = self._threads.writer if writing else self._threads.readers
-            return pool.submit(run, self._threads, work)
+            return pool(self._threads).submit(run, self._threads, work)
 
     def before_fork(self) -> None:
         """Finish what was begun and close every connection; calls wait until `after_fork`, and then open anew.
@@ -232,6 +256,8 @@ class _Threads:
     def __init__(self) -> None:
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="reme-write")
         self.readers = ThreadPoolExecutor(_READERS, thread_name_prefix="reme-read")
+        self.behind = ThreadPoolExecutor(1, thread_name_prefix="reme-load")  # a thread is made when there is work
+        self.closing = False
         self.writing: sqlite3.Connection | None = None
         self.opened: list[sqlite3.Connection] = []
         self._local = threading.local()
@@ -252,8 +278,9 @@ class _Threads:
         self._local.connection = connection
 
     def close(self) -> None:
-        self.writer.shutdown(wait=True)
-        self.readers.shutdown(wait=True)
+        self.closing = True
+        for pool in (self.behind, self.writer, self.readers):
+            pool.shutdown(wait=True)
         for connection in self.opened:
             connection.close()
 

@@ -7,7 +7,7 @@ import sqlite3
 from reme_core.errors import StoreUnavailableError
 from reme_core.schema import Erased, Scope
 from reme_core.stores.local.item_links import remove_items_of_scope
-from reme_core.stores.local.scopes import find_scope
+from reme_core.stores.local.scopes import Layer, find_scope, forget_changes
 
 ERASED_WITH = "erased_with"
 """The column of an adapter's table that holds the number of the scope whose end is that of the row, or NULL."""
@@ -19,7 +19,7 @@ _WITH_WORDS = (
     ("memory", "memories", "row"),
     ("offload", "offload_passages", "passage"),
 )
-_UNCOUNTED = ("offload_passages", "offload_holds", "offload_holders", "sessions", "changes", "scopes")
+_UNCOUNTED = ("offload_passages", "offload_holds", "offload_holders", "sessions", "scopes")
 
 
 def erase_rows(connection: sqlite3.Connection, scope: Scope, *, fts5: bool) -> Erased:
@@ -42,6 +42,7 @@ def erase_rows(connection: sqlite3.Connection, scope: Scope, *, fts5: bool) -> E
             connection.execute(f"INSERT INTO {words}_words ({words}_words) VALUES ('optimize')")  # noqa: S608
     for table in _of_adapters(connection):
         connection.execute(f'DELETE FROM "{table}" WHERE {ERASED_WITH} = ?', (number,))  # noqa: S608
+    forget_changes(connection, number, Layer)
     for table in (*_COUNTED, *_UNCOUNTED):
         connection.execute(f"DELETE FROM {table} WHERE scope = ?", (number,))  # noqa: S608
     return Erased(**counts)

@@ -15,6 +15,9 @@ from reme_core.text import pack_terms, query_terms, terms, unpack_terms
 _MOST_KEYS = 100
 """SQLite's expressions are at most 1,000 levels deep; each key is one of them."""
 
+_BEFORE_ALL, _AFTER_ALL = -9e99, 9e99
+_DURING = "((observed_at >= ? AND observed_at < ?) OR ((valid_from >= ? OR valid_to > ?) AND valid_from < ?))"
+
 
 def check_filter(wanted: MemoryFilter) -> None:
     """Refuse a filter that means nothing, or that can't be honoured, whether or not the scope holds anything.
@@ -60,6 +63,11 @@ def conditions(connection: sqlite3.Connection, scope: int, wanted: MemoryFilter)
     if wanted.observed_to is not None:
         where.append("observed_at < ?")
         values.append(wanted.observed_to.timestamp())
+    if wanted.during_from is not None or wanted.during_to is not None:
+        first = _BEFORE_ALL if wanted.during_from is None else wanted.during_from.timestamp()
+        end = _AFTER_ALL if wanted.during_to is None else wanted.during_to.timestamp()
+        where.append(_DURING)
+        values += [first, end, first, first, end]
     for key, value in wanted.metadata.items():
         condition, bound = _metadata(key, value)
         where.append(condition)

@@ -20,6 +20,7 @@ from reme_core.stores.local.item_reads import get_items, list_namespaces
 from reme_core.stores.local.item_search import search_items
 from reme_core.stores.local.item_values import check_space, prepare_writes
 from reme_core.stores.local.item_vectors import ItemVectors
+from reme_core.stores.local.item_words import ItemWords
 from reme_core.stores.local.item_writes import refresh_items, sweep_items, sweepable, write_items
 from reme_core.stores.local.memories import microseconds
 from reme_core.stores.local.schema import has_word_tables
@@ -30,6 +31,7 @@ class ItemCalls:
 
     _database: Database
     _item_vectors: ItemVectors
+    _item_words: ItemWords
 
     async def get_items(self, memory_space: str, get: GetItems) -> list[Item | None]:
         """Return items by address; see `ItemStore.get_items`."""
@@ -41,7 +43,9 @@ class ItemCalls:
     async def search_items(self, memory_space: str, search: SearchItems) -> list[Item]:
         """Return a page of items; see `ItemStore.search_items`."""
         check_space(memory_space)
-        found = await self._database.read(lambda c: search_items(c, memory_space, search, self._item_vectors))
+        found = await self._database.read(
+            lambda c: search_items(c, memory_space, search, self._item_vectors, self._item_words)
+        )
         if search.refresh:
             await self._refresh(found.living, search.at)
         return found.items

@@ -9,20 +9,16 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from reme_core.ports import Vector
-
-# Readers that are further behind load the vectors of a namespace anew, so the log needn't grow with the file.
-_KEPT_CHANGES = 20_000
-_PRUNE_EVERY = 1_000
+from reme_core.stores.local.scopes import ITEMS, forget_changes, log_changes
 
 
 def log_item_changes(connection: sqlite3.Connection, changed: Sequence[tuple[int, int]]) -> None:
     """Note (namespace, item) whose vectors or times of change are others now; see item_vectors.py."""
-    if not changed:
-        return
-    connection.executemany("INSERT INTO item_changes (ns, item) VALUES (?, ?)", changed)
-    (after,) = connection.execute("SELECT last_insert_rowid()").fetchone()
-    if (after - len(changed)) // _PRUNE_EVERY != after // _PRUNE_EVERY:
-        connection.execute("DELETE FROM item_changes WHERE change <= ?", (after - _KEPT_CHANGES,))
+    items: dict[int, list[int]] = {}
+    for ns, item in changed:
+        items.setdefault(ns, []).append(item)
+    for ns, some in items.items():
+        log_changes(connection, ns, ITEMS, some)
 
 
 def drop_vectors(connection: sqlite3.Connection, items: Sequence[int]) -> None:
@@ -47,12 +43,11 @@ def remove_items(connection: sqlite3.Connection, items: Sequence[int]) -> None:
 
 
 def remove_empty(connection: sqlite3.Connection, namespaces: Iterable[int]) -> None:
-    """Remove those of some namespaces that hold no item any more."""
-    connection.executemany(
-        "DELETE FROM item_namespaces WHERE ns = ?"
-        " AND NOT EXISTS (SELECT 1 FROM items WHERE items.ns = item_namespaces.ns)",
-        [(ns,) for ns in namespaces],
-    )
+    """Remove those of some namespaces that hold no item any more, with their change logs."""
+    for ns in namespaces:
+        if connection.execute("SELECT 1 FROM items WHERE ns = ? LIMIT 1", (ns,)).fetchone() is None:
+            connection.execute("DELETE FROM item_namespaces WHERE ns = ?", (ns,))
+            forget_changes(connection, ns, [ITEMS])
 
 
 def remove_item_of(connection: sqlite3.Connection, memory_row: int) -> None:

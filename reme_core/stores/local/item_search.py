@@ -30,6 +30,7 @@ from reme_core.stores.local.item_rows import (
     value_of_row,
 )
 from reme_core.stores.local.item_vectors import Groups, ItemSource, ItemVectors, MemorySource, Scores
+from reme_core.stores.local.item_words import MEMORIES, ItemWords
 from reme_core.stores.local.memories import microseconds
 from reme_core.stores.local.scopes import find_scope
 from reme_core.stores.local.vectors import check_vector, stored_dimension
@@ -41,8 +42,6 @@ _MORE_IF_CONDITIONS = 12
 _NEEDLES = 8
 _MERGED = 32
 """As many namespaces are read side by side, each along its index; of more, all rows are sorted."""
-_MEMORIES = 1 << 62
-"""Added to the numbers of memories: behind those of items where everything else is equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Found:
 
 
 _Candidate: TypeAlias = tuple[int, float | None]
-"""The number of an item, or of a memory plus `_MEMORIES`, and its score."""
+"""The number of an item, or of a memory plus `MEMORIES`, and its score."""
 
 
 def check_search(search: SearchItems) -> tuple[str, Vector | None]:
@@ -67,7 +66,9 @@ def check_search(search: SearchItems) -> tuple[str, Vector | None]:
     return path, None if search.vector is None else check_vector(search.vector, "the query's vector")
 
 
-def search_items(connection: sqlite3.Connection, memory_space: str, search: SearchItems, held: ItemVectors) -> Found:
+def search_items(
+    connection: sqlite3.Connection, memory_space: str, search: SearchItems, held: ItemVectors, words: ItemWords
+) -> Found:
     """Return a page; see `ItemStore.search_items`."""
     path, vector = check_search(search)
     namespaces = namespaces_under(connection, memory_space, path)
@@ -79,10 +80,14 @@ def search_items(connection: sqlite3.Connection, memory_space: str, search: Sear
     if not search.limit:
         return Found([], [])
     with ExitStack() as cursors:
-        if vector is None:
-            candidates = _by_change(connection, cursors, list(namespaces), sources, held, bare=False)
-        else:
+        if vector is not None:
             candidates = _ranked(connection, cursors, list(namespaces), sources, held, vector)
+        else:
+            candidates = _by_change(connection, cursors, list(namespaces), sources, held, bare=False)
+            if search.text.strip():
+                place = memory_space, path, tuple(sources)
+                updated = _times_of_change(connection, list(namespaces), sources, held)
+                candidates = _by_words(words.rank(connection, place, updated, search.text), candidates)
         page = islice(_wanted(connection, candidates, search), search.offset, search.offset + search.limit)
         found = list(page)
     items = [make_item(row, read or value_of_row(row), namespaces, score) for row, read, score in found]
@@ -133,10 +138,10 @@ def _wanted(
     needles = [text for condition in search.conditions[:_NEEDLES] if (text := needle(condition)) is not None]
     while some := list(islice(candidates, size)):
         size = min(2 * size, _LARGEST_CHUNK)
-        items = rows_by_items(connection, [number for number, _ in some if number < _MEMORIES], needles)
-        memories = rows_by_memories(connection, [number - _MEMORIES for number, _ in some if number >= _MEMORIES])
+        items = rows_by_items(connection, [number for number, _ in some if number < MEMORIES], needles)
+        memories = rows_by_memories(connection, [number - MEMORIES for number, _ in some if number >= MEMORIES])
         for number, score in some:
-            row = items.get(number) if number < _MEMORIES else memories.get(number - _MEMORIES)
+            row = items.get(number) if number < MEMORIES else memories.get(number - MEMORIES)
             if row is None or row.is_closed or (search.omit_expired and row.is_over(at)):
                 continue
             read = value_of_row(row) if search.conditions else None  # what is passed over needn't be read
@@ -173,7 +178,7 @@ def _by_change(
     for source in sources:
         keys, updated = held.groups(connection, source).all(bare=bare)
         by_change = np.lexsort((keys, -updated))
-        ordered.append(zip((-updated[by_change]).tolist(), (keys[by_change] + _MEMORIES).tolist(), strict=True))
+        ordered.append(zip((-updated[by_change]).tolist(), (keys[by_change] + MEMORIES).tolist(), strict=True))
     return ((number, None) for _, number in heapq.merge(*ordered))
 
 
@@ -189,13 +194,35 @@ def _ranked(
     parts = [held.groups(connection, ItemSource(ns)).best(vector) for ns in namespaces]
     for source in sources:
         keys, updated, scores = held.groups(connection, source).best(vector)
-        parts.append((keys + _MEMORIES, updated, scores))
+        parts.append((keys + MEMORIES, updated, scores))
     if parts:
         one = len(parts) == 1
         numbers, updated, scores = parts[0] if one else tuple(np.concatenate(part) for part in zip(*parts, strict=True))
         for chosen in _falling(scores, updated, numbers):
             yield from zip(numbers[chosen].tolist(), scores[chosen].tolist(), strict=True)
     yield from _by_change(connection, cursors, namespaces, sources, held, bare=True)
+
+
+def _by_words(ranked: list[int], everything: Iterator[_Candidate]) -> Iterator[_Candidate]:
+    """Return what shares words with a query, best first, then the rest as it comes."""
+    known = set(ranked)
+    yield from ((number, None) for number in ranked)
+    yield from (candidate for candidate in everything if candidate[0] not in known)
+
+
+def _times_of_change(
+    connection: sqlite3.Connection, namespaces: list[int], sources: Sequence[MemorySource], held: ItemVectors
+) -> dict[int, int]:
+    """Return when everything in namespaces and memories was last changed, by its number."""
+    updated = dict(
+        connection.execute(
+            "SELECT item, updated FROM items WHERE ns IN (SELECT value FROM json_each(?))", (json.dumps(namespaces),)
+        )
+    )
+    for source in sources:
+        keys, times = held.groups(connection, source).all(bare=False)
+        updated |= zip((keys + MEMORIES).tolist(), times.tolist(), strict=True)
+    return updated
 
 
 def _falling(scores: Scores, updated: IntArray, numbers: IntArray) -> Iterator[IntArray]:

@@ -25,7 +25,7 @@ from reme_core.retrieval import BoolArray, IntArray
 from reme_core.retrieval.arrays import GrowingArray
 from reme_core.schema import parse_time
 from reme_core.stores.local.memories import microseconds
-from reme_core.stores.local.scopes import Layer
+from reme_core.stores.local.scopes import ITEMS, Layer, changed_since, newest_change
 
 _SOME = 500
 _BLOCK = 1_000
@@ -81,12 +81,9 @@ _Row: TypeAlias = tuple[int, int, bytes | None]
 class Source(Protocol):
     """Where the groups of a part come from."""
 
-    def newest(self, connection: sqlite3.Connection) -> int:
-        """Return the number of the newest change in the log."""
-        ...
-
-    def changed(self, connection: sqlite3.Connection, seen: int) -> list[int] | None:
-        """Return the keys changed after a change, None if the log doesn't reach back so far."""
+    @property
+    def log(self) -> tuple[int, int]:
+        """Owner and layer under which their changes are logged; see `scopes.py`."""
         ...
 
     def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
@@ -100,17 +97,10 @@ class ItemSource:
 
     ns: int
 
-    def newest(self, connection: sqlite3.Connection) -> int:
+    @property
+    def log(self) -> tuple[int, int]:
         """See `Source`."""
-        return _sequence(connection, "item_changes")
-
-    def changed(self, connection: sqlite3.Connection, seen: int) -> list[int] | None:
-        """See `Source`."""
-        (oldest,) = connection.execute("SELECT min(change) FROM item_changes").fetchone()
-        if oldest is None or oldest > seen + 1:
-            return None
-        rows = connection.execute("SELECT DISTINCT item FROM item_changes WHERE ns = ? AND change > ?", (self.ns, seen))
-        return [item for (item,) in rows]
+        return self.ns, ITEMS
 
     def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
         """See `Source`."""
@@ -135,20 +125,10 @@ class MemorySource:
     scope: int
     memory_type: str
 
-    def newest(self, connection: sqlite3.Connection) -> int:
+    @property
+    def log(self) -> tuple[int, int]:
         """See `Source`."""
-        return _sequence(connection, "changes")
-
-    def changed(self, connection: sqlite3.Connection, seen: int) -> list[int] | None:
-        """See `Source`."""
-        (oldest,) = connection.execute("SELECT min(change) FROM changes").fetchone()
-        if oldest is None or oldest > seen + 1:
-            return None
-        rows = connection.execute(
-            "SELECT DISTINCT row FROM changes WHERE scope = ? AND layer = ? AND change > ?",
-            (self.scope, int(Layer.MEMORIES), seen),
-        )
-        return [row for (row,) in rows]
+        return self.scope, Layer.MEMORIES
 
     def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
         """See `Source`."""
@@ -164,11 +144,6 @@ class MemorySource:
         return ((row, microseconds(parse_time(updated)), vector) for row, updated, vector in found)
 
 
-def _sequence(connection: sqlite3.Connection, table: str) -> int:
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
-    return 0 if row is None else int(row[0])
-
-
 class Part:
     """The groups of one source, kept in step with the file."""
 
@@ -182,11 +157,12 @@ class Part:
 
     def follow(self, connection: sqlite3.Connection) -> Groups:
         """Bring the groups to the state of the snapshot that the connection reads, or a later one; return them."""
-        newest = self._source.newest(connection)
+        owner, layer = self._source.log
+        newest = newest_change(connection, owner, layer)
         with self._lock:
             if 0 <= newest <= self._seen:
                 return self._groups
-            changed = None if self._seen < 0 else self._source.changed(connection, self._seen)
+            changed = None if self._seen < 0 else changed_since(connection, owner, layer, self._seen)
             if changed is None or len(changed) > max(_SOME, len(self._groups.keys) // 4):
                 changed = None
             seen, self._seen = self._seen, -1  # a failure half-way makes the next call load anew

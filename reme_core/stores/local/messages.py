@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError
 from reme_core.ports import (
@@ -14,6 +17,7 @@ from reme_core.ports import (
     MessagePage,
     MessageVector,
     PendingText,
+    Vector,
 )
 from reme_core.retrieval import message_text
 from reme_core.schema import Message, Scope, StoredMessage, read_stored_message
@@ -29,10 +33,22 @@ from reme_core.stores.local.scopes import (
 )
 from reme_core.stores.local.vectors import check_vector, claim_dimension
 from reme_core.stores.local.words import add_words, match_expression
-from reme_core.text import is_question, pack_terms, query_terms, terms, unpack_terms
+from reme_core.text import (
+    is_question,
+    pack_terms,
+    passage_spans,
+    query_terms,
+    segment_passages,
+    states_wish,
+    terms,
+    unpack_terms,
+)
 
-# What an embedding model is given of one message; the rest is found by its words.
+# What an embedding model is given of one message, in characters of a short text (one word may be long) and in passages
+# of a long one; the rest is found by its words.
 _EMBEDDED_CHARS = 8_000
+_EMBEDDED_PASSAGES = 64
+_KEY = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,4}))?", re.ASCII)
 
 _STORED = (
     "SELECT seq, body, session_id, (SELECT block_id FROM blocks WHERE blocks.block = messages.block) FROM messages"
@@ -53,8 +69,8 @@ def append_messages(connection: sqlite3.Connection, scope: Scope, request: Appen
         if _is_known(connection, number, session, message):
             known.append(message.message_id)
             continue
-        words = terms(message.full_text)
-        row = _insert(connection, number, session, message, words, waits=request.want_vectors)
+        words, passages = segment_passages(message.full_text)
+        row = _insert(connection, number, session, message, words, passages, waits=request.want_vectors)
         if fts5:
             add_words(connection, "message_words", number, row, words)
         rows.append(row)
@@ -78,12 +94,19 @@ def _is_known(connection: sqlite3.Connection, scope: int, session: int, message:
 
 
 def _insert(
-    connection: sqlite3.Connection, scope: int, session: int, message: Message, words: Sequence[str], *, waits: bool
+    connection: sqlite3.Connection,
+    scope: int,
+    session: int,
+    message: Message,
+    words: Sequence[str],
+    passages: bytes,
+    *,
+    waits: bool,
 ) -> int:
     text = message.full_text
     cursor = connection.execute(
-        "INSERT INTO messages (scope, session, message_id, speaker, said_at, asks, waits, terms, body)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO messages (scope, session, message_id, speaker, said_at, asks, by_user, wishes, waits, terms,"
+        " passages, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             scope,
             session,
@@ -91,8 +114,11 @@ def _insert(
             message.speaker,
             message.created_at.timestamp(),
             is_question(text),
+            message.role == "user",
+            message.role == "user" and states_wish(text),
             waits and bool(text.strip()),
             pack_terms(words),
+            passages,
             message.model_dump_json(),
         ),
     )
@@ -107,6 +133,16 @@ def messages_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dic
     """Return messages by row number."""
     found = connection.execute(f"{_STORED} WHERE seq IN (SELECT value FROM json_each(?))", (str(list(rows)),))  # noqa: S608
     return {row[0]: _stored(row) for row in found}
+
+
+def passages_by_rows(connection: sqlite3.Connection, numbers: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Return where passages stand in the texts of messages, by row: of each (row, number of the passage)."""
+    wanted = dict(numbers)
+    found = connection.execute(
+        "SELECT seq, passages FROM messages WHERE seq IN (SELECT value FROM json_each(?))", (str(list(wanted)),)
+    )
+    spans = {row: passage_spans(packed)[wanted[row]] for row, packed in found}
+    return {row: (passage.start, passage.end) for row, passage in spans.items()}
 
 
 def rows_of_messages(connection: sqlite3.Connection, scope: int, message_ids: Sequence[str]) -> dict[str, int]:
@@ -199,14 +235,25 @@ def unsliced(connection: sqlite3.Connection, scope: Scope, session_id: str) -> l
 
 
 def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> list[PendingText]:
-    """Return messages that wait for vectors, oldest first."""
+    """Return texts that wait for vectors, those of the oldest message first; the last message is there as a whole."""
     number = find_scope(connection, scope)
-    if number is None:
-        return []
+    texts: list[PendingText] = []
+    if number is None or limit < 1:
+        return texts
     rows = connection.execute(
-        "SELECT seq, speaker, body FROM messages WHERE scope = ? AND waits ORDER BY seq LIMIT ?", (number, limit)
+        "SELECT seq, speaker, body, passages FROM messages WHERE scope = ? AND waits ORDER BY seq LIMIT ?",
+        (number, limit),
     )
-    return [PendingText(key=str(seq), text=_embedded_text(speaker, body)) for seq, speaker, body in rows]
+    for seq, speaker, body, packed in rows:
+        text, passages = read_stored_message(body).full_text, passage_spans(packed)[:_EMBEDDED_PASSAGES]
+        if not passages:
+            texts.append(PendingText(key=str(seq), text=message_text(speaker, text)[:_EMBEDDED_CHARS]))
+        for place, passage in enumerate(passages):
+            said = message_text(speaker, text[passage.start : passage.end].strip())
+            texts.append(PendingText(key=f"{seq}.{place}", text=said))
+        if len(texts) >= limit:
+            break
+    return texts
 
 
 def waiting_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Scope]:
@@ -219,36 +266,58 @@ def waiting_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Sc
     return [Scope(memory_space=memory_space, user_id=user_id) for (user_id,) in rows]
 
 
-def _embedded_text(speaker: str, body: str) -> str:
-    return message_text(speaker, read_stored_message(body).full_text)[:_EMBEDDED_CHARS]
-
-
 def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[MessageVector]) -> None:
     """Store vectors of messages that wait for them; messages erased meanwhile are passed over."""
-    checked = [
-        (_row(item), None if item.vector is None else check_vector(item.vector, "the vector of a message"))
-        for item in vectors
-    ]
+    of_rows: dict[int, dict[int, Vector | None]] = {}
+    for item in vectors:
+        vector = None if item.vector is None else check_vector(item.vector, "the vector of a message")
+        row, place = _place(item)
+        of_rows.setdefault(row, {})[place] = vector
     number = find_scope(connection, scope)
-    if number is None or not checked:
+    if number is None:
         return
-    stored = []
-    for row, vector in checked:
-        if vector is not None:
-            claim_dimension(connection, len(vector), "the vector of a message")
-        waiting = connection.execute("UPDATE messages SET waits = 0 WHERE scope = ? AND seq = ?", (number, row))
-        if waiting.rowcount and vector is not None:
-            connection.execute("INSERT OR REPLACE INTO message_vectors VALUES (?, ?)", (row, vector.tobytes()))
-            stored.append(row)
+    stored = [row for row, given in of_rows.items() if _put_vectors_of(connection, number, row, given)]
     log_changes(connection, number, Layer.MESSAGES, stored)
 
 
-def _row(item: MessageVector) -> int:
+def _put_vectors_of(connection: sqlite3.Connection, scope: int, row: int, given: Mapping[int, Vector | None]) -> bool:
+    """Store the vectors of one message by their places; return whether anything was stored.
+
+    A message waits until the vector of its last passage has been handed back, or given up.
+    """
+    found = connection.execute(
+        "SELECT passages, (SELECT vector FROM message_vectors WHERE message_vectors.seq = messages.seq)"
+        " FROM messages WHERE scope = ? AND seq = ? AND waits",
+        (scope, row),
+    ).fetchone()
+    if found is None:
+        return False
+    wanted = min(len(passage_spans(found[0])), _EMBEDDED_PASSAGES) or 1
+    if wanted - 1 in given:
+        connection.execute("UPDATE messages SET waits = 0 WHERE seq = ?", (row,))
+    usable = {place: vector for place, vector in given.items() if vector is not None and place < wanted}
+    if not usable:
+        return False
+    dimension = len(next(iter(usable.values())))
+    for vector in usable.values():
+        claim_dimension(connection, len(vector), "the vector of a message")
+    matrix = np.zeros((wanted, dimension), "<f4")
+    if found[1] is not None and len(found[1]) == matrix.nbytes:
+        matrix[:] = np.frombuffer(found[1], "<f4").reshape(matrix.shape)
+    for place, vector in usable.items():
+        matrix[place] = vector
+    connection.execute("INSERT OR REPLACE INTO message_vectors VALUES (?, ?)", (row, matrix.tobytes()))
+    return True
+
+
+def _place(item: MessageVector) -> tuple[int, int]:
+    """Read the row of a pending text, and which of its passages it is (InvalidInputError)."""
     key = item.pending.key
-    if not (key.isascii() and key.isdigit() and len(key) < 19):
+    found = _KEY.fullmatch(key)
+    if found is None:
         msg = f"key: {key!r:.40} is not one of this store: hand back what pending_texts gave"
         raise InvalidInputError(msg)
-    return int(key)
+    return int(found[1]), int(found[2] or 0)
 
 
 def check_sessions(connection: sqlite3.Connection, scope: int, session_id: str, message_ids: Sequence[str]) -> int:

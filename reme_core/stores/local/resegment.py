@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from reme_core.schema import Block, Memory, Message
 from reme_core.stores.local.words import add_words
-from reme_core.text import is_question, pack_terms, terms
+from reme_core.text import is_question, pack_terms, segment_passages, states_wish, terms
 
 _CHUNK = 500
 
@@ -22,9 +22,13 @@ def segment_anew(connection: sqlite3.Connection, *, fts5: bool) -> None:
         connection, "SELECT seq, scope, body FROM messages WHERE seq > ? ORDER BY seq LIMIT ?"
     ):
         text = Message.model_validate_json(body).full_text
-        words = terms(text)
+        words, passages = segment_passages(text)
+        # A vector of a whole text that has passages now serves all of them, until each has its own.
         connection.execute(
-            "UPDATE messages SET terms = ?, asks = ? WHERE seq = ?", (pack_terms(words), is_question(text), row)
+            "UPDATE messages SET terms = ?, asks = ?, wishes = by_user AND ?, passages = ?, waits = waits OR"
+            " (length(?) > 0 AND EXISTS (SELECT 1 FROM message_vectors WHERE message_vectors.seq = messages.seq))"
+            " WHERE seq = ?",
+            (pack_terms(words), is_question(text), states_wish(text), passages, passages, row),
         )
         if fts5:
             add_words(connection, "message_words", scope, row, words)

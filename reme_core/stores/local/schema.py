@@ -80,8 +80,7 @@ _SINCE_VERSION_4 = (
 # ranked: 0 keeps a memory out of rankings, not out of lists. path: each label followed by ".", which no label holds, so
 # that what lies under a prefix is one range. Times: microseconds since 1970; ttl: how many of them from one write, or
 # read that refreshes, to the expiry. memory_row: the memory that an item is as well. value: JSON; it comes last, so
-# that reading the other columns needs none of its pages. Item changes are to the vectors of items what changes are to
-# partitions.
+# that reading the other columns needs none of its pages.
 _SINCE_VERSION_5 = (
     "ALTER TABLE memories ADD COLUMN ranked INTEGER NOT NULL DEFAULT 1",
     """CREATE TABLE item_namespaces (
@@ -96,8 +95,24 @@ _SINCE_VERSION_5 = (
     "CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL",
     "CREATE TABLE item_vectors (vector INTEGER PRIMARY KEY, item INTEGER NOT NULL, data BLOB NOT NULL)",
     "CREATE INDEX item_vectors_by_item ON item_vectors (item)",
-    "CREATE TABLE item_changes (change INTEGER PRIMARY KEY AUTOINCREMENT, ns INTEGER NOT NULL, item INTEGER NOT NULL)",
-    "CREATE INDEX item_changes_by_namespace ON item_changes (ns, change)",
+)
+
+# What changed in which partition, so that indexes in memory follow the file; see scopes.py.
+_SINCE_VERSION_6 = (
+    """CREATE TABLE row_changes (
+        owner INTEGER NOT NULL, layer INTEGER NOT NULL, change INTEGER NOT NULL, row INTEGER NOT NULL,
+        PRIMARY KEY (owner, layer, change)) WITHOUT ROWID""",
+    # In the order in which they are loaded; the other indexes have none, or hold what isn't ranked as well.
+    "CREATE INDEX memories_ranked ON memories (scope, row) WHERE ranked",
+)
+
+# by_user: its role is user. wishes: it is a standing wish of the user. passages: packed by `segment_passages`, empty
+# for a short text; the terms of a long one are those of its passages one behind the other, and its vector is one blob
+# of those of the first passages.
+_SINCE_VERSION_7 = (
+    "ALTER TABLE messages ADD COLUMN by_user INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE messages ADD COLUMN wishes INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE messages ADD COLUMN passages BLOB NOT NULL DEFAULT x''",
 )
 
 
@@ -123,11 +138,28 @@ def _to_version_5(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _to_version_6(connection: sqlite3.Connection) -> None:
+    # Nobody has an index in memory when a file is migrated but processes of older releases. These logged and read the
+    # changes of all scopes together: without their tables they fail from now on, in place of missing changes.
+    for table in ("changes", "item_changes"):
+        connection.execute(f"DROP TABLE IF EXISTS {table}")
+    for statement in _SINCE_VERSION_6:
+        connection.execute(statement)
+
+
+def _to_version_7(connection: sqlite3.Connection) -> None:
+    for statement in _SINCE_VERSION_7:
+        connection.execute(statement)
+    connection.execute("UPDATE messages SET by_user = 1 WHERE json_extract(body, '$.role') = 'user'")
+
+
 MIGRATIONS: Sequence[Migration] = (
     _to_version_2,
     _to_version_3,
     _to_version_4,
     _to_version_5,
+    _to_version_6,
+    _to_version_7,
     tell_ends_from_replacements,
 )
 """Step i leads from version i + 1 to version i + 2."""
@@ -172,15 +204,12 @@ TABLES = (
         at TEXT NOT NULL)""",
     "CREATE INDEX events_by_memory ON events (scope, memory_id, sequence)",
     "CREATE INDEX events_by_run ON events (scope, run_id, sequence) WHERE run_id IS NOT NULL",
-    # What changed in which partition, so that indexes in memory follow the file; see partitions.py.
-    """CREATE TABLE changes (
-        change INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, layer INTEGER NOT NULL,
-        row INTEGER NOT NULL)""",
-    "CREATE INDEX changes_by_partition ON changes (scope, layer, change)",
     *_SINCE_VERSION_2,
     *_SINCE_VERSION_3,
     *_SINCE_VERSION_4,
     *_SINCE_VERSION_5,
+    *_SINCE_VERSION_6,
+    *_SINCE_VERSION_7,
     *OWN_TIMES,
 )
 

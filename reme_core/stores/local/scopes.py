@@ -1,4 +1,10 @@
-"""Numbers of scopes and sessions, and the log of what changed in each partition."""
+"""Numbers of scopes and sessions, and the log of what changed in each partition.
+
+A partition is a layer of a scope, or the items of a namespace. Its changes have numbers of their own, 1, 2, 3 and so on
+without a gap, so that nothing that happens elsewhere in the file is ever looked at to follow it. The newest numbers are
+kept: a quarter of all, but at least 64 and at most 20,000 of a partition. A reader that is further behind loads the
+partition anew, which then takes no longer than to take over so many changes.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +14,13 @@ from enum import IntEnum
 
 from reme_core.schema import Scope
 
-# Readers that are further behind load their partition anew, so the log needn't grow with the file.
-_KEPT_CHANGES = 20_000
-_PRUNE_EVERY = 1_000
+_KEPT_SHARE = 4
+_FEWEST_KEPT = 64
+_MOST_KEPT = 20_000
+_PRUNE_EVERY = 64
+
+ITEMS = 4
+"""Beside the layers of a scope, in the log: the items of a namespace, whose number stands in place of a scope's."""
 
 
 class Layer(IntEnum):
@@ -57,18 +67,43 @@ def make_session_number(connection: sqlite3.Connection, scope: int, session_id: 
     return int(cursor.lastrowid or 0)
 
 
-def log_changes(connection: sqlite3.Connection, scope: int, layer: Layer, rows: Iterable[int]) -> None:
+def log_changes(connection: sqlite3.Connection, owner: int, layer: int, rows: Iterable[int]) -> None:
     """Note that rows of a partition were added, changed or removed, within the transaction that does it."""
-    logged = [(scope, int(layer), row) for row in rows]
-    if not logged:
-        return
-    connection.executemany("INSERT INTO changes (scope, layer, row) VALUES (?, ?, ?)", logged)
-    (after,) = connection.execute("SELECT last_insert_rowid()").fetchone()
-    if (after - len(logged)) // _PRUNE_EVERY != after // _PRUNE_EVERY:
-        connection.execute("DELETE FROM changes WHERE change <= ?", (after - _KEPT_CHANGES,))
+    before = newest_change(connection, owner, layer)
+    logged = [(owner, layer, number, row) for number, row in enumerate(rows, before + 1)]
+    connection.executemany("INSERT INTO row_changes VALUES (?, ?, ?, ?)", logged)
+    after = before + len(logged)
+    if before // _PRUNE_EVERY != after // _PRUNE_EVERY:
+        kept = min(max(after // _KEPT_SHARE, _FEWEST_KEPT), _MOST_KEPT)
+        connection.execute(
+            "DELETE FROM row_changes WHERE owner = ? AND layer = ? AND change <= ?", (owner, layer, after - kept)
+        )
 
 
-def last_change(connection: sqlite3.Connection) -> int:
-    """Return the number of the newest change, 0 if there was none."""
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
-    return 0 if row is None else int(row[0])
+def newest_change(connection: sqlite3.Connection, owner: int, layer: int) -> int:
+    """Return the number of the newest change of a partition, 0 if there was none."""
+    (newest,) = connection.execute(
+        "SELECT max(change) FROM row_changes WHERE owner = ? AND layer = ?", (owner, layer)
+    ).fetchone()
+    return int(newest or 0)
+
+
+def changed_since(connection: sqlite3.Connection, owner: int, layer: int, seen: int) -> list[int] | None:
+    """Return the rows of a partition that changed after a change, in order; None if the log begins later."""
+    (oldest,) = connection.execute(
+        "SELECT min(change) FROM row_changes WHERE owner = ? AND layer = ?", (owner, layer)
+    ).fetchone()
+    if oldest is None or oldest > seen + 1:
+        return None
+    rows = connection.execute(
+        "SELECT DISTINCT row FROM row_changes WHERE owner = ? AND layer = ? AND change > ? ORDER BY row",
+        (owner, layer, seen),
+    )
+    return [row for (row,) in rows]
+
+
+def forget_changes(connection: sqlite3.Connection, owner: int, layers: Iterable[int]) -> None:
+    """Remove the log of partitions whose owner goes for good: its number is never given again."""
+    connection.executemany(
+        "DELETE FROM row_changes WHERE owner = ? AND layer = ?", [(owner, int(layer)) for layer in layers]
+    )

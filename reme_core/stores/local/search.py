@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 from operator import and_
@@ -13,13 +14,22 @@ import numpy as np
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import MemorySearch, MessageSearch, ScoredBlock, ScoredMemory, ScoredMessage, Vector
-from reme_core.retrieval import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, BoolArray, Query, Scored
+from reme_core.retrieval import (
+    MEMORY_WEIGHTS,
+    MESSAGE_WEIGHTS,
+    SUMMARY_WEIGHTS,
+    BoolArray,
+    Query,
+    Scored,
+    asked_time,
+)
 from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
 from reme_core.stores.local.blocks import blocks_by_rows
 from reme_core.stores.local.filters import check_filter
-from reme_core.stores.local.messages import messages_by_rows, rows_of_messages
-from reme_core.stores.local.partitions import Partition, Partitions, holds_any
+from reme_core.stores.local.loading import SearchedPartitions
+from reme_core.stores.local.messages import messages_by_rows, passages_by_rows, rows_of_messages
+from reme_core.stores.local.partitions import Partition, holds_any
 from reme_core.stores.local.scopes import Layer, find_scope, find_session
 from reme_core.stores.local.vectors import check_dimension, check_vector
 
@@ -34,7 +44,7 @@ def check_query(text: str, vector: Vector | None, limit: int) -> Vector | None:
 
 
 def search_memories(
-    connection: sqlite3.Connection, scope: Scope, search: MemorySearch, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, search: MemorySearch, partitions: SearchedPartitions
 ) -> list[ScoredMemory]:
     """Return the best memories; see `MemoryStore.search`."""
     vector = check_query(search.text, search.vector, search.limit)
@@ -74,16 +84,17 @@ def _bodies(connection: sqlite3.Connection, found: list[Scored]) -> dict[int, Me
 
 
 def search_messages(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredMessage]:
     """Return the best messages; see `TranscriptIndex.search_messages`."""
     found = _rank(connection, scope, search, partitions, Layer.MESSAGES)
     stored = messages_by_rows(connection, [hit.key for hit in found])
-    return [ScoredMessage(stored=stored[hit.key], score=hit.score) for hit in found]
+    spans = passages_by_rows(connection, [(hit.key, hit.passage) for hit in found if hit.passage is not None])
+    return [ScoredMessage(stored=stored[hit.key], score=hit.score, passage=spans.get(hit.key)) for hit in found]
 
 
 def search_blocks(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredBlock]:
     """Return the best blocks by their summaries; see `TranscriptIndex.search_blocks`."""
     found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
@@ -92,8 +103,10 @@ def search_blocks(
 
 
 def _rank(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: Partitions, layer: Layer
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
 ) -> list[Scored]:
+    if search.by_time:
+        return _list_by_time(connection, scope, search, partitions, layer)
     vector = check_query(search.text, search.vector, search.limit)
     check_dimension(connection, vector, "the query's vector")
     weights = MESSAGE_WEIGHTS if layer is Layer.MESSAGES else SUMMARY_WEIGHTS
@@ -108,12 +121,44 @@ def _rank(
             allowed=_allowed(connection, number, partition, search),
             lifts=_lifts(connection, number, search.lifts, scale) if layer is Layer.MESSAGES else {},
         )
-    return [Scored(hit.key, min(hit.score / scale, 1.0)) for hit in found]
+    return [replace(hit, score=min(hit.score / scale, 1.0)) for hit in found]
+
+
+def _list_by_time(
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
+) -> list[Scored]:
+    check_limit(search.limit)
+    asked = asked_time(search.text, search.now)
+    with _followed(connection, scope, layer, partitions) as held:
+        if held is None:
+            return []
+        number, partition = held
+        allowed = _allowed(connection, number, partition, search)
+        limit = search.limit
+        while True:
+            found = partition.index.list_by_time(asked, limit=limit, allowed=allowed)
+            tools = _said_by_tools(connection, found) if layer is Layer.MESSAGES else set()
+            people = [hit for hit in found if hit.key not in tools]
+            if len(people) >= search.limit or len(found) < limit:
+                break
+            limit *= 4  # tool results crowd out what people said: look further down
+    floor = people[-1].score if people else 1.0
+    behind = [Scored(hit.key, floor * hit.score) for hit in found if hit.key in tools]
+    return [*people, *behind][: search.limit]
+
+
+def _said_by_tools(connection: sqlite3.Connection, found: list[Scored]) -> set[int]:
+    rows = connection.execute(
+        "SELECT seq FROM messages WHERE seq IN (SELECT value FROM json_each(?))"
+        " AND json_extract(body, '$.role') = 'tool'",
+        (str([hit.key for hit in found]),),
+    )
+    return {row for (row,) in rows}
 
 
 @contextmanager
 def _followed(
-    connection: sqlite3.Connection, scope: Scope, layer: Layer, partitions: Partitions
+    connection: sqlite3.Connection, scope: Scope, layer: Layer, partitions: SearchedPartitions
 ) -> Iterator[tuple[int, Partition] | None]:
     """Hold the partition of a scope, brought to the state of the connection's snapshot; None where there is nothing.
 
@@ -128,7 +173,7 @@ def _followed(
             connection.execute("BEGIN")
             again = find_scope(connection, scope)
             if again == number:
-                partition.follow(connection, number)
+                partitions.follow(connection, number, partition)
                 yield number, partition
                 partitions.measured(number, layer, partition.index.nbytes)
                 return

@@ -79,6 +79,8 @@ from reme_core.stores.local.database import Database, FileSettings, Work
 from reme_core.stores.local.erase import erase_rows, purge_log
 from reme_core.stores.local.item_calls import ItemCalls
 from reme_core.stores.local.item_vectors import ItemVectors
+from reme_core.stores.local.item_words import ItemWords
+from reme_core.stores.local.loading import Loader
 from reme_core.stores.local.partitions import Partitions
 from reme_core.stores.local.schema import has_word_tables
 from reme_core.stores.local.scopes import find_scope
@@ -102,6 +104,7 @@ class LocalStore(ItemCalls):
         busy_timeout_s: float = 10.0,
         max_bytes: int | None = None,
         cache_bytes: int = 1 << 30,
+        loading_wait_s: float = 0.5,
     ) -> None:
         """Keep the settings.
 
@@ -112,12 +115,16 @@ class LocalStore(ItemCalls):
             max_bytes: The size that the file may reach, if it is to be bounded.
             cache_bytes: What the partitions in memory may take together, and again what the vectors of items may; the
                 largest one may take more.
+            loading_wait_s: Seconds that a search whose caller takes a partial answer (`on_degraded`) waits for a scope
+                that is too large to be loaded at once; it is then answered from the newest rows.
         """
         self._database = Database(
             FileSettings(path=Path(path), synchronous=synchronous, busy_timeout_s=busy_timeout_s, max_bytes=max_bytes)
         )
         self._partitions = Partitions(cache_bytes)
+        self._loader = Loader(self._database, self._partitions, patience_s=loading_wait_s)
         self._item_vectors = ItemVectors(cache_bytes)
+        self._item_words = ItemWords(cache_bytes)
         self._fts5: bool | None = None
 
     def __repr__(self) -> str:
@@ -146,7 +153,9 @@ class LocalStore(ItemCalls):
 
     async def search(self, scope: Scope, search_: MemorySearch) -> list[ScoredMemory]:
         """Return the best memories; see `MemoryStore.search`."""
-        return await self._database.read(lambda c: search.search_memories(c, scope, search_, self._partitions))
+        return await self._loader.search(
+            lambda c, held: search.search_memories(c, scope, search_, held), search_.on_degraded
+        )
 
     async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
         """Return one page; see `MemoryStore.list_memories`."""
@@ -201,11 +210,15 @@ class LocalStore(ItemCalls):
 
     async def search_messages(self, scope: Scope, search_: MessageSearch) -> list[ScoredMessage]:
         """Return the best messages; see `TranscriptIndex.search_messages`."""
-        return await self._database.read(lambda c: search.search_messages(c, scope, search_, self._partitions))
+        return await self._loader.search(
+            lambda c, held: search.search_messages(c, scope, search_, held), search_.on_degraded
+        )
 
     async def search_blocks(self, scope: Scope, search_: MessageSearch) -> list[ScoredBlock]:
         """Return the best blocks; see `TranscriptIndex.search_blocks`."""
-        return await self._database.read(lambda c: search.search_blocks(c, scope, search_, self._partitions))
+        return await self._loader.search(
+            lambda c, held: search.search_blocks(c, scope, search_, held), search_.on_degraded
+        )
 
     async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
         """Return messages that wait for vectors; see `TranscriptIndex.pending_texts`."""
@@ -332,6 +345,7 @@ class LocalStore(ItemCalls):
         if number is not None:
             self._partitions.forget(number)
         self._item_vectors.clear()
+        self._item_words.clear()
         try:
             await self._database.maintain(lambda c: purge_log(c, self._database.path))
         except StoreError as exc:

@@ -79,6 +79,7 @@ def matching(scope: Scope, wanted: CheckedFilter, *more: models.Condition) -> mo
         conditions.append(one_of("target", map(text_key, wanted.targets)))
     conditions += _validity(wanted)
     conditions += _observed(wanted)
+    conditions += _during(wanted)
     conditions += [equals("metadata", token) for token in wanted.metadata]
     conditions += [equals("words", key) for key in keys_of_terms(wanted.words)]
     return all_memories(scope, *conditions)
@@ -125,3 +126,18 @@ def _observed(wanted: CheckedFilter) -> Sequence[models.Condition]:
         return []
     span = models.DatetimeRange(gte=wanted.observed_from, lt=wanted.observed_to)
     return [models.FieldCondition(key="observed_at", range=span)]
+
+
+def _during(wanted: CheckedFilter) -> Sequence[models.Condition]:
+    first, end = wanted.during_from, wanted.during_to
+    if first is None and end is None:
+        return []
+    was_said = models.FieldCondition(key="observed_at", range=models.DatetimeRange(gte=first, lt=end))
+    held: list[models.Condition] = []
+    if first is not None:
+        begun = models.FieldCondition(key="valid_from", range=models.DatetimeRange(gte=first))
+        ended = models.FieldCondition(key="valid_to", range=models.DatetimeRange(gt=first))
+        held.append(models.Filter(should=[begun, ended]))
+    if end is not None:
+        held.append(models.FieldCondition(key="valid_from", range=models.DatetimeRange(lt=end)))
+    return [models.Filter(should=[was_said, models.Filter(must=held)])]

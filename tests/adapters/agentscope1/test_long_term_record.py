@@ -71,6 +71,21 @@ async def reme(tmp_path: Path):
 
 
 @pytest.mark.requirement("AS1-LTM-11")
+@pytest.mark.parametrize("embedding", [None, HashedEmbedder(32)], ids=["words", "vectors"])
+async def test_a_question_about_a_time_finds_what_was_said_then(tmp_path: Path, embedding: Any) -> None:
+    async with memory_of(tmp_path, embedding=embedding) as reme:
+        memory = ReMePersonalLongTermMemory(user_name="ann", reme=reme)
+        for content, day in (("The bakery gave me the job!", "2024-05-05"), ("I slept badly.", "2024-03-05")):
+            told = {"role": "user", "content": content, "created_at": day}
+            await reme.summary([told], user_id="ann", session_id=day)
+        found = await memory.retrieve(said("What happened on 5 May 2024?"))
+        assert "bakery" in found
+        assert "slept" not in found
+        answer = await memory.retrieve_from_memory(["May 2024"])
+        assert "bakery" in answer.content[0]["text"]
+
+
+@pytest.mark.requirement("AS1-LTM-11")
 @pytest.mark.parametrize("kind", TALKING)
 async def test_recorded_talk_is_found_by_another_object(kind: type, reme: ReMe) -> None:
     assert await kind(reme=reme).record([said("My rabbit is called Flopsy"), said("Nice.", "assistant")]) is None

@@ -189,6 +189,23 @@ async def without_an_index_a_query_gives_an_unranked_result(bench: Bench) -> Non
         assert [(item.key, item.score) for item in found] == [("a", None), ("b", None)]
 
 
+@rule("LG-STORE-08")
+async def without_an_index_what_shares_words_with_the_query_comes_first(bench: Bench) -> None:
+    store = bench.open()
+    texts = ("We fly to Lisbon in May", "The bins go out on Tuesday", "绿茶比咖啡好", "Bring back the drill")
+    for key, text in enumerate(texts):
+        bench.clock.advance(seconds=1)
+        await store.put(N, str(key), {"text": text, "weekday": key % 2})
+    assert await store.keys(N, query="When do the bins go out?") == ["1", "3", "2", "0"]
+    assert await store.keys(N, query="绿茶", limit=1) == ["2"]
+    assert await store.keys(N, query="the trip to Lisbon", filter={"weekday": 1}) == ["3", "1"]
+    assert await store.keys((), query="Lisbon", limit=2, offset=1) == ["3", "2"]
+    bench.clock.advance(seconds=1)
+    await store.put(N, "3", {"text": "Lisbon again"})
+    assert (await store.keys(N, query="Lisbon"))[:2] == ["3", "0"]
+    assert await store.keys(("elsewhere",), query="Lisbon") == []
+
+
 @rule("LG-STORE-20")
 async def results_come_in_the_order_of_the_operations(bench: Bench) -> None:
     store = bench.open()

@@ -72,6 +72,7 @@ async def test_a_document_tells_id_text_score_kind_and_time(memory, find):
     assert document.page_content == "Restart the worker."
     assert 0 < document.metadata.pop("score") <= 1
     assert document.metadata == {
+        "layer": "memory",
         "kind": "procedural",
         "target": "self",
         "when_to_use": "the queue is stuck",
@@ -85,10 +86,56 @@ async def test_a_document_tells_id_text_score_kind_and_time(memory, find):
 async def test_it_finds_what_its_owner_has_of_its_kinds_and_nothing_else(memory, find):
     user = next(USERS)
     await memory.add_memory("Use tea filters.", user_id=user, memory_type="tool")
-    await memory.summary([("user", "I drink tea at five.")], user_id=user)  # a message, and no memory
     assert await find(ReMeRetriever(memory=memory, owner=user), "tea") == []
     assert len(await find(ReMeRetriever(memory=memory, owner=user, kinds=["personal", "tool"]), "tea")) == 1
     assert len(await find(ReMeRetriever(memory=memory, owner="ann"), "tea")) == 4
+
+
+@pytest.mark.requirement("LC-RET-01")
+async def test_a_least_score_leaves_out_what_scores_lower(memory, find):
+    whole = await find(ReMeRetriever(memory=memory, owner="ann", k=9), "green tea pots")
+    floor = whole[1].metadata["score"]
+    kept = [document for document in whole if document.metadata["score"] >= floor]
+    assert 0 < len(kept) < len(whole)
+    assert await find(ReMeRetriever(memory=memory, owner="ann", k=9, min_score=floor), "green tea pots") == kept
+    assert await find(ReMeRetriever(memory=memory, owner="ann", k=9), "green tea pots", min_score=floor) == kept
+    with pytest.raises(InvalidInputError, match="min_score"):
+        await find(ReMeRetriever(memory=memory, owner="ann"), "tea", min_score=2)
+
+
+@pytest.mark.requirement("LC-RET-01")
+async def test_without_memories_what_was_said_is_found_and_told_apart(memory, find):
+    user, other = next(USERS), next(USERS)
+    call = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "1", "function": {"name": "tea", "arguments": "{}"}}],
+    }
+    said = {"role": "user", "name": "Ann", "content": "I drink tea at five.", "message_id": f"{user}-1"}
+    kept = await memory.summary(
+        [said, call, {"role": "tool", "tool_call_id": "1", "content": "tea tea tea"}],
+        user_id=user,
+        session_id="kitchen",
+    )
+    [document] = await find(ReMeRetriever(memory=memory, owner=user), "tea")
+    assert (document.id, document.page_content) == (f"{user}-1", "I drink tea at five.")
+    assert 0 < document.metadata.pop("score") <= 1
+    assert document.metadata == {
+        "layer": "message",
+        "kind": "history",
+        "name": "Ann",
+        "role": "user",
+        "session_id": kept.session_id,
+        "message_ids": [f"{user}-1"],
+        "created_at": "2026-01-01T12:00:00+00:00",
+        "observed_at": "2026-01-01T12:00:00+00:00",
+    }
+    assert await find(ReMeRetriever(memory=memory, owner=user, kinds=["tool"]), "tea") == []
+    assert await find(ReMeRetriever(memory=memory, owner=other), "tea") == []
+    await memory.add_memory("Ann likes tea.", user_id=user)
+    assert [found.metadata["layer"] for found in await find(ReMeRetriever(memory=memory, owner=user), "tea")] == [
+        "memory"
+    ]
 
 
 @pytest.mark.requirement("LC-RET-01")
@@ -145,7 +192,7 @@ async def test_settings_and_queries_that_cannot_be_used_are_refused(memory, find
         ReMeRetriever(memory=7)
     with pytest.raises(ConfigurationError, match="kinds"):
         ReMeRetriever(memory=memory, kinds=["nothing"])
-    for wrong in ({"k": 0}, {"limit": 3}):
+    for wrong in ({"k": 0}, {"limit": 3}, {"min_score": 1.1}, {"min_score": -1}):
         with pytest.raises(ValidationError):
             ReMeRetriever(memory=memory, **wrong)
     with pytest.raises(InvalidInputError, match="limit"):

@@ -13,7 +13,7 @@ from langgraph.store.base import PutOp
 from reme_core import ReMe
 from reme_core.errors import InvalidInputError, MemoryNotFoundError
 from reme_core.ports import Matrix
-from reme_core.schema import Memory
+from reme_core.schema import Memory, bounded_query
 from reme_core.testing import FixedClock, HashedEmbedder
 from reme_langchain import NamespaceRule, ReMeStore, decode_label, encode_label, memory_namespace
 from reme_langchain.models import as_embedder
@@ -46,6 +46,36 @@ async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     yield opened
     await opened.store.aclose()
     await opened.memory.close()
+
+
+async def test_of_a_pasted_query_the_beginning_is_embedded(shared: Shared) -> None:
+    await shared.face.put(memory_namespace(ANN), "tea", {"content": "drinks green tea every morning"})
+    pasted = "green tea " + "and so on " * 100_000
+    assert [item.key for item in await shared.face.search(memory_namespace(ANN), query=pasted)] == ["tea"]
+    assert shared.embedder.calls[-1] == (bounded_query(pasted),)
+
+
+@pytest.mark.requirement("LG-STORE-84")
+@pytest.mark.parametrize("flavour", FLAVOURS)
+async def test_without_a_model_a_query_ranks_as_reme_does(tmp_path: Path, flavour: Flavour) -> None:
+    facts = ("Ann drinks green tea.", "Ann plays the cello on Sundays.", "Ann sold her cello bow.", "安喜欢爬山")
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        for fact in facts[:2]:
+            await memory.add_memory(fact, user_id=ANN)
+        store = ReMeStore(memory)
+        face = Face(store, flavour, store)
+        for number, fact in enumerate(facts[2:]):
+            await face.put(memory_namespace(ANN), str(number), {"content": fact})
+        for query in ("When does she play the cello?", "green tea", "谁喜欢爬山"):
+            retrieved = [hit.memory for hit in (await memory.retrieve(query, user_id=ANN, layers=["memory"])).results]
+            found = [item.value["content"] for item in await face.search(memory_namespace(ANN), query=query)]
+            assert retrieved
+            assert found[: len(retrieved)] == retrieved
+            assert len(found) == len(facts)
+        assert await face.search(memory_namespace(BOB), query="cello") == []
+        await memory.delete_all_memories(user_id=ANN)
+        assert await face.search(memory_namespace(ANN), query="cello") == []
+        await store.aclose()
 
 
 @pytest.mark.requirement("LG-STORE-84")

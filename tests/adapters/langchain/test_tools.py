@@ -173,6 +173,47 @@ async def test_tools_and_the_memory_see_what_the_other_writes(ask, memory, user)
     assert [hit.when_to_use for hit in found.results] == ["planning evenings"]
 
 
+@pytest.mark.requirement("LC-TOOL-04")
+async def test_without_memories_what_was_said_is_answered_with_day_and_speaker_and_without_ids(ask, memory, user):
+    said = [
+        {"role": "user", "name": "Ann", "content": "I drink\ngreen tea.", "message_id": "abcdef0123" + user},
+        {"role": "assistant", "content": "Tea " * 2_000},
+    ]
+    await memory.summary(said, user_id=user, session_id="kitchen")
+    first, *lines = (await ask("search_memory", query="Which tea, green?")).splitlines()
+    assert first == "no memories found, but this was said:"
+    assert "2026-01-01 Ann said: I drink green tea." in lines
+    [long] = [line for line in lines if line.startswith("2026-01-01 assistant said: Tea")]
+    assert len(long) < 2_100
+    assert "abcdef" not in "".join(lines)
+    assert (await ask("search_memory", query="Which tea, green?", limit=1)).count("\n") == 1
+    assert await ask("search_memory", query="submarine") == "no memories found"
+    await ask("save_memory", content="Ann drinks green tea.")
+    assert "said:" not in await ask("search_memory", query="Which tea, green?")
+
+
+@pytest.mark.requirement("LC-TOOL-04")
+async def test_a_question_about_a_time_finds_what_was_said_then(ask, memory, user):
+    old = {"role": "user", "name": "Ann", "content": "The bakery gave me the job.", "created_at": "2025-12-24 10:00:00"}
+    await memory.summary([old, ("user", "Good morning.")], user_id=user, session_id="talk")
+    answer = await ask("search_memory", query="What happened on 24 December 2025?")
+    assert answer.splitlines()[1:] == ["2025-12-24 Ann said: The bakery gave me the job."]
+
+
+@pytest.mark.requirement("LC-TOOL-03")
+async def test_the_id_of_a_message_is_no_id_of_a_memory(ask, memory, user):
+    ids = ("m-1", "0123456789abcdef" * 2, "abcdef")
+    said = [{"role": "user", "content": "I drink tea.", "message_id": message_id} for message_id in ids]
+    await memory.summary(said, user_id=user, session_id="talk")
+    await memory.add_memories([{"content": "Ann rows.", "memory_id": "abcdef" + "0" * 26}], user_id=user)
+    for message_id in ids:
+        for name, more in (("update_memory", {"content": "x"}), ("forget_memory", {})):
+            answer = await ask(name, memory_id=message_id, **more)
+            assert "is the id of a message, and no memory" in answer
+    assert len(await memory.get_messages(ids, user_id=user)) == 3
+    assert [item.content for item in (await memory.list_memories(user_id=user)).memories] == ["Ann rows."]
+
+
 @pytest.mark.requirement("LC-TOOL-03")
 async def test_unknown_ids_are_answered_as_unknown_and_nothing_claims_success(ask):
     for given in ("0" * 32, "0" * 8, "00", "", "no such id", "*", "%", "\0", "\ud800"):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from reme_core.cli import where
+from reme_core.stores.local import partitions
 from tests.unit.cli.conftest import MESSAGES, Reme
 
 
@@ -64,12 +66,34 @@ def test_search_finds_messages_and_says_who_said_them_when(reme: Reme, chat: str
     assert reme("search", "在哪儿出生", "--limit", "1", "--json").value["results"][0]["message_ids"] == ["m-3"]
 
 
+def test_search_tells_what_it_had_no_time_to_look_at(reme: Reme, chat: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions, "_CHUNK_ROWS", 1)
+    reme("add", "--messages", chat, "--session", "s1")
+    assert reme("search", "puppy").err == ""
+    monkeypatch.setattr(where, "_LOADING_WAIT_S", 0)
+    told = "only the newest 1 messages were searched: the older ones are still being loaded"
+    done = reme("search", "在哪儿出生")
+    assert (done.code, done.err) == (0, f"{told}\n")
+    assert reme("search", "在哪儿出生", "--json").value["degraded"] == [told]
+
+
 def test_search_that_finds_nothing_ends_with_1(reme: Reme, chat: str) -> None:
     reme("add", "--messages", chat)
     nothing = reme("search", "submarine")
     assert (nothing.code, nothing.out, nothing.err) == (1, "", "nothing found\n")
     as_json = reme("search", "submarine", "--json")
     assert (as_json.code, as_json.value["results"], as_json.err) == (1, [], "")
+
+
+def test_search_lists_a_time_without_a_question(reme: Reme, chat: str) -> None:
+    reme("add", "--messages", chat, "--session", "s1")
+    listed = reme("search", "--from", "2025-03-04", "--to", "2025-03-05", "--json")
+    assert {hit["created_at"][:10] for hit in listed.value["results"]} == {"2025-03-04"}
+    assert reme("search", "what happened on 4 March 2025?", "--json").value["results"] == listed.value["results"]
+    assert reme("search", "--to", "2020-01-01").code == 1
+    refused = reme("search")
+    assert refused.code == 2
+    assert "start_time or end_time" in refused.err
 
 
 def test_search_honours_every_filter(reme: Reme, chat: str) -> None:
@@ -82,6 +106,10 @@ def test_search_honours_every_filter(reme: Reme, chat: str) -> None:
     assert reme("search", "puppy", "--type", "procedural", "--metadata", '{"n": 1}').code == 0
     assert reme("search", "puppy", "--type", "procedural", "--metadata", '{"n": 2}').code == 1
     assert len(reme("search", "puppy", "--tokens", "8", "--json").value["results"]) == 1
+    assert len(reme("search", "puppy", "--top-k", "1", "--json").value["results"]) == 1
+    assert reme("search", "puppy", "--top-k", "1", "--limit", "2").code == 2
+    assert reme("search", "puppy", "--min-score", "1.0", "--layer", "message").code == 1
+    assert reme("search", "puppy", "--min-score", "2").code == 2
     assert reme("search", "puppy", "--type", "tool", "--type", "identity", "--superseded").code == 1
     assert reme("search", "puppy", "--layer", "memory", "--as-of", "2000-01-01").code == 1
 

@@ -28,7 +28,15 @@ def rows_of(messages: Sequence[Message], keys: Sequence[int]) -> Rows:
         speakers=[name for _, _, name, _ in messages],
         times=np.array([np.nan if time is None else time for _, _, _, time in messages]),
         questions=np.array([is_question(text) for text, _, _, _ in messages], np.bool_),
+        by_user=np.array([name == "Ann" for _, _, name, _ in messages], np.bool_),
+        passages=[passages_of(len(terms(text))) for text, _, _, _ in messages],
     )
+
+
+def passages_of(count: int) -> bytes:
+    """Passages of two terms each, of texts with more than three."""
+    sizes = [min(2, count - start) for start in range(0, count, 2)] if count > 3 else []
+    return np.array([(place, size) for place, size in enumerate(sizes, 1)], "<u4").tobytes()
 
 
 def vectors_of(keys: Sequence[int], salt: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -63,7 +71,7 @@ queries = st.builds(
         vector=vectors_of([7], 3)[0] if vector else None,
         now=datetime(2023, 6, 1, tzinfo=UTC),
     ),
-    st.lists(st.sampled_from([*WORDS, "Ann", "yesterday", "in May 2023"]), max_size=5),
+    st.lists(st.sampled_from([*WORDS, "Ann", "my", "yesterday", "in May 2023"]), max_size=5),
     st.booleans(),
 )
 

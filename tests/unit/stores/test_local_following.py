@@ -95,7 +95,8 @@ async def test_a_reader_that_follows_answers_like_one_that_has_just_opened(
 
 
 async def test_a_reader_behind_a_pruned_log_loads_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scopes, "_KEPT_CHANGES", 10)
+    monkeypatch.setattr(scopes, "_FEWEST_KEPT", 10)
+    monkeypatch.setattr(scopes, "_MOST_KEPT", 10)
     monkeypatch.setattr(scopes, "_PRUNE_EVERY", 5)
     path = tmp_path / "memory.db"
     writer, reader = LocalStore(path, synchronous="NORMAL"), LocalStore(path)
@@ -105,7 +106,7 @@ async def test_a_reader_behind_a_pruned_log_loads_anew(tmp_path: Path, monkeypat
             assert len(await reader.search(ALICE, MemorySearch(text="tea", limit=100))) == step + 1
     assert len(await reader.search(ALICE, MemorySearch(text="tea", limit=100))) == 60
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT count(*) FROM changes").fetchone()[0] <= 15
+        assert connection.execute("SELECT count(*) FROM row_changes").fetchone()[0] <= 15
     await writer.close()
     await reader.close()
 

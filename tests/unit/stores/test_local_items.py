@@ -25,7 +25,7 @@ from reme_core.ports import (
 )
 from reme_core.schema import MemoryType, Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local import item_links, item_rows
+from reme_core.stores.local import item_rows, scopes
 from reme_core.testing._item_values import (
     ALICES,
     OF_ALICE,
@@ -54,8 +54,9 @@ def count(path: Path, table: str) -> int:
 async def test_vectors_in_memory_follow_two_stores_whose_log_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(item_links, "_KEPT_CHANGES", 6)
-    monkeypatch.setattr(item_links, "_PRUNE_EVERY", 2)
+    monkeypatch.setattr(scopes, "_FEWEST_KEPT", 2)
+    monkeypatch.setattr(scopes, "_MOST_KEPT", 2)
+    monkeypatch.setattr(scopes, "_PRUNE_EVERY", 1)
     one, other = (LocalStore(tmp_path / "m.db", synchronous="NORMAL", cache_bytes=limit) for limit in (1 << 20, 1))
     chance = random.Random(3)
     state: dict[str, float | None] = {}
@@ -80,7 +81,7 @@ async def test_vectors_in_memory_follow_two_stores_whose_log_is_cut(
             assert {item.key for item in found} == state.keys()
             assert [item.score for item in found if item.score is not None] == pytest.approx(expected, abs=1e-5)
             assert all(item.score == pytest.approx(state[item.key], abs=1e-5) for item in found)
-    assert count(tmp_path / "m.db", "item_changes") <= 8
+    assert count(tmp_path / "m.db", "row_changes") <= 6  # two of each namespace
     for store in (one, other):
         await store.close()
     assert problems_of_file(tmp_path / "m.db") == []

