@@ -299,7 +299,7 @@ class RankingIndex:
             found.rows[:] += self._weights.speaker * (self._columns.speakers == self._columns.names[name])
 
     def _users(self) -> BoolArray:
-        """Tell which texts are by the user who asks: those without a name where there are any; named ones are others."""
+        """Tell which texts are by the user who asks: those without a name where there are any, or else all."""
         by_user = self._columns.by_user
         nameless: BoolArray = by_user & (self._columns.speakers == self._columns.names.get("user", -1))
         return nameless if nameless.any() else by_user
