@@ -117,7 +117,8 @@ class LearningFace:
             query: The task in words; left out, it is built from the messages.
             user_id: Whose memories.
             messages: The conversation so far: its first user message and the last ones make the query.
-            task_name: Only of this task domain.
+            task_name: Only of this task domain. Where nothing of it shares a word with the query, its best memories: by
+                confidence, importance and how often they helped.
             limit: At most this many.
             token_budget: `text` has so many tokens at most.
             min_score: Leaves out what scores lower.
@@ -136,7 +137,7 @@ class LearningFace:
         if flow is None or any(options):
             flow = make_retrieval_flow(rerank=options[0], rewrite=options[1])
         question = TaskQuestion(
-            query="" if query is None else inputs.read_query(query),
+            query="" if query is None else inputs.read_bounded_query(query),
             messages=await asyncio.to_thread(parse_messages, messages),
             limit=inputs.read_count(limit, "limit"),
             token_budget=None if token_budget is None else inputs.read_count(token_budget, "token_budget"),

@@ -361,7 +361,9 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         *,
         user_id: str,
         limit: int | None = None,
+        top_k: int | None = None,
         token_budget: int | None = None,
+        min_score: float | None = None,
         memory_type: str | Sequence[str] = "auto",
         memory_target: str | Sequence[str] | None = None,
         session_id: str | None = None,
@@ -380,7 +382,10 @@ class ReMe(WorkingFace, LearningFace, HostFace):
                 happened last week?") lists what lies there; so do `start_time` and `end_time` without a query.
             user_id: Whose memory is asked.
             limit: At most this many results; 10 unless `token_budget` is given.
+            top_k: The same as `limit`.
             token_budget: As many results as fit into this many tokens, repetition dropped.
+            min_score: Leaves out results that score lower, in [0, 1], once all are ranked. Memories that answer the
+                question score 0.5 and more, messages less.
             memory_type: `auto`, a type or a list of types. Messages are looked at for `auto`, `personal`, `history`.
             memory_target: Only memories about this target, or these.
             session_id: Only messages of this session.
@@ -388,7 +393,8 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             metadata: Only memories whose metadata have these values.
             start_time: Said (memories: observed) at this time or later.
             end_time: Said before this time.
-            as_of: Memories that hold at this time, and what was said by then.
+            as_of: Memories that held at this time, and what was said by then. By default all that were not replaced,
+                whether what they state is over, holds or lies ahead.
             include_superseded: Also memories that were replaced.
             include_shared: Also the shared scope of the space.
 
@@ -397,14 +403,13 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             UnsupportedFilterError: A layer was asked for that one of the filters can't be applied to.
             ModelError: Embedding the question failed, or the agent of an agentic retriever.
         """
-        if limit is not None:
-            limit = inputs.read_count(limit, "limit")
         if token_budget is not None:
             token_budget = inputs.read_count(token_budget, "token_budget")
         request = RetrieveRequest(
             query=inputs.read_question(query, is_timed=start_time is not None or end_time is not None),
-            limit=limit,
+            limit=inputs.read_limit(limit, top_k),
             token_budget=token_budget,
+            min_score=None if min_score is None else inputs.read_share(min_score, "min_score"),
             layers=inputs.read_layers(layers),
             types=inputs.read_types(memory_type),
             targets=inputs.read_targets(memory_target),
@@ -469,11 +474,16 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         metadata: Mapping[str, JsonValue] | None = None,
         observed_at: datetime | str | None = None,
         valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
         importance: float = 0.5,
         confidence: float = 1.0,
         reason: str = "",
     ) -> Memory:
         """Add one memory. If a current one of this type and target says the same, that one is the answer.
+
+        `valid_from` and `valid_to` are the statement's own time, known to a year (`2023`), a month (`2023-01`), a day
+        (`2023-01-05`) or exactly; an end lasts until the end of its year, month or day. They hide nothing: what is over
+        is found like what holds. Of two that say the same of times that lie apart, the later one supersedes the other.
 
         Raises:
             InvalidInputError: A field that can't be used, naming it.
@@ -487,6 +497,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             "metadata": metadata,
             "observed_at": observed_at,
             "valid_from": valid_from,
+            "valid_to": valid_to,
             "importance": importance,
             "confidence": confidence,
         }
@@ -498,7 +509,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
     ) -> list[Memory]:
         """Add memories, all or none, in one write; each a mapping of the fields that `add_memory` takes.
 
-        Also `memory_id`, `valid_to`, `author` and `sources`. With a `run_id`, `undo` takes them back together.
+        Also `memory_id`, `author` and `sources`. With a `run_id`, `undo` takes them back together.
 
         Raises:
             InvalidInputError: A field that can't be used, naming it.
@@ -533,6 +544,9 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         reason: str = "",
     ) -> Memory:
         """Change what is given and keep the rest; `metadata` replaces the whole object.
+
+        `valid_to` tells when the statement was or will be over, which leaves it found as before; what is not to be
+        found any more is deleted, or superseded by what holds now. Both times are read as in `add_memory`.
 
         Raises:
             MemoryNotFoundError: No such memory in this scope.
@@ -569,15 +583,17 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         metadata: Mapping[str, JsonValue] | None = None,
         observed_at: datetime | str | None = None,
         valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
         reason: str = "",
     ) -> Memory:
         """Replace a memory by one that holds from `valid_from` on (by default from `observed_at`, or now).
 
-        The old one is closed at that time and kept: `retrieve(as_of=...)` finds it for times before.
+        The old one is closed at that time, if it was not over before, and kept: `retrieve(as_of=...)` finds it for
+        times before. One that has not begun is closed before it begins.
 
         Raises:
             MemoryNotFoundError: No such memory in this scope.
-            InvalidInputError: A field that can't be used, or a time before that from which the old one holds.
+            InvalidInputError: A field that can't be used, or a time before that from which the old one holds already.
             ConflictError: The old one was replaced already, or another current memory says the same.
         """
         given = {
@@ -586,6 +602,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             "metadata": metadata,
             "observed_at": observed_at,
             "valid_from": valid_from,
+            "valid_to": valid_to,
         }
         return await self._editor.supersede(
             self._scope(user_id),

@@ -140,7 +140,9 @@ class SyncReMe(SyncLearning):
         *,
         user_id: str,
         limit: int | None = None,
+        top_k: int | None = None,
         token_budget: int | None = None,
+        min_score: float | None = None,
         memory_type: str | Sequence[str] = "auto",
         memory_target: str | Sequence[str] | None = None,
         session_id: str | None = None,
@@ -158,7 +160,9 @@ class SyncReMe(SyncLearning):
                 query,
                 user_id=user_id,
                 limit=limit,
+                top_k=top_k,
                 token_budget=token_budget,
+                min_score=min_score,
                 memory_type=memory_type,
                 memory_target=memory_target,
                 session_id=session_id,
@@ -409,6 +413,7 @@ class SyncReMe(SyncLearning):
         metadata: Mapping[str, JsonValue] | None = None,
         observed_at: datetime | str | None = None,
         valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
         importance: float = 0.5,
         confidence: float = 1.0,
         reason: str = "",
@@ -424,6 +429,7 @@ class SyncReMe(SyncLearning):
                 metadata=metadata,
                 observed_at=observed_at,
                 valid_from=valid_from,
+                valid_to=valid_to,
                 importance=importance,
                 confidence=confidence,
                 reason=reason,
@@ -486,6 +492,7 @@ class SyncReMe(SyncLearning):
         metadata: Mapping[str, JsonValue] | None = None,
         observed_at: datetime | str | None = None,
         valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
         reason: str = "",
     ) -> Memory:
         """See `ReMe.supersede_memory`."""
@@ -498,6 +505,7 @@ class SyncReMe(SyncLearning):
                 metadata=metadata,
                 observed_at=observed_at,
                 valid_from=valid_from,
+                valid_to=valid_to,
                 reason=reason,
             )
         )

@@ -10,11 +10,11 @@ from datetime import datetime
 from langchain_core.messages import AnyMessage, HumanMessage
 
 from reme_core import Message, ReMe
-from reme_core.errors import ConflictError, CorruptDataError, MessageNotFoundError, PartialFailureError
-from reme_core.schema import StoredMessage
+from reme_core.errors import ConflictError, CorruptDataError, PartialFailureError
 from reme_langchain._journal import Entry
 from reme_langchain._ours import is_cut, said
 from reme_langchain._place import Place
+from reme_langchain._searching import known_messages
 from reme_langchain.messages import from_langchain
 
 # In the metadata of a message whose own id is taken by another one, as the core writes it.
@@ -132,15 +132,6 @@ async def _without_conflicts(memory: ReMe, user_id: str, session_id: str, messag
         elif (stored.message.role, stored.message.content) != (message.role, message.content):
             kept.append(_renamed(message, session_id))
     return kept
-
-
-async def known_messages(memory: ReMe, user_id: str, ids: Sequence[str]) -> list[StoredMessage]:
-    """Return those messages that the memory has."""
-    try:
-        return await memory.get_messages(ids, user_id=user_id)
-    except MessageNotFoundError as exc:
-        there = [item for item in ids if item not in set(exc.missing)]
-        return await memory.get_messages(there, user_id=user_id) if there else []
 
 
 def _renamed(message: Message, session_id: str) -> Message:

@@ -18,10 +18,11 @@ from langgraph.types import Command
 
 from reme_core import Message, PreparedContext, ReMe
 from reme_core.schema.plain import clean_text
-from reme_langchain._capture import known_messages, untimed
+from reme_langchain._capture import untimed
 from reme_langchain._forms import Forms, most_tokens, most_tokens_of
 from reme_langchain._ours import as_cut, part_of, summary_message, summary_text
 from reme_langchain._place import Place
+from reme_langchain._searching import known_messages
 from reme_langchain._settings import Compact
 from reme_langchain.messages import to_langchain
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reme_core import Hit, Memory, ReMe
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, MessageNotFoundError
-from reme_core.schema import new_id
+from reme_core.schema import new_id, with_validity
 from reme_langchain._searching import search_memories
 
 _RANDOM_ID = re.compile(r"[0-9a-f]{32}")
@@ -145,7 +145,7 @@ def short_id(memory_id: str) -> str:
 def _line(hit: Hit) -> str:
     said_at = hit.observed_at or hit.created_at
     day = f" {said_at.date().isoformat()}" if said_at is not None else ""
-    return f"{short_id(hit.memory_id or '')} {' '.join(hit.memory.split())}{day}"
+    return f"{short_id(hit.memory_id or '')} {with_validity(' '.join(hit.memory.split()), hit)}{day}"
 
 
 def _said_line(hit: Hit) -> str:

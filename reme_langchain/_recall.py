@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from langchain_core.messages import AnyMessage, HumanMessage
 
 from reme_core import ReMe
-from reme_core.schema import Hit
+from reme_core.schema import Hit, with_validity
 from reme_core.schema.plain import clean_text, usable_id
 from reme_langchain._ours import our_message, said, shown_in
 from reme_langchain._place import Place
@@ -76,6 +76,7 @@ async def _find(memory: ReMe, settings: Recall, place: Place, query: str) -> lis
         user_id=place.user_id,
         limit=settings.limit * _ASKED_FOR,
         token_budget=settings.token_budget,
+        min_score=settings.min_score,
         memory_type=settings.memory_type,
         layers=settings.layers,
     )
@@ -111,4 +112,4 @@ def _line(hit: Hit) -> str:
     speaker = (hit.name or hit.role or "") if hit.layer == "message" else ""
     who = f" {speaker} said:" if speaker else ""
     date = "" if when is None else f" {when:%Y-%m-%d}"
-    return "\n  ".join(_TAG.sub("‹", f"-{date}{who} {text}").splitlines())
+    return "\n  ".join(_TAG.sub("‹", with_validity(f"-{date}{who} {text}", hit)).splitlines())

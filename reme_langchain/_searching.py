@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reme_core import Hit, ReMe
-from reme_langchain._capture import known_messages
+from reme_core.errors import MessageNotFoundError
+from reme_core.schema import StoredMessage
 
 # What messages can stand in for: they are of no task, no tool and no self.
 _SAID = "personal"
@@ -14,20 +15,24 @@ _ASKED_FOR = 3
 _MOST_HITS = 10_000  # that `retrieve` gives at once
 
 
-async def search_memories(memory: ReMe, query: str, *, user_id: str, limit: int, kinds: Sequence[str]) -> list[Hit]:
+async def search_memories(
+    memory: ReMe, query: str, *, user_id: str, limit: int, kinds: Sequence[str], min_score: float | None = None
+) -> list[Hit]:
     """Return memories of some types, best first; where there are none and `personal` is among the types, messages.
 
     Without a chat model nothing makes memories of what is said, and all that a user has are messages.
 
     Raises:
-        InvalidInputError: A query or a limit that can't be used.
+        InvalidInputError: A query, a limit or a score that can't be used.
         ReMeError: What `retrieve` raises.
     """
-    found = await memory.retrieve(query, user_id=user_id, limit=limit, memory_type=list(kinds), layers=("memory",))
+    found = await memory.retrieve(
+        query, user_id=user_id, limit=limit, memory_type=list(kinds), layers=("memory",), min_score=min_score
+    )
     if found.results or _SAID not in kinds:
         return list(found.results)
     most = min(limit * _ASKED_FOR, _MOST_HITS)
-    said = await memory.retrieve(query, user_id=user_id, limit=most, layers=("message",))
+    said = await memory.retrieve(query, user_id=user_id, limit=most, layers=("message",), min_score=min_score)
     return (await in_words(memory, user_id, said.results))[:limit]
 
 
@@ -44,3 +49,12 @@ async def in_words(memory: ReMe, user_id: str, hits: Sequence[Hit]) -> list[Hit]
         elif answer.text.strip():
             worded.append(hit.model_copy(update={"memory": answer.text}))
     return worded
+
+
+async def known_messages(memory: ReMe, user_id: str, ids: Sequence[str]) -> list[StoredMessage]:
+    """Return those messages that the memory has."""
+    try:
+        return await memory.get_messages(ids, user_id=user_id)
+    except MessageNotFoundError as exc:
+        there = [item for item in ids if item not in set(exc.missing)]
+        return await memory.get_messages(there, user_id=user_id) if there else []

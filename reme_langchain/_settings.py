@@ -25,6 +25,7 @@ class Recall:
     Attributes:
         limit: At most so many memories; those that the thread has been shown already are left out.
         token_budget: As many as fit into so many tokens; None: no such bound.
+        min_score: Leaves out what scores lower, in [0, 1]; see `ReMe.retrieve`.
         timeout_s: Seconds; what takes longer is left out of this run, with a warning.
         where: `message`: in a message behind the user's, kept in the thread. `system`: at the end of the system prompt,
             recalled once for each thread and then the same for good.
@@ -35,6 +36,7 @@ class Recall:
 
     limit: int = 5
     token_budget: int | None = None
+    min_score: float | None = None
     timeout_s: float = 2.0
     where: Literal["message", "system"] = "message"
     memory_type: str | Sequence[str] = "auto"
@@ -45,6 +47,8 @@ class Recall:
         _check_count("Recall.limit", self.limit)
         if self.token_budget is not None:
             _check_count("Recall.token_budget", self.token_budget)
+        if self.min_score is not None:
+            _check_share("Recall.min_score", self.min_score)
         _check_seconds("Recall.timeout_s", self.timeout_s)
         check_words([self.where], ("message", "system"), "Recall.where")
         if self.memory_type != "auto":
@@ -134,4 +138,10 @@ def _check_count(name: str, value: object, *, least: int = 1) -> None:
 def _check_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         msg = f"{name}: wanted seconds above 0, found {shown(value)}"
+        raise ConfigurationError(msg)
+
+
+def _check_share(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        msg = f"{name}: wanted a number from 0 to 1, found {shown(value)}"
         raise ConfigurationError(msg)

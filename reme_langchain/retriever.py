@@ -11,6 +11,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from reme_core import BackgroundLoop, Hit, ReMe
+from reme_core.schema import shown_validity
 from reme_langchain._kinds import check_kinds
 from reme_langchain._opening import open_memory
 from reme_langchain._owner import Owner, resolve_owner
@@ -33,6 +34,8 @@ class ReMeRetriever(BaseRetriever):
             of `config["configurable"]`; decided anew with each call.
         kinds: Memories of these types; messages where `personal` is one of them.
         k: At most so many; `invoke(query, k=...)` overrides it.
+        min_score: Leaves out what scores lower, in [0, 1]; `invoke(query, min_score=...)` overrides it. Memories that
+            answer the query score 0.5 and more, messages less.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -41,6 +44,7 @@ class ReMeRetriever(BaseRetriever):
     owner: Owner = None
     kinds: Annotated[tuple[str, ...], BeforeValidator(check_kinds)] = ("personal",)
     k: int = Field(default=4, ge=1)
+    min_score: float | None = Field(default=None, ge=0, le=1)
 
     _loop: BackgroundLoop = PrivateAttr()
 
@@ -50,11 +54,11 @@ class ReMeRetriever(BaseRetriever):
         self._loop = BackgroundLoop(self.memory, thread_name="reme-retriever")
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: ANN401  # the parent's signature
-        """Return the documents; of `kwargs`, `k` counts.
+        """Return the documents; of `kwargs`, `k` and `min_score` count.
 
         Raises:
             ValueError: Nobody is named whose memories are meant.
-            InvalidInputError: A query or a `k` that can't be used.
+            InvalidInputError: A query, a `k` or a `min_score` that can't be used.
             ReMeError: What retrieving raises.
         """
         user_id = resolve_owner(self.owner, None, config)
@@ -71,9 +75,10 @@ class ReMeRetriever(BaseRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
+        min_score: float | None = None,
         for_user: str | None = None,
     ) -> list[Document]:
-        return self._loop.run(self._find(query, k, for_user or resolve_owner(self.owner, None)))
+        return self._loop.run(self._find(query, k, min_score, for_user or resolve_owner(self.owner, None)))
 
     async def _aget_relevant_documents(
         self,
@@ -81,13 +86,20 @@ class ReMeRetriever(BaseRetriever):
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
         k: int | None = None,
+        min_score: float | None = None,
         for_user: str | None = None,
     ) -> list[Document]:
-        return await self._find(query, k, for_user or resolve_owner(self.owner, None))
+        return await self._find(query, k, min_score, for_user or resolve_owner(self.owner, None))
 
-    async def _find(self, query: str, k: int | None, user_id: str) -> list[Document]:
-        limit = self.k if k is None else k
-        found = await search_memories(self.memory, query, user_id=user_id, limit=limit, kinds=self.kinds)
+    async def _find(self, query: str, k: int | None, min_score: float | None, user_id: str) -> list[Document]:
+        found = await search_memories(
+            self.memory,
+            query,
+            user_id=user_id,
+            limit=self.k if k is None else k,
+            kinds=self.kinds,
+            min_score=self.min_score if min_score is None else min_score,
+        )
         return [_document(hit) for hit in found]
 
 
@@ -108,6 +120,7 @@ def _document(hit: Hit) -> Document:
         "role": hit.role,
         "session_id": hit.session_id,
         "message_ids": list(hit.message_ids) or None,
+        "validity": shown_validity(hit) or None,
         "metadata": dict(hit.metadata) or None,
     }
     known = {name: value for name, value in details.items() if value is not None}

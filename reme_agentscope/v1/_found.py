@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from reme_core import ports
+from reme_core.schema import with_validity
 from reme_core.schema.plain import clean_text
 
 if TYPE_CHECKING:
@@ -116,4 +117,4 @@ def _line(hit: Hit) -> str:
         head = f"{day}{hit.name or hit.role or 'somebody'}: "
     elif hit.when_to_use:
         head = f"When: {hit.when_to_use} Do: "
-    return "- " + harmless(f"{head}{text}").replace("\n", "\n  ")
+    return "- " + harmless(with_validity(f"{head}{text}", hit)).replace("\n", "\n  ")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from agentscope.message import AssistantMsg, HintBlock, Msg
 
 from reme_agentscope.v2._increment import added
+from reme_core.schema import with_validity
 
 if TYPE_CHECKING:
     from reme_core.schema import Hit
@@ -82,6 +83,6 @@ def notes_in(context: Sequence[Msg]) -> frozenset[str]:
 
 
 def line_of(hit: Hit) -> str:
-    """Return a memory as one line for a model."""
+    """Return a memory as one line for a model, with its own time."""
     text = hit.memory if len(hit.memory) <= _MEMORY_CHARS else f"{hit.memory[:_MEMORY_CHARS]} …"
-    return "- " + " ".join(text.split())
+    return "- " + with_validity(" ".join(text.split()), hit)

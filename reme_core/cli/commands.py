@@ -84,6 +84,10 @@ def add(
     target: Annotated[str | None, typer.Option("--target", help="Whom or what the memory is about.")] = None,
     when_to_use: Annotated[str | None, typer.Option("--when-to-use", help="What to match a question on.")] = None,
     observed: Annotated[str | None, typer.Option("--observed", help="When it was said, as 2026-01-31 09:30.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Since when it holds, as 2023, 2023-01 or 2023-01-05.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Until when it holds or held, as --since.")] = None,
     metadata: Annotated[str | None, typer.Option("--metadata", help="A JSON object.")] = None,
     no_embedding: NoEmbedding = False,
     no_llm: Annotated[bool, typer.Option("--no-llm", help="No chat model, whatever the environment names.")] = False,
@@ -104,7 +108,7 @@ def add(
         raise InvalidInputError(msg)
     if messages is not None:
         alone = {"--target": target, "--when-to-use": when_to_use, "--observed": observed, "--metadata": metadata}
-        refuse("--messages", alone)
+        refuse("--messages", {**alone, "--since": since, "--until": until})
         return asyncio.run(
             writing.add_messages(
                 where,
@@ -128,6 +132,8 @@ def add(
             memory_target=target or "self",
             when_to_use=when_to_use or "",
             observed_at=observed,
+            since=since,
+            until=until,
             metadata=read_object(metadata, "--metadata"),
             with_embedding=not no_embedding,
         )
@@ -141,7 +147,9 @@ def search(
     ] = None,
     *,
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="At most so many; 10 without --tokens.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="The same as --limit.")] = None,
     tokens: Annotated[int | None, typer.Option("--tokens", help="As many as fit into so many tokens.")] = None,
+    min_score: Annotated[float | None, typer.Option("--min-score", help="Nothing that scores lower, 0 to 1.")] = None,
     types: Types = None,
     targets: Targets = None,
     layers: Annotated[list[LayerName] | None, typer.Option("--layer", help="Look here; repeatable.")] = None,
@@ -165,7 +173,9 @@ def search(
     question = reading.Question(
         query=query,
         limit=limit,
+        top_k=top_k,
         token_budget=tokens,
+        min_score=min_score,
         types=types or (),
         targets=targets or (),
         layers=[str(layer) for layer in layers or ()],

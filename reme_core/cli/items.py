@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import TypeAlias
 
 from reme_core.cli.output import Output, counted, minute
@@ -16,7 +15,7 @@ from reme_core.errors import (
     OffloadNotFoundError,
 )
 from reme_core.reme import ReMe
-from reme_core.schema import Block, Hit, Memory, OffloadKind, Reloaded, StoredMessage
+from reme_core.schema import Block, Hit, Memory, OffloadKind, Reloaded, StoredMessage, shown_validity
 
 Item: TypeAlias = Memory | StoredMessage | Block | Reloaded
 
@@ -95,12 +94,12 @@ def print_item(output: Output, item: Item, messages: Sequence[StoredMessage]) ->
 
 
 def print_memory(output: Output, memory: Memory, *, place: int | None = None, in_full: bool = False) -> None:
-    """Print a memory, numbered where it has a place, with the times at which it held where they say something."""
+    """Print a memory, numbered where it has a place, with its own time where one was told."""
     head = (
         "" if place is None else f"{place}.",
         minute(memory.observed_at),
         f"{memory.memory_type} / {memory.memory_target}",
-        validity(memory.observed_at, memory.valid_from, memory.valid_to),
+        shown_validity(memory),
     )
     foot = [f"id {memory.memory_id}"]
     foot += [f"replaced by {memory.superseded_by}"] if memory.superseded_by else []
@@ -109,13 +108,6 @@ def print_memory(output: Output, memory: Memory, *, place: int | None = None, in
         foot += [f"when to use: {memory.when_to_use}"] if memory.when_to_use else []
         foot += [f"metadata {json_line(memory.metadata)}"] if memory.metadata else []
     output.record(head, memory.content, foot)
-
-
-def validity(observed_at: datetime | None, valid_from: datetime | None, valid_to: datetime | None) -> str:
-    """Say since when and until when a memory holds, leaving out what its first date and its being current say."""
-    since = "" if valid_from is None or valid_from == observed_at else f"since {minute(valid_from)}"
-    until = "" if valid_to is None else f"until {minute(valid_to)}"
-    return " ".join(part for part in (since, until) if part)
 
 
 def print_message(output: Output, stored: StoredMessage) -> None:
@@ -148,12 +140,13 @@ def print_hit(output: Output, place: int, hit: Hit, *, with_score: bool = True) 
         hit.layer,
         minute(hit.observed_at or hit.created_at),
         about,
-        validity(hit.observed_at, hit.valid_from, hit.valid_to) if hit.layer == "memory" else "",
+        shown_validity(hit),
     )
     session = "" if hit.session_id is None else f"session {hit.session_id}"
+    successor = "" if hit.superseded_by is None else f"replaced by {hit.superseded_by}"
     # The text of a passage ends with its reference.
     named = "" if hit.reference is not None else f"id {id_of_hit(hit)}"
-    output.record(head, hit.memory, (named, session))
+    output.record(head, hit.memory, (named, session, successor))
 
 
 def id_of_hit(hit: Hit) -> str:

@@ -27,7 +27,7 @@ NoEmbedding: TypeAlias = Annotated[
 Types: TypeAlias = Annotated[list[str] | None, typer.Option("--type", help="Memories of this type; repeatable.")]
 Targets: TypeAlias = Annotated[list[str] | None, typer.Option("--target", help="Memories about this; repeatable.")]
 Session: TypeAlias = Annotated[str | None, typer.Option("--session", help="Messages of this session.")]
-AsOf: TypeAlias = Annotated[str | None, typer.Option("--as-of", help="What was known and valid at this time.")]
+AsOf: TypeAlias = Annotated[str | None, typer.Option("--as-of", help="What held at this time, and was said by then.")]
 Superseded: TypeAlias = Annotated[bool, typer.Option("--superseded", help="Also memories that were replaced.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 

@@ -31,7 +31,9 @@ class Question:
 
     query: str | None
     limit: int | None
+    top_k: int | None
     token_budget: int | None
+    min_score: float | None
     types: Sequence[str]
     targets: Sequence[str]
     layers: Sequence[str]
@@ -53,7 +55,9 @@ async def search(where: Where, output: Output, question: Question, *, with_embed
             question.query,
             user_id=user_id,
             limit=question.limit,
+            top_k=question.top_k,
             token_budget=question.token_budget,
+            min_score=question.min_score,
             memory_type=types_of(question.types),
             memory_target=question.targets or None,
             layers=question.layers or None,

@@ -30,6 +30,8 @@ async def add_memory(
     memory_target: str,
     when_to_use: str,
     observed_at: str | None,
+    since: str | None,
+    until: str | None,
     metadata: Mapping[str, JsonValue] | None,
     with_embedding: bool,
 ) -> ExitCode:
@@ -43,6 +45,8 @@ async def add_memory(
             memory_target=memory_target,
             when_to_use=when_to_use,
             observed_at=observed_at,
+            valid_from=since,
+            valid_to=until,
             metadata=metadata,
         )
     if output.as_json:

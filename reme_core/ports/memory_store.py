@@ -30,8 +30,9 @@ class MemoryFilter:
     Attributes:
         types: One of these types.
         targets: One of these targets.
-        as_of: Those valid at this time (valid_from <= as_of < valid_to). None: those without an end.
-        include_superseded: All, whatever their validity; not together with `as_of`.
+        as_of: Those that held at this time (valid_from <= as_of < valid_to), replaced since or not. None: the current
+            ones, those that nothing has replaced, whatever their own time.
+        include_superseded: Also those that were replaced; not together with `as_of`.
         observed_from: Said at this time or later.
         observed_to: Said before this time.
         during_from: Said at this time or later, or beginning at it or later, or holding at it and ending later. What
@@ -63,7 +64,8 @@ class PutMemory:
             when it changed: the memory is then found by its words.
         expected_revision: 0: must not exist; n: must have this revision; None: whatever is there.
         on_duplicate: For an add whose normalised content is a current memory of the same type and target already:
-            answer with that one, unchanged, or raise.
+            answer with that one, unchanged, or raise. To answer is right for what repeats it: where the own time of one
+            ends before that of the other begins, both are kept, and the earlier one is superseded by the later one.
         reason: Why this memory is written, where that is not the reason of its batch; None: the batch's.
     """
 
@@ -192,7 +194,7 @@ class EventQuery:
 class Counts(MappingModel):
     """How much a scope holds; a store leaves at zero what it doesn't keep.
 
-    `current_memories` counts those without an end, by type; `memories` all; `waiting_for_vectors` messages;
+    `current_memories` counts those that nothing has replaced, by type; `memories` all; `waiting_for_vectors` messages;
     `jobs` all of them, and `dead_jobs` those given up; `offload_bytes` the texts of `offloads`; `tool_calls` those
     recorded.
     """
@@ -264,7 +266,7 @@ class MemoryStore(Protocol):
         ...
 
     async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        """Return memories by id, in the order asked, whatever their validity.
+        """Return memories by id, in the order asked, current or replaced.
 
         Raises:
             MemoryNotFoundError: Naming every id that this scope doesn't hold.

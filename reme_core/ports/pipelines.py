@@ -38,6 +38,7 @@ class RetrieveRequest:
         query: The question in words; empty where `said_from` or `said_to` is given: what lies in that time.
         limit: At most this many results; None leaves it to the budget (or 10 without one).
         token_budget: At most this many tokens of text in all, without repetition.
+        min_score: Leaves out results that score lower, once all are ranked; in [0, 1].
         layers: The layers to look at; None: memories, and messages where the filters apply to them.
         types: Memories of these types.
         targets: Memories about these targets.
@@ -45,8 +46,8 @@ class RetrieveRequest:
         session_id: Messages and blocks of this session.
         said_from: Said (memories: observed) at this time or later.
         said_to: Said before this time.
-        as_of: What was known and valid at this time.
-        include_superseded: Memories whatever their validity.
+        as_of: What held at this time, and was said by then.
+        include_superseded: Also memories that were replaced; it takes nothing away.
         include_shared: Look into the shared scope of the space as well.
         now: The time of asking, for "yesterday" in the question.
     """
@@ -54,6 +55,7 @@ class RetrieveRequest:
     query: str
     limit: int | None = None
     token_budget: int | None = None
+    min_score: float | None = None
     layers: tuple[Layer, ...] | None = None
     types: tuple[MemoryType, ...] | None = None
     targets: tuple[str, ...] | None = None

@@ -24,7 +24,10 @@ def memory_hit(item: ScoredMemory, score: float) -> Hit:
         created_at=memory.created_at,
         observed_at=memory.observed_at,
         valid_from=memory.valid_from,
+        valid_from_precision=memory.valid_from_precision,
         valid_to=memory.valid_to,
+        valid_to_precision=memory.valid_to_precision,
+        superseded_by=memory.superseded_by,
         metadata=memory.metadata,
     )
 

@@ -4,7 +4,7 @@ What a write comes to, which memories a filter means, and how memories that took
 """
 
 from reme_core.rules.blocks import block_from
-from reme_core.rules.chain import Placed, chain_of, place
+from reme_core.rules.chain import Placed, chain_of, place, replaced
 from reme_core.rules.item_filters import meets, needle
 from reme_core.rules.items import (
     ItemTexts,
@@ -24,6 +24,7 @@ from reme_core.rules.plan import (
     Change,
     Claim,
     Plan,
+    beside,
     check_batch,
     check_vector,
     claim_of,
@@ -32,6 +33,9 @@ from reme_core.rules.plan import (
     kept_by_updates,
     plan_batch,
     reason_for,
+    repetition,
+    replaced_elsewhere,
+    settle_equal,
 )
 from reme_core.rules.uses import check_useless, check_uses, is_useless, used
 
@@ -42,6 +46,7 @@ __all__ = [
     "ItemTexts",
     "Placed",
     "Plan",
+    "beside",
     "block_from",
     "chain_of",
     "check_batch",
@@ -68,6 +73,10 @@ __all__ = [
     "plan_batch",
     "read_value",
     "reason_for",
+    "repetition",
+    "replaced",
+    "replaced_elsewhere",
+    "settle_equal",
     "split_path",
     "texts_of",
     "used",

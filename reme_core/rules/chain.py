@@ -2,15 +2,17 @@
 
 A chain is what replaced what: memories of one type and target that hang together through `superseded_by`. At each time
 that one holds which was said last, of those that had begun; so it makes no difference in which order they came in.
+What has an end of its own is a chapter by itself: it stays current, and keeps its time, unless a new memory is said to
+replace that very one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reme_core.schema import Memory
+from reme_core.schema import Memory, TimePrecision
 from reme_core.text import normalise_content
 
 
@@ -48,22 +50,40 @@ def chain_of(memories: Iterable[Memory], seeds: Iterable[str]) -> list[Memory]:
     return [memory for memory_id, memory in held.items() if memory_id in reached]
 
 
-def place(chain: Sequence[Memory], new: Memory, *, at: datetime) -> Placed:
+def replaced(memory: Memory, by: Memory) -> Memory:
+    """Return a memory as another one replaces it.
+
+    It ends where that one begins, never before it began itself, and no later than by an end of its own. Where that one
+    begins is exact: nobody told it as the last month or year of this one.
+    """
+    end = max(memory.valid_from, by.valid_from)
+    changes: dict[str, object] = {"superseded_by": by.memory_id}
+    if memory.valid_to is None or end < memory.valid_to:
+        changes |= {"valid_to": end, "valid_to_precision": TimePrecision.EXACT}
+    return memory.model_copy(update=changes)
+
+
+def place(chain: Sequence[Memory], new: Memory, *, at: datetime, named: Collection[str] = ()) -> Placed:
     """Give a new memory its time in a chain; the new one must have begun.
 
     Of two memories the one said later holds from its beginning on: it ends the other one there, or makes it one that
-    never held, if it began no later. What was told with an end of its own keeps that. What begins only after `at` ends
-    nothing yet. Of what was said at the same time the text decides.
+    never held, if it began no later. What was told with an end of its own keeps that, and stays current; one that is
+    `named` is replaced, unless it was over when the new one was said and began: that is history, and true for good.
+    What begins only after `at` ends nothing yet. Of what was said at the same time the text decides.
 
     Args:
         chain: The memories that the new one takes its place among.
-        new: The memory; current, or with an end of its own.
+        new: The memory; with or without an end of its own.
         at: The time of writing.
+        named: Those that the new one was said to replace, by id.
     """
     held = {memory.memory_id: memory for memory in chain}
     placed, changed = new, list[Memory]()
     for old in held.values():
         if _rank(old) < _rank(new):
+            if old.memory_id in named and _ends_itself(old) and not _was_over(old, new):
+                changed.append(replaced(old, new))
+                continue
             ended = _ended(old, new, held.get(old.superseded_by or ""))
             if ended is not None:
                 changed.append(ended)
@@ -90,17 +110,25 @@ def _ended(memory: Memory, by: Memory, successor: Memory | None) -> Memory | Non
         is_nearer = successor is not None and _rank(by) > _rank(successor)
         if end > memory.valid_to or (end == memory.valid_to and not is_nearer):
             return None
-    return memory.model_copy(update={"valid_to": end, "superseded_by": by.memory_id})
+    return replaced(memory, by)
 
 
 def _ends_itself(memory: Memory) -> bool:
     return memory.valid_to is not None and memory.superseded_by is None
 
 
+def _was_over(memory: Memory, new: Memory) -> bool:
+    return memory.is_over_before(new) and memory.valid_to is not None and memory.valid_to <= new.observed_at
+
+
 def _says(old: Memory, new: Memory) -> bool:
-    """Tell whether an ended memory adds nothing to one that says the same, and held for all of its time."""
+    """Tell whether a memory with an end adds nothing to one that says the same, and held for all of its time.
+
+    What is current is not left out for one that was replaced.
+    """
     return (
         new.valid_to is not None
+        and (old.is_current or not new.is_current)
         and normalise_content(old.content) == normalise_content(new.content)
         and old.valid_from <= new.valid_from
         and (old.valid_to is None or new.valid_to <= old.valid_to)

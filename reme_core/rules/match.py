@@ -134,7 +134,7 @@ def _is_valid(memory: Memory, wanted: CheckedFilter) -> bool:
         return True
     if wanted.as_of is None:
         return memory.is_current
-    return memory.valid_from <= wanted.as_of and (memory.valid_to is None or wanted.as_of < memory.valid_to)
+    return memory.holds_at(wanted.as_of)
 
 
 def _is_of_time(memory: Memory, first: datetime | None, end: datetime | None) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -90,7 +91,7 @@ def _joined(first: Change, second: Change) -> Change:
 
 
 def claim_of(memory: Memory) -> Claim | None:
-    """Return what a memory claims for itself alone; None for one that has ended."""
+    """Return what a memory claims for itself alone; None for one that was replaced."""
     if not memory.is_current:
         return None
     return Claim(memory.memory_type, memory.memory_target, normalise_content(memory.content))
@@ -99,6 +100,64 @@ def claim_of(memory: Memory) -> Claim | None:
 def claims_of(batch: WriteBatch) -> set[Claim]:
     """Return everything that the puts of a batch claim."""
     return {claim for put in batch.puts if (claim := claim_of(put.memory)) is not None}
+
+
+def beside(held: Memory, new: Memory, *, at: datetime) -> tuple[Memory, Memory] | None:
+    """Return a current memory and a new one that says the same as they can stand beside each other.
+
+    The one whose own time is over before that of the other begins is superseded by it, and keeps its time. None:
+    neither is, so the new one repeats the other.
+    """
+    if held.is_over_before(new):
+        return held.model_copy(update={"superseded_by": new.memory_id, "updated_at": at}), new
+    if new.is_over_before(held):
+        return held, new.model_copy(update={"superseded_by": held.memory_id})
+    return None
+
+
+def replaced_elsewhere(memory: Memory) -> Memory:
+    """Return a memory as one that was replaced, if it was so where it comes from, by what did not come along.
+
+    Up to schema version 5 the load of a library moved the id of such a successor to the memory's origin, and the end
+    that was left told that it was not current. Any other memory is returned as it is.
+    """
+    origin = memory.metadata.get("origin")
+    successor = origin.get("superseded_by") if isinstance(origin, dict) else None
+    if not (memory.is_current and memory.valid_to is not None and isinstance(successor, str) and successor.strip()):
+        return memory
+    return memory.model_copy(update={"superseded_by": successor})
+
+
+def settle_equal(memories: Iterable[Memory]) -> list[Memory]:
+    """Return those of a scope's memories that can't be current beside an equal one, as superseded by that one.
+
+    Up to schema version 5 a memory with an end was not current, so that one content could stand there for many times.
+    Of such a group one stays: one that has no end, or ends last; of these the one that was said last.
+    """
+    groups: dict[Claim, list[Memory]] = {}
+    for memory in memories:
+        claim = claim_of(memory)
+        if claim is not None:
+            groups.setdefault(claim, []).append(memory)
+    settled: list[Memory] = []
+    for group in groups.values():
+        last = max(group, key=_lasts)
+        settled += [item.model_copy(update={"superseded_by": last.memory_id}) for item in group if item is not last]
+    return settled
+
+
+def _lasts(memory: Memory) -> tuple[bool, datetime, datetime, datetime, str]:
+    said = (memory.observed_at, memory.created_at, memory.memory_id)
+    return memory.valid_to is None, memory.valid_to or memory.valid_from, *said
+
+
+def repetition(memory_id: str, held: str) -> ConflictError:
+    """Say that a memory would say what a current one of the same type and target says."""
+    msg = (
+        f"memory {held!r} of the same type and target says the same: update that one, or supersede it "
+        f"(wanted to write {memory_id!r})"
+    )
+    return ConflictError(msg)
 
 
 def ids_of(batch: WriteBatch) -> set[str]:
@@ -156,7 +215,7 @@ def plan_batch(batch: WriteBatch, memories: Iterable[Memory]) -> Plan:
         MemoryNotFoundError: A delete names an id that is not there.
         ConflictError: See `MemoryStore.put`.
     """
-    draft = _Draft(held={memory.memory_id: memory for memory in memories})
+    draft = _Draft(held={memory.memory_id: memory for memory in memories}, at=batch.at)
     draft.claims = {claim: held.memory_id for held in draft.held.values() if (claim := claim_of(held)) is not None}
     draft.delete(batch.deletes)
     answers = tuple(draft.put(put) for put in batch.puts)
@@ -168,6 +227,7 @@ class _Draft:
     """The scope as it will be, while a batch is gone through."""
 
     held: dict[str, Memory]
+    at: datetime
     claims: dict[Claim, str] = field(default_factory=dict)
     changes: list[Change] = field(default_factory=list)
 
@@ -189,15 +249,19 @@ class _Draft:
         _expect(put.expected_revision, before, put.memory.memory_id)
         claim = claim_of(put.memory)
         equal = self.claims.get(claim) if claim is not None else None
-        if equal is not None and equal != put.memory.memory_id:
-            if before is None and put.on_duplicate == "existing":
-                return self.held[equal]
-            msg = (
-                f"{put.memory.memory_id!r} would repeat the current memory {equal!r} of the same type and target: "
-                "update that one, or close it first"
-            )
-            raise ConflictError(msg)
-        after = _next_state(before, put.memory)
+        wanted = put.memory
+        if equal is not None and equal != wanted.memory_id:
+            if before is not None or put.on_duplicate == "raise":
+                raise repetition(wanted.memory_id, equal)
+            held = self.held[equal]
+            settled = beside(held, wanted, at=self.at)
+            if settled is None:
+                return held
+            displaced, wanted = settled
+            if displaced is not held:
+                after = _next_state(held, displaced)
+                self._replace(Change(before=held, after=after, keeps_vector=True, reason=put.reason))
+        after = _next_state(before, wanted)
         keeps = put.vector is None and before is not None and before.index_text == after.index_text
         self._replace(Change(before=before, after=after, vector=put.vector, keeps_vector=keeps, reason=put.reason))
         return after

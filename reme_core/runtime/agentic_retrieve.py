@@ -21,7 +21,7 @@ from reme_core.ports import (
     ToolContext,
 )
 from reme_core.runtime.record import since
-from reme_core.runtime.retrieve import SimpleRetriever, cut_hits
+from reme_core.runtime.retrieve import SimpleRetriever, cut_hits, scoring
 from reme_core.schema import Hit, RetrieveResult, Scope
 from reme_core.tools import read_meta
 
@@ -66,8 +66,9 @@ class AgenticRetrieval:
         result = await self.agent.run(AgentTask(workspace_id=scope.memory_space, query=request.query), context)
         hits = _joined([*(hit for hit in trace.hits if _is_asked(hit, request)), *filled.results])
         usage = trace.usage + result.usage + filled.usage
+        results = cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget)
         return RetrieveResult(
-            results=cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget),
+            results=scoring(results, request.min_score),
             answer=result.answer,
             usage=usage.model_copy(update={"milliseconds": since(begun)}),
             degraded=filled.degraded,

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from reme_core.errors import ConflictError, InvalidInputError
 from reme_core.ports import DeleteMemory, Embedder, MemoryStore, PutMemory, WriteBatch
+from reme_core.rules import replaced
 from reme_core.runtime.embedding import embed_strictly
 from reme_core.runtime.inputs import check_time_not_future
 from reme_core.schema import Memory, Scope, describe, new_id
@@ -24,7 +25,9 @@ _GIVEN = frozenset(
         "when_to_use",
         "observed_at",
         "valid_from",
+        "valid_from_precision",
         "valid_to",
+        "valid_to_precision",
         "author",
         "importance",
         "confidence",
@@ -81,6 +84,8 @@ class Editor:
             raise InvalidInputError(msg)
         [before] = await self.store.get(scope, [memory_id])
         fields = {**before.model_dump(), **changes, "updated_at": at}
+        for name in {"valid_from", "valid_to"} & changes.keys():
+            fields[f"{name}_precision"] = changes.get(f"{name}_precision")
         try:
             memory = Memory.model_validate(fields)
         except ValidationError as exc:
@@ -96,27 +101,28 @@ class Editor:
     async def supersede(
         self, scope: Scope, memory_id: str, changes: Mapping[str, object], *, reason: str, at: datetime
     ) -> Memory:
-        """Close a memory at the time from which a new one holds, and add that one, in one write.
+        """Close a memory at the time from which a new one holds, and add that one, in one write; see `rules.replaced`.
 
         The new one is about the same type and target; what `changes` leaves out is the clock's or the default.
 
         Raises:
             MemoryNotFoundError: No such memory in this scope.
-            InvalidInputError: A field that can't be used, or a time before that from which the old one holds.
-            ConflictError: The old one is closed already, or another current memory says what the new one says.
+            InvalidInputError: A field that can't be used, or a time before that from which the old one holds already.
+            ConflictError: The old one was replaced already, or another current memory says what the new one says.
         """
         [old] = await self.store.get(scope, [memory_id])
-        if old.valid_to is not None:
-            msg = f"memory {memory_id!r} was closed at {old.valid_to.isoformat()}: supersede the one that replaced it"
+        if old.superseded_by is not None:
+            msg = f"memory {memory_id!r} was replaced by {old.superseded_by!r} already: supersede that one"
             raise ConflictError(msg)
         about = {"memory_type": old.memory_type, "memory_target": old.memory_target}
         new = _draft(scope, {**about, **changes}, 0, at)
         check_time_not_future(new.observed_at, "observed_at", at)
-        ended = {"valid_to": new.valid_from, "superseded_by": new.memory_id, "updated_at": at}
-        try:
-            closed = Memory.model_validate({**old.model_dump(), **ended})
-        except ValidationError as exc:
-            raise InvalidInputError(describe(exc, "the memory to be replaced")) from exc
+        if new.valid_from < old.valid_from <= at:
+            msg = (
+                f"valid_from: {new.valid_from} lies before {old.valid_from}, since when the memory to be replaced holds"
+            )
+            raise InvalidInputError(msg)
+        closed = replaced(old, new).model_copy(update={"updated_at": at})
         [_, stored] = await self._put(
             scope, [closed, new], expected=[old.revision, 0], run_id=new_id(), reason=reason, at=at
         )

@@ -15,8 +15,9 @@ from reme_core.runtime.asking import PACKAGE, Question, lowered, not_blank, with
 from reme_core.runtime.distil import SHOWN_CHARS, DistilTask
 from reme_core.runtime.known_targets import KnownTargets, is_same_target
 from reme_core.runtime.said_times import SaidTime
-from reme_core.schema import MemoryType, Source
+from reme_core.schema import MemoryType, Source, TimePrecision, last_part
 from reme_core.schema.checks import Text
+from reme_core.schema.times import may_end
 from reme_core.text import Language, conversation_lines, fence, json_line, load_prompt, normalise_content
 
 MAX_CONTENT_CHARS = 4000
@@ -39,7 +40,9 @@ class Fact:
         when_to_use: When it is of use; may be empty.
         observed_at: When it was said; the last time, if it was said more than once.
         stated_from: Since when it holds, if that was said.
-        ended_at: Until when it held; None for what still holds.
+        stated_precision: How much of that was said.
+        ended_at: Until when it holds or held (exclusive), if that was said.
+        ended_precision: How much of that was said.
         sources: The messages it was said in, by block.
     """
 
@@ -48,15 +51,26 @@ class Fact:
     when_to_use: str = ""
     observed_at: datetime
     stated_from: datetime | None = None
+    stated_precision: TimePrecision = TimePrecision.EXACT
     ended_at: datetime | None = None
+    ended_precision: TimePrecision = TimePrecision.EXACT
     sources: tuple[Source, ...]
 
     @property
     def valid_from(self) -> datetime:
-        """Since when it holds: as stated, else since it was said, but never later than its end."""
+        """Since when it holds: as stated, else since it was said, but no later than the last day or month it names."""
         if self.stated_from is not None:
             return self.stated_from
-        return self.observed_at if self.ended_at is None else min(self.observed_at, self.ended_at)
+        if self.ended_at is None or self.ended_at > self.observed_at:
+            return self.observed_at
+        return last_part(self.ended_at, self.ended_precision)
+
+    @property
+    def valid_from_precision(self) -> TimePrecision:
+        """How much of `valid_from` was said."""
+        if self.stated_from is not None:
+            return self.stated_precision
+        return TimePrecision.EXACT if self.valid_from == self.observed_at else self.ended_precision
 
     @property
     def index_text(self) -> str:
@@ -64,9 +78,9 @@ class Fact:
         return f"{self.when_to_use}\n{self.content}" if self.when_to_use else self.content
 
     @property
-    def key(self) -> tuple[Target, str, bool]:
+    def key(self) -> tuple[Target, str, datetime | None]:
         """What is the same for two facts that say the same."""
-        return self.target, normalise_content(self.content), self.ended_at is None
+        return self.target, normalise_content(self.content), self.ended_at
 
 
 def _name(text: str) -> str:
@@ -181,39 +195,41 @@ def _check(fact: WrittenFact, where: str, types: Sequence[MemoryType], messages:
     if beyond:
         msg = f"{where}.messages: there is no message {str(beyond[0])[:20]}, they are numbered 1 to {messages}"
         raise ValueError(msg)
-    if fact.valid_from is not None and fact.valid_to is not None and fact.valid_to < fact.valid_from:
+    since, until = fact.valid_from, fact.valid_to
+    if since is not None and until is not None and not may_end(since.start, until.end, until.precision):
         msg = f"{where}: valid_to lies before valid_from"
         raise ValueError(msg)
 
 
-def facts_of(written: Sequence[WrittenFact], task: DistilTask, known: KnownTargets, now: datetime) -> list[Fact]:
+def facts_of(written: Sequence[WrittenFact], task: DistilTask, known: KnownTargets) -> list[Fact]:
     """Return the facts that a task is about, in order; what was written twice is one fact with the sources of both."""
     spelling = known
-    facts: dict[tuple[Target, str, bool], Fact] = {}
+    facts: dict[tuple[Target, str, datetime | None], Fact] = {}
     for item in written:
         name = "self" if item.type == MemoryType.IDENTITY else item.target
         target = spelling.spelled(Target(item.type, name))
         if task.targets is not None and not any(is_same_target(target, asked) for asked in task.targets):
             continue
         spelling = KnownTargets({target: 0, **spelling.counts})
-        fact = _fact(item, target, task, now)
+        fact = _fact(item, target, task)
         same = facts.get(fact.key)
         facts[fact.key] = fact if same is None else _joined(same, fact)
     return list(facts.values())
 
 
-def _fact(written: WrittenFact, target: Target, task: DistilTask, now: datetime) -> Fact:
+def _fact(written: WrittenFact, target: Target, task: DistilTask) -> Fact:
     numbers = sorted(set(written.messages))
     said = [task.messages[number - 1] for number in numbers]
-    # What ends later still holds, and the content says until when; an end would take it out of what is current.
-    ended_at = written.valid_to if written.valid_to is not None and written.valid_to <= now else None
+    since, until = written.valid_from, written.valid_to
     return Fact(
         target=target,
         content=written.content,
         when_to_use=written.when_to_use or "",
         observed_at=max(message.created_at for message in said),
-        stated_from=written.valid_from,
-        ended_at=ended_at,
+        stated_from=None if since is None else since.start,
+        stated_precision=TimePrecision.EXACT if since is None else since.precision,
+        ended_at=None if until is None else until.end,
+        ended_precision=TimePrecision.EXACT if until is None else until.precision,
         sources=_sources([message.message_id for message in said], task),
     )
 
@@ -224,6 +240,7 @@ def _joined(one: Fact, other: Fact) -> Fact:
         when_to_use=one.when_to_use or other.when_to_use,
         observed_at=max(one.observed_at, other.observed_at),
         stated_from=one.stated_from or other.stated_from,
+        stated_precision=one.stated_precision if one.stated_from is not None else other.stated_precision,
         ended_at=one.ended_at,
         sources=join_sources(one.sources, other.sources),
     )

@@ -177,16 +177,20 @@ def read_query(value: object, name: str = "query") -> str:
     return text
 
 
-def read_question(value: object, *, is_timed: bool) -> str:
-    """Read the question of a search: as `read_query`, but empty or None where a time is given (InvalidInputError).
+def read_bounded_query(value: object) -> str:
+    """Read what is looked for as `read_query` does; of a pasted text, its beginning."""
+    return read_query(bounded_query(value) if isinstance(value, str) else value)
 
-    Of a pasted text the beginning is read.
+
+def read_question(value: object, *, is_timed: bool) -> str:
+    """Read the question of a search as `read_query` does, of a pasted text its beginning.
+
+    Raises:
+        InvalidInputError: It is empty or None, and no time is given; or what `read_query` raises.
     """
     found = "wanted a string, found None" if value is None else "is empty"
-    if isinstance(value, str):
-        value = bounded_query(value)
-    if value is not None and not (isinstance(value, str) and not value.replace("\0", " ").strip()):
-        return read_query(value)
+    if value is not None and not (isinstance(value, str) and not bounded_query(value).replace("\0", " ").strip()):
+        return read_bounded_query(value)
     if is_timed:
         return ""
     msg = (
@@ -200,10 +204,20 @@ def read_count(value: object, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         msg = f"{name}: wanted a whole number from 1 on, found {shown(value)}"
         raise InvalidInputError(msg)
-    if name == "limit" and value > MAX_LIMIT:
-        msg = f"limit: at most {MAX_LIMIT} at once, found {shown(value)}: page, or export"
+    if name in {"limit", "top_k"} and value > MAX_LIMIT:
+        msg = f"{name}: at most {MAX_LIMIT} at once, found {shown(value)}: page, or export"
         raise InvalidInputError(msg)
     return value
+
+
+def read_limit(limit: object, top_k: object) -> int | None:
+    """Read how many results are wanted, under either of two names; None for no bound (InvalidInputError)."""
+    given = {name: value for name, value in (("limit", limit), ("top_k", top_k)) if value is not None}
+    counts = {name: read_count(value, name) for name, value in given.items()}
+    if len(set(counts.values())) > 1:
+        msg = f"limit and top_k mean the same, and are {limit} and {top_k}: give one of them"
+        raise InvalidInputError(msg)
+    return next(iter(counts.values()), None)
 
 
 def read_name(value: object, name: str) -> str:

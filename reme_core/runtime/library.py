@@ -74,7 +74,7 @@ async def dump_library(
         path: The file.
         types: Of these types; None: of every type but `meta` and `history`.
         targets: About these; None: about any.
-        include_superseded: Also those that have ended.
+        include_superseded: Also those that were replaced.
 
     Raises:
         StoreAccessError: The file can't be written, is no regular file, or is a database.

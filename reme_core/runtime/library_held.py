@@ -15,13 +15,13 @@ from reme_core.ports import EventQuery, MemoryFilter, MemoryStore, Target, Trans
 from reme_core.rules import Claim, claim_of
 from reme_core.runtime.library_lines import Entry
 from reme_core.runtime.library_sorting import (
-    Ended,
     Held,
+    Replaced,
     changed,
-    ended_as,
     is_current_guideline,
     is_taken,
-    may_be_ended,
+    may_be_replaced,
+    replaced_as,
     says,
 )
 from reme_core.runtime.tool_memory.guideline import KIND
@@ -92,11 +92,11 @@ def _sourced(entries: Sequence[Entry], is_here: Callable[[Source], bool]) -> tup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What is to be looked for: memories whose ids are taken, what lines say, and targets of those that have ended."""
+    """What is to be looked for: memories whose ids are taken, what lines say, and targets of replaced ones."""
 
     taken: Sequence[Memory]
     claims: Mapping[Target, set[Claim]]
-    ended: Collection[Target]
+    replaced: Collection[Target]
 
 
 async def read_held(memories: MemoryStore, scope: Scope, entries: Sequence[Entry]) -> Held:
@@ -110,7 +110,7 @@ async def read_held(memories: MemoryStore, scope: Scope, entries: Sequence[Entry
         by_id=by_id,
         claims=await _held_claims(memories, scope, wanted.claims),
         former=await _held_former(memories, scope, wanted.taken, by_id),
-        ended=await _held_ended(memories, scope, wanted.ended),
+        replaced=await _held_replaced(memories, scope, wanted.replaced),
         guided=await _guided(memories, scope, sorted(tools)),
     )
 
@@ -122,8 +122,8 @@ def _wanted(entries: Sequence[Entry], by_id: Mapping[str, Memory]) -> _Wanted:
     for memory in (*(item for item in new if item.memory_id not in by_id), *taken):
         if (claim := claim_of(memory)) is not None:
             claims.setdefault(target_of(memory), set()).add(claim)
-    ended = {target_of(entry.memory) for entry in entries if entry.memory is not None and may_be_ended(entry)}
-    return _Wanted(taken=taken, claims=claims, ended=ended)
+    replaced = {target_of(entry.memory) for entry in entries if entry.memory is not None and may_be_replaced(entry)}
+    return _Wanted(taken=taken, claims=claims, replaced=replaced)
 
 
 async def _held_claims(memories: MemoryStore, scope: Scope, wanted: Mapping[Target, set[Claim]]) -> dict[Claim, str]:
@@ -146,7 +146,7 @@ async def _held_former(
     former: dict[tuple[str, Claim], str] = {}
     copies: dict[str, list[Memory]] = {}
     for target in {target_of(memory) for memory in taken}:
-        for copy in await all_memories(memories, scope, _with_ended(target)):
+        for copy in await all_memories(memories, scope, _with_replaced(target)):
             origin = copy.metadata.get("origin")
             name = origin.get("memory_id") if isinstance(origin, dict) else None
             if isinstance(name, str):
@@ -172,14 +172,14 @@ async def _has_said(memories: MemoryStore, memory: Memory, claim: Claim) -> bool
         after = events[-1].sequence
 
 
-async def _held_ended(memories: MemoryStore, scope: Scope, targets: Iterable[Target]) -> dict[Ended, str]:
-    ended: dict[Ended, str] = {}
+async def _held_replaced(memories: MemoryStore, scope: Scope, targets: Iterable[Target]) -> dict[Replaced, str]:
+    found: dict[Replaced, str] = {}
     for target in targets:
-        for memory in await all_memories(memories, scope, _with_ended(target)):
-            for past in (ended_as(memory), ended_as(memory, is_dated=False)):
+        for memory in await all_memories(memories, scope, _with_replaced(target)):
+            for past in (replaced_as(memory), replaced_as(memory, is_dated=False)):
                 if past is not None:
-                    ended[past] = memory.memory_id
-    return ended
+                    found[past] = memory.memory_id
+    return found
 
 
 async def _guided(memories: MemoryStore, scope: Scope, tools: Sequence[str]) -> frozenset[str]:
@@ -194,5 +194,5 @@ def _about(target: Target) -> MemoryFilter:
     return MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,))
 
 
-def _with_ended(target: Target) -> MemoryFilter:
+def _with_replaced(target: Target) -> MemoryFilter:
     return replace(_about(target), include_superseded=True)

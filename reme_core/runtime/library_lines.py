@@ -19,6 +19,7 @@ from typing import BinaryIO
 from pydantic import JsonValue, ValidationError
 
 from reme_core.errors import InvalidInputError, StoreAccessError
+from reme_core.rules import replaced_elsewhere
 from reme_core.runtime.inputs import read_name
 from reme_core.runtime.legacy_lines import is_older, translate
 from reme_core.schema import LineProblem, Memory, MemoryType, Scope, ToolCallResult, describe, new_id
@@ -242,7 +243,7 @@ def _memory(fields: dict[str, JsonValue], scope: Scope, memory_target: str | Non
     if isinstance(kind, str) and kind in _NAMED and "memory_target" in fields:
         fields = {**fields, "memory_target": read_name(fields["memory_target"], "memory_target")}
     defaults = {"created_at": at, "author": "import"}
-    return Memory.model_validate({**defaults, **fields, **scope.model_dump()})
+    return replaced_elsewhere(Memory.model_validate({**defaults, **fields, **scope.model_dump()}))
 
 
 def _read_objects(path: Path) -> Iterator[tuple[int, dict[str, JsonValue] | LineProblem]]:

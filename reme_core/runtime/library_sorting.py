@@ -26,27 +26,27 @@ class Held:
         claims: Current memories by what they say.
         former: Memories that say something else by now, or that an earlier load gave another id: by the id that they
             came with and by what they said then.
-        ended: Memories that have ended, by what they said and when; only those that a line without an id may mean.
+        replaced: Memories that were replaced, by what they said and when; only those that a line without id may mean.
         guided: Tools that have a guideline.
     """
 
     by_id: Mapping[str, Memory]
     claims: Mapping[Claim, str]
     former: Mapping[tuple[str, Claim], str]
-    ended: Mapping[Ended, str]
+    replaced: Mapping[Replaced, str]
     guided: frozenset[str]
 
 
-class Ended(NamedTuple):
+class Replaced(NamedTuple):
     """What a memory said, and from when to when it held; `start` is None where a line doesn't say it."""
 
     claim: Claim
     start: datetime | None
-    end: datetime
+    end: datetime | None
 
 
 def says(memory: Memory) -> Claim:
-    """Return what a memory says, or said until it ended."""
+    """Return what a memory says, or said until it was replaced."""
     return Claim(memory.memory_type, memory.memory_target, normalise_content(memory.content))
 
 
@@ -55,15 +55,15 @@ def is_taken(held: Memory | None, memory: Memory) -> bool:
     return held is not None and says(held) != says(memory)
 
 
-def ended_as(memory: Memory, *, is_dated: bool = True) -> Ended | None:
+def replaced_as(memory: Memory, *, is_dated: bool = True) -> Replaced | None:
     """Return what a memory said and when; None for one that is current."""
-    if memory.valid_to is None:
+    if memory.is_current:
         return None
-    return Ended(says(memory), memory.valid_from if is_dated else None, memory.valid_to)
+    return Replaced(says(memory), memory.valid_from if is_dated else None, memory.valid_to)
 
 
-def may_be_ended(entry: Entry) -> bool:
-    """Tell whether the memory of a line has to be looked for among those that have ended: it has no id, and ended."""
+def may_be_replaced(entry: Entry) -> bool:
+    """Tell whether the memory of a line has to be looked for among the replaced ones: it has no id, and is one."""
     return entry.memory is not None and entry.memory_id is None and not entry.memory.is_current
 
 
@@ -102,16 +102,14 @@ class Sorting:
 def sort_entries(entries: Sequence[Entry], held: Held) -> Sorting:
     """Tell what is to be written from what is there, or stands in an earlier line; near-equal ones aside."""
     sorting = Sorting()
-    claims, guided, ended = dict(held.claims), set(held.guided), dict[Ended, str]()
-    reachable = held.by_id.keys() | {entry.memory.memory_id for entry in entries if entry.memory is not None}
-    circling = _circling(_links(entries, held))
+    claims, guided, replaced = dict(held.claims), set(held.guided), dict[Replaced, str]()
     for entry in entries:
         memory = entry.memory
         if memory is None:
             continue
         known = _known_id(entry, memory, held)
         claim = claim_of(memory)
-        past = ended_as(memory, is_dated=entry.is_dated) if may_be_ended(entry) else None
+        past = replaced_as(memory, is_dated=entry.is_dated) if may_be_replaced(entry) else None
         if known is not None:
             sorting.known.append(known)
             sorting.ids[memory.memory_id] = known
@@ -120,17 +118,15 @@ def sort_entries(entries: Sequence[Entry], held: Held) -> Sorting:
             sorting.duplicates.append(entry.line)
             sorting.ids[memory.memory_id] = claims[claim]
             continue
-        if past is not None and past in ended:
+        if past is not None and past in replaced:
             sorting.duplicates.append(entry.line)
-            sorting.ids[memory.memory_id] = ended[past]
+            sorting.ids[memory.memory_id] = replaced[past]
             continue
-        successor = memory.superseded_by
         try:
             made = _settled(
                 memory,
                 is_renamed=memory.memory_id in held.by_id,
                 is_second=memory.memory_target in guided and is_current_guideline(memory),
-                has_successor=not memory.is_current and successor in reachable and memory.memory_id not in circling,
             )
         except ValidationError as exc:
             sorting.problems.append(LineProblem(line=entry.line, reason=describe(exc, "memory")))
@@ -140,51 +136,23 @@ def sort_entries(entries: Sequence[Entry], held: Held) -> Sorting:
         if claim is not None:
             claims[claim] = made.memory_id
         if past is not None:
-            ended[past] = made.memory_id
+            replaced[past] = made.memory_id
         if is_current_guideline(made):
             guided.add(made.memory_target)
     return sorting
 
 
 def _known_id(entry: Entry, memory: Memory, held: Held) -> str | None:
-    if may_be_ended(entry):
-        past = ended_as(memory, is_dated=entry.is_dated)
-        return None if past is None else held.ended.get(past)
+    if may_be_replaced(entry):
+        past = replaced_as(memory, is_dated=entry.is_dated)
+        return None if past is None else held.replaced.get(past)
     same = held.by_id.get(memory.memory_id)
     if same is None:
         return None
     return same.memory_id if not is_taken(same, memory) else held.former.get((memory.memory_id, says(memory)))
 
 
-def _links(entries: Sequence[Entry], held: Held) -> dict[str, str]:
-    """Return which memory takes the place of which, of those that have ended; what is here counts before the file."""
-    memories = {entry.memory.memory_id: entry.memory for entry in entries if entry.memory is not None}
-    for memory_id, same in held.by_id.items():
-        if memory_id not in memories or not is_taken(same, memories[memory_id]):
-            memories[memory_id] = same
-    return {
-        memory_id: memory.superseded_by
-        for memory_id, memory in memories.items()
-        if memory.superseded_by is not None and not memory.is_current
-    }
-
-
-def _circling(links: Mapping[str, str]) -> set[str]:
-    """Return the ids from which the links come back to where they began."""
-    done, circling = set[str](), set[str]()
-    for start in links:
-        path: dict[str, int] = {}
-        at = start
-        while at in links and at not in done and at not in path:
-            path[at] = len(path)
-            at = links[at]
-        if at in path:
-            circling |= set(list(path)[path[at] :])
-        done |= path.keys()
-    return circling
-
-
-def _settled(memory: Memory, *, is_renamed: bool, is_second: bool, has_successor: bool) -> Memory:
+def _settled(memory: Memory, *, is_renamed: bool, is_second: bool) -> Memory:
     """Return the memory as it can stand in the scope (ValidationError: its metadata gets too large).
 
     How many calls a guideline was written from was counted elsewhere: of those recorded here it knows none.
@@ -199,8 +167,6 @@ def _settled(memory: Memory, *, is_renamed: bool, is_second: bool, has_successor
     if moved := {name: metadata.pop(name) for name in foreign if name in metadata}:
         origin |= moved
         changes["metadata"] = metadata
-    if memory.superseded_by is not None and not has_successor:
-        changes["superseded_by"], origin["superseded_by"] = None, memory.superseded_by
     return changed(memory, changes, origin) if changes else memory
 
 

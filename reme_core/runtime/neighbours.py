@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
 from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, MemoryStore, Target, Vector
@@ -44,41 +44,41 @@ class Neighbourhood:
 
     memories: MemoryStore
     scope: Scope
-    _first: dict[tuple[Target, bool], tuple[Memory, ...] | None] = field(default_factory=dict)
-    _read: dict[tuple[Target, bool], dict[str, list[Memory]]] = field(default_factory=dict)
+    _first: dict[Target, tuple[Memory, ...] | None] = field(default_factory=dict)
+    _read: dict[Target, dict[str, list[Memory]]] = field(default_factory=dict)
 
     async def prepare(self, facts: Iterable[Fact]) -> None:
         """Read the targets that many facts are about as a whole, so that equal ones are found without the store."""
-        for (target, with_ended), count in Counter((fact.target, fact.ended_at is not None) for fact in facts).items():
-            if count < _MANY_FACTS or await self._few(target, with_ended=with_ended) is not None:
+        for target, count in Counter(fact.target for fact in facts).items():
+            if count < _MANY_FACTS or await self._few(target) is not None:
                 continue
-            query = ListMemories(filter=_of(target, with_ended=with_ended), limit=_READ_AT_ONCE)
+            query = ListMemories(filter=_of(target), limit=_READ_AT_ONCE)
             page = await self.memories.list_memories(self.scope, query)
             if page.next_cursor is not None:
                 continue
             read: dict[str, list[Memory]] = {}
             for memory in page.memories:
                 read.setdefault(normalise_content(memory.content), []).append(memory)
-            self._read[target, with_ended] = read
+            self._read[target] = read
 
     async def all_of(self, target: Target) -> list[Memory]:
-        """Return all memories of a target, ended ones included."""
-        return await all_memories(self.memories, self.scope, _of(target, with_ended=True))
+        """Return all memories of a target, replaced ones included."""
+        return await all_memories(self.memories, self.scope, replace(_of(target), include_superseded=True))
 
-    async def find_equal(self, target: Target, content: str, *, with_ended: bool = False) -> list[Memory]:
+    async def find_equal(self, target: Target, content: str) -> list[Memory]:
         """Return the memories of a target that say the same, whatever the case, blanks and punctuation around it."""
         wanted = normalise_content(content)
-        few = await self._few(target, with_ended=with_ended)
+        few = await self._few(target)
         if few is not None:
             return [memory for memory in few if normalise_content(memory.content) == wanted]
-        read = self._read.get((target, with_ended))
+        read = self._read.get(target)
         if read is not None:
             return list(read.get(wanted, ()))
         keyword = content if query_terms(content) else None
         equal: list[Memory] = []
         cursor: str | None = None
         while True:
-            query = ListMemories(filter=_of(target, with_ended=with_ended, keyword=keyword), limit=_PAGE, cursor=cursor)
+            query = ListMemories(filter=_of(target, keyword=keyword), limit=_PAGE, cursor=cursor)
             page = await self.memories.list_memories(self.scope, query)
             equal += [memory for memory in page.memories if normalise_content(memory.content) == wanted]
             cursor = page.next_cursor
@@ -86,43 +86,31 @@ class Neighbourhood:
                 return equal
 
     async def near(self, fact: Fact, vector: Vector | None) -> tuple[Memory, ...]:
-        """Return the memories that a fact may repeat, better, replace or take back, nearest first.
-
-        For a fact that has ended, ended memories as well: what is known of the past is not written again.
-        """
-        with_ended = fact.ended_at is not None
-        few = await self._few(fact.target, with_ended=with_ended)
+        """Return the memories that a fact may repeat, better, replace or take back, nearest first."""
+        few = await self._few(fact.target)
         if few is not None:
             return tuple(memory for memory in few if not is_guideline(memory))
         by_vector: list[Memory] = []
         if vector is not None:
-            search = MemorySearch(
-                vector=vector, limit=MOST, filter=_of(fact.target, with_ended=with_ended), min_score=_LEAST_COSINE
-            )
+            search = MemorySearch(vector=vector, limit=MOST, filter=_of(fact.target), min_score=_LEAST_COSINE)
             by_vector = [item.memory for item in await self.memories.search(self.scope, search)]
-        search = MemorySearch(text=fact.index_text, limit=_SEARCHED, filter=_of(fact.target, with_ended=with_ended))
+        search = MemorySearch(text=fact.index_text, limit=_SEARCHED, filter=_of(fact.target))
         found = await self.memories.search(self.scope, search)
         by_words = [item.memory for item in found if _overlap(fact, item.memory) >= _LEAST_OVERLAP]
         # What the calls of a tool have taught is no statement that talk could better or take back.
         return tuple(memory for memory in _taken_in_turn(by_words, by_vector) if not is_guideline(memory))
 
-    async def _few(self, target: Target, *, with_ended: bool) -> tuple[Memory, ...] | None:
+    async def _few(self, target: Target) -> tuple[Memory, ...] | None:
         """Return the memories of a target, if they are few."""
-        key = target, with_ended
-        if key not in self._first:
-            query = ListMemories(filter=_of(target, with_ended=with_ended), limit=FEW + 1)
+        if target not in self._first:
+            query = ListMemories(filter=_of(target), limit=FEW + 1)
             memories = (await self.memories.list_memories(self.scope, query)).memories
-            self._first[key] = memories if len(memories) <= FEW else None
-        return self._first[key]
+            self._first[target] = memories if len(memories) <= FEW else None
+        return self._first[target]
 
 
-def _of(target: Target, *, with_ended: bool, keyword: str | None = None) -> MemoryFilter:
-    return MemoryFilter(
-        types=(target.memory_type,),
-        targets=(target.memory_target,),
-        include_superseded=with_ended,
-        keyword=keyword,
-    )
+def _of(target: Target, *, keyword: str | None = None) -> MemoryFilter:
+    return MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), keyword=keyword)
 
 
 def _overlap(fact: Fact, memory: Memory) -> float:

@@ -42,6 +42,7 @@ from reme_core.ports import (
     Vector,
     WriteBatch,
 )
+from reme_core.rules import replaced_elsewhere, settle_equal
 from reme_core.runtime.embedding import embed_strictly
 from reme_core.runtime.library_lines import check_regular, write_lines
 from reme_core.schema import (
@@ -243,7 +244,14 @@ def _read_lines(path: Path, scope: Scope) -> list[tuple[str, BaseModel]]:
         if item is not None:
             lines.append(item)
     _check_whole(lines)
-    return lines
+    return _with_one_of_each(lines)
+
+
+def _with_one_of_each(lines: Sequence[tuple[str, BaseModel]]) -> list[tuple[str, BaseModel]]:
+    """Let one of the memories that say the same be current: an earlier release wrote all that had an end beside it."""
+    memories = (item for _, item in lines if isinstance(item, Memory))
+    settled = {memory.memory_id: memory for memory in settle_equal(memories)}
+    return [(kind, settled.get(item.memory_id, item) if isinstance(item, Memory) else item) for kind, item in lines]
 
 
 def _check_whole(lines: Sequence[tuple[str, BaseModel]]) -> None:
@@ -304,7 +312,7 @@ def _read_line(line: str, number: int, scope: Scope) -> tuple[str, BaseModel] | 
             return "tool_call", _value(ToolCallResult, value, number)
         case "memory" if isinstance(value, dict):
             mine = {**value, "memory_space": scope.memory_space, "user_id": scope.user_id}
-            return "memory", _value(Memory, mine, number)
+            return "memory", replaced_elsewhere(_value(Memory, mine, number))
         case kind:
             msg = f"line {number}: kind {kind!r:.40} is not known: nothing was imported"
             raise InvalidInputError(msg)

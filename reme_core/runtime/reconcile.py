@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from reme_core.ports import ResponseSchema
 from reme_core.runtime.asking import PACKAGE, Question, lowered, with_problems
 from reme_core.runtime.extraction import MAX_CONTENT_CHARS, Fact, list_schema
-from reme_core.schema import Memory
+from reme_core.schema import Memory, TimePrecision, last_part, shown_time
 from reme_core.schema.checks import Text
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
 
@@ -108,9 +109,9 @@ def reconcile_question(
 
 
 def _memory_line(memory: Memory, number: int) -> str:
-    line: dict[str, JsonValue] = {"n": number, "since": f"{memory.valid_from:%Y-%m-%d}"}
+    line: dict[str, JsonValue] = {"n": number, "since": _date(memory.valid_from, memory.valid_from_precision)}
     if memory.valid_to is not None:
-        line["until"] = f"{memory.valid_to:%Y-%m-%d}"
+        line["until"] = _end(memory.valid_to, memory.valid_to_precision)
     return json_line({**line, "text": shortened(memory.content, SHOWN_CHARS)})
 
 
@@ -118,11 +119,19 @@ def _fact_line(case: Case, number: int, numbers: Mapping[str, int]) -> str:
     fact = case.fact
     line: dict[str, JsonValue] = {"fact": number}
     if fact.stated_from is not None:
-        line["since"] = f"{fact.stated_from:%Y-%m-%d}"
+        line["since"] = _date(fact.stated_from, fact.stated_precision)
     if fact.ended_at is not None:
-        line["until"] = f"{fact.ended_at:%Y-%m-%d}"
+        line["until"] = _end(fact.ended_at, fact.ended_precision)
     own: list[JsonValue] = [numbers[memory.memory_id] for memory in case.candidates]
     return json_line({**line, "text": shortened(fact.content, SHOWN_FACT_CHARS), "candidates": own})
+
+
+def _date(moment: datetime, precision: TimePrecision) -> str:
+    return shown_time(moment, TimePrecision.DAY if precision is TimePrecision.EXACT else precision)
+
+
+def _end(moment: datetime, precision: TimePrecision) -> str:
+    return _date(last_part(moment, precision), precision)
 
 
 _SCHEMA = ResponseSchema(

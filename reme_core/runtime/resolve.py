@@ -17,7 +17,7 @@ from reme_core.ports import DeleteMemory, PutMemory, Target, Vector, WriteBatch
 from reme_core.rules import chain_of, place
 from reme_core.runtime.extraction import Fact, join_sources
 from reme_core.runtime.reconcile import SHOWN_CHARS, SHOWN_FACT_CHARS, Action, Outcome
-from reme_core.schema import Memory, Scope, new_id
+from reme_core.schema import Memory, Scope, TimePrecision, last_part, new_id, shown_time, shown_validity
 from reme_core.text import normalise_content
 from reme_core.tools.targets import target_of
 
@@ -35,7 +35,7 @@ class Changes:
         scope: Whose memories they are.
         now: The time of writing.
         equal: The current memories by target and normalised content, as far as outcomes may meet them.
-        past: All memories, ended ones included, of the targets where `needs_past` says so.
+        past: All memories, replaced ones included, of the targets where `needs_past` says so.
     """
 
     scope: Scope
@@ -48,7 +48,7 @@ class Changes:
     _retold: set[str] = field(default_factory=set)
     _replacing: set[str] = field(default_factory=set)
     _leaving: set[str] = field(default_factory=set)
-    _claimed: dict[tuple[Target, str], str] = field(default_factory=dict)
+    _claimed: dict[tuple[Target, str], Memory] = field(default_factory=dict)
 
     def take(self, outcomes: Iterable[Outcome]) -> None:
         """Work out what outcomes change; what leaves the present goes first, and makes room for what comes."""
@@ -111,25 +111,32 @@ class Changes:
         return list(dict.fromkeys(memory.index_text for memory in (*self._updates, *self.adds)))
 
     def _add(self, memory: Memory) -> str:
-        """Add a memory, unless a current one says the same; return the id of the one that says it then."""
+        """Add a memory, unless a current one says the same; return the id of the one that says it then.
+
+        Two events that were told in the same words are told apart by their times: the second one says its own.
+        """
         if memory.is_current:
             holder = self._holder(memory)
+            if holder is not None and (holder.is_over_before(memory) or memory.is_over_before(holder)):
+                memory = memory.model_copy(update={"content": f"{memory.content} ({_when(memory)})"})
+                holder = self._holder(memory)
             if holder is not None:
-                return holder
-            self._claimed[_key_of(memory)] = memory.memory_id
+                return holder.memory_id
+            self._claimed[_key_of(memory)] = memory
         self.adds.append(memory)
         return memory.memory_id
 
     def _supersede(self, outcome: Outcome) -> None:
         """Give the fact its time among the memories that it replaces and those that these have replaced; see `place`.
 
-        A change that lies ahead closes nothing yet.
+        A change that lies ahead closes nothing yet but what lies ahead itself.
         """
         new = self._new(outcome.fact)
+        chain, at = self._chain(outcome), self.now
         if new.valid_from > self.now:
-            self._add(new)
-            return
-        placed = place(self._chain(outcome), new, at=self.now)
+            chain = [memory for memory in chain if memory.valid_from > self.now]
+            at = max(memory.valid_from for memory in (new, *chain))
+        placed = place(chain, new, at=at, named={memory.memory_id for memory in outcome.memories})
         if placed.memory is None:
             return
         self._leaving |= {memory.memory_id for memory in placed.changed}
@@ -183,19 +190,20 @@ class Changes:
             return
         new = new.model_copy(update={"sources": join_sources(old.sources, fact.sources), "updated_at": self.now})
         if new.is_current:
-            if self._holder(new) not in {None, old.memory_id}:
+            holder = self._holder(new)
+            if holder is not None and holder.memory_id != old.memory_id:
                 return
-            self._claimed[_key_of(new)] = old.memory_id
+            self._claimed[_key_of(new)] = new
         self._changed[old.memory_id] = new
         if not same_text:
             self._retold.add(old.memory_id)
 
-    def _holder(self, memory: Memory) -> str | None:
+    def _holder(self, memory: Memory) -> Memory | None:
         """Return the current memory that says what this one says, if there is one or will be."""
         key = _key_of(memory)
         held = self.equal.get(key)
         if held is not None and held.memory_id not in self._leaving:
-            return held.memory_id
+            return held
         return self._claimed.get(key)
 
     def _new(self, fact: Fact) -> Memory:
@@ -209,7 +217,9 @@ class Changes:
             when_to_use=fact.when_to_use,
             observed_at=fact.observed_at,
             valid_from=fact.valid_from,
+            valid_from_precision=fact.valid_from_precision,
             valid_to=fact.ended_at,
+            valid_to_precision=fact.ended_precision,
             created_at=self.now,
             updated_at=self.now,
             author=AUTHOR,
@@ -218,15 +228,25 @@ class Changes:
 
 
 def needs_past(outcome: Outcome) -> bool:
-    """Tell whether an outcome concerns memories that have ended: the fact began before one that it replaces.
+    """Tell whether an outcome concerns memories that were replaced: the fact began before one that it replaces.
 
-    A fact that comes last ends what holds now and nothing else.
+    A fact that comes last replaces what is current and nothing else.
     """
     fact = outcome.fact
     return outcome.action is Action.SUPERSEDE and any(
-        not old.is_current or old.valid_from >= fact.valid_from or old.observed_at >= fact.observed_at
-        for old in outcome.memories
+        old.valid_from >= fact.valid_from or old.observed_at >= fact.observed_at for old in outcome.memories
     )
+
+
+def is_of_another_time(memory: Memory, fact: Fact) -> bool:
+    """Tell whether a memory, as it was told, speaks of a time that has nothing in common with that of a fact.
+
+    A memory that nobody told a time of holds since it was said as far as one knows; a fact may say it ended before.
+    """
+    if memory.valid_to is not None and memory.valid_to <= fact.valid_from:
+        return True
+    is_told = memory.valid_to is not None or memory.valid_from != memory.observed_at
+    return is_told and fact.ended_at is not None and fact.ended_at <= memory.valid_from
 
 
 def key_of(target: Target, content: str) -> tuple[Target, str]:
@@ -238,10 +258,19 @@ def _key_of(memory: Memory) -> tuple[Target, str]:
     return key_of(target_of(memory), memory.content)
 
 
+def _when(memory: Memory) -> str:
+    return shown_validity(memory) or f"since {shown_time(memory.valid_from, TimePrecision.DAY)}"
+
+
 def _interval(old: Memory, fact: Fact) -> dict[str, object]:
     """Return from when to when a memory holds once a fact has bettered it; never an end before the beginning."""
-    ends = old.valid_to if old.valid_to is not None else fact.ended_at
-    begins = fact.stated_from or old.valid_from
-    if ends is not None and begins > ends:
-        begins = old.valid_from if old.valid_from <= ends else min(fact.valid_from, ends)
-    return {"valid_from": begins, "valid_to": ends}
+    ends, until = old.valid_to, old.valid_to_precision
+    if ends is None:
+        ends, until = fact.ended_at, fact.ended_precision
+    told = [(old.valid_from, old.valid_from_precision), (fact.valid_from, fact.valid_from_precision)]
+    if fact.stated_from is not None:
+        told.insert(0, (fact.stated_from, fact.stated_precision))
+    if ends is not None:
+        told = [*(one for one in told if one[0] < ends), (last_part(ends, until), until)]
+    begins, since = told[0]
+    return {"valid_from": begins, "valid_from_precision": since, "valid_to": ends, "valid_to_precision": until}

@@ -40,7 +40,7 @@ DEFAULT_LIMIT = 10
 BUDGET_CANDIDATES = 200
 _MOST_CANDIDATES = 1000
 _MANY_HITS = 50
-# Memories that hold no more are looked for among this many.
+# Memories that were replaced are looked for among this many.
 _OUTDATED = 30
 # A found memory adds at most this to the score of the messages it came from: as a fourth of a perfect match does
 # (retrieval.md: facts as extra keys of their messages add 1.6 to recall@10).
@@ -48,6 +48,8 @@ _LIFT = 0.25
 # A memory leads the answer if it holds this share of the question's words, or scores this high with a vector.
 _LEADING_SHARE = 0.5
 _LEADING_SCORE = 0.6
+# So many of the memories that match best stand no lower than the messages they came from.
+_LEADERS = 3
 # Types that messages may speak of; a question for any other is one for memories alone.
 _SPOKEN_TYPES = frozenset({MemoryType.PERSONAL, MemoryType.HISTORY})
 
@@ -100,8 +102,10 @@ class SimpleRetriever:
             if enough or len(hits) < wanted:
                 break
             wanted *= 4
+        results = scoring(results, request.min_score)
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
-        return RetrieveResult(results=results, by_time=by_time, usage=usage, degraded=tuple(dict.fromkeys(degraded)))
+        told = tuple(dict.fromkeys(degraded))
+        return RetrieveResult(results=results, by_time=by_time, usage=usage, degraded=told)
 
     async def _list(
         self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], wanted: int, degraded: list[str]
@@ -143,7 +147,10 @@ class SimpleRetriever:
         ]
         passages = await self._passages(scope, search, asked, said) if "message" in layers else []
         return [
-            *(_in_place_of(hit, said) for hit in prefer_in_time(memories, distilled, time_asked)),
+            *(
+                _in_place_of(hit, said, leads=place < _LEADERS)
+                for place, hit in enumerate(prefer_in_time(memories, distilled, time_asked))
+            ),
             *said,
             *passages,
             *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
@@ -174,13 +181,13 @@ class SimpleRetriever:
     async def _outdated(
         self, scope: Scope, request: RetrieveRequest, vector: Vector | None, found: Sequence[ScoredMemory]
     ) -> frozenset[str]:
-        """Return messages that only memories which hold no more were made of: they come after what holds."""
+        """Return messages that only memories which were replaced were made of: they come after what is current."""
         if not found or request.as_of is not None or request.include_superseded:
             return frozenset()
         search = _memory_search(replace(request, include_superseded=True), vector, _OUTDATED)
         search = replace(search, on_degraded=lambda _: None)  # the search before it has told
-        closed = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
-        return _said_in(closed) - _said_in(found)
+        replaced = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
+        return _said_in(replaced) - _said_in(found)
 
     def _cut(self, hits: Sequence[Hit], request: RetrieveRequest) -> tuple[Hit, ...]:
         return cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget)
@@ -230,14 +237,24 @@ def _completed(taken: Sequence[tuple[Hit, Hit]], counter: TokenCounter, token_bu
     return tuple(results)
 
 
+def scoring(hits: tuple[Hit, ...], min_score: float | None) -> tuple[Hit, ...]:
+    """Return the hits that score at least so much; all where None is given."""
+    return hits if min_score is None else tuple(hit for hit in hits if hit.score >= min_score)
+
+
 def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
     return frozenset(name for item in items for source in item.memory.sources for name in source.message_ids)
 
 
-def _in_place_of(hit: Hit, said: Sequence[Hit]) -> Hit:
-    """Put a memory where the best message stands that says nothing else: it tells the same, and since when."""
+def _in_place_of(hit: Hit, said: Sequence[Hit], *, leads: bool) -> Hit:
+    """Put a memory where the best message stands that says nothing else: it tells the same, and since when.
+
+    One that `leads` stands beside the best of its messages, which it has lifted there: a date may be said by it alone.
+    """
     ids = frozenset(hit.message_ids)
-    scores = [other.score for other in said if ids.intersection(other.message_ids) and _is_told(other, [hit])]
+    scores = [
+        other.score for other in said if ids.intersection(other.message_ids) and (leads or _is_told(other, [hit]))
+    ]
     return hit.model_copy(update={"score": max(scores)}) if scores and max(scores) > hit.score else hit
 
 
@@ -258,6 +275,9 @@ def check_request(request: RetrieveRequest) -> None:
         if value is not None and value < 1:
             msg = f"{name}: wanted at least 1, found {value}"
             raise InvalidInputError(msg)
+    if request.min_score is not None and not 0 <= request.min_score <= 1:
+        msg = f"min_score: wanted a number from 0 to 1, found {request.min_score}"
+        raise InvalidInputError(msg)
     if not request.query.strip() and request.said_from is None and request.said_to is None:
         msg = "query: is empty; give the question in words, a time to see what lies there, or list_memories for all"
         raise InvalidInputError(msg)
@@ -275,7 +295,6 @@ def _layers(request: RetrieveRequest) -> tuple[Layer, ...]:
             ("memory_type", request.types is not None and not _SPOKEN_TYPES.issuperset(request.types)),
             ("memory_target", request.targets is not None),
             ("metadata", bool(request.metadata)),
-            ("include_superseded", request.include_superseded),
         )
         if given
     ]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import PlainValidator
 
-from reme_core.schema import parse_time
+from reme_core.schema import PartialTime, parse_partial_time
 
 _NONE = frozenset({"", "none", "null", "unknown", "n/a", "na", "-", "?", "未知", "无", "不详"})
-_PART = re.compile(r"(\d{4})(?:-(\d{1,2}))?")
+_MONTH = re.compile(r"(\d{4})-(\d{1,2})")
 # Prompts show times with their weekday, so that models write it as well.
 _WEEKDAY = re.compile(r"(?<=\d) (?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b")
 
 
-def read_said_time(value: object) -> datetime | None:
-    """Read a date that a model wrote: ISO 8601, also "2023" and "2023-05", which are their first moment.
+def read_said_time(value: object) -> PartialTime | None:
+    """Read a date that a model wrote, with its precision: ISO 8601, also "2023", "2023-05" and "2023-5".
 
     None, an empty text and words such as "unknown" are None.
 
@@ -32,9 +31,9 @@ def read_said_time(value: object) -> datetime | None:
     text = _WEEKDAY.sub("", value.strip())
     if text.casefold() in _NONE:
         return None
-    part = _PART.fullmatch(text)
-    return parse_time(f"{part[1]}-{int(part[2] or 1):02d}-01" if part else text)
+    month = _MONTH.fullmatch(text)
+    return parse_partial_time(f"{month[1]}-{int(month[2]):02d}" if month else text)
 
 
-SaidTime = Annotated[datetime | None, BeforeValidator(read_said_time)]
+SaidTime = Annotated[PartialTime | None, PlainValidator(read_said_time)]
 """A pydantic field for a date that may be unknown."""

@@ -14,11 +14,12 @@ from reme_core.runtime.flow import Stage, stage
 from reme_core.runtime.known_targets import read_known_targets
 from reme_core.runtime.neighbours import Neighbourhood
 from reme_core.runtime.reconcile import Action, Case, Outcome, reconcile_question
-from reme_core.runtime.resolve import AUTHOR, Changes, key_of, needs_past
+from reme_core.runtime.resolve import AUTHOR, Changes, is_of_another_time, key_of, needs_past
 from reme_core.schema import Memory, Scope, Usage
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.text import Language, prompt_language
 from reme_core.tools import revise
+from reme_core.tools.targets import target_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,23 +131,24 @@ async def extract(task: DistilTask, run: _Run) -> tuple[Fact, ...]:
     known = await read_known_targets(run.options.memories, run.scope)
     written, usage = await ask(run.model, extraction_question(task, known, run.language, run.problems))
     run.usage += usage
-    return tuple(facts_of(written, task, known, run.options.clock.now()))
+    return tuple(facts_of(written, task, known))
 
 
 @stage
 async def settle_known(facts: tuple[Fact, ...], run: _Run) -> _Sorted:
     """Decide without a model what is known word by word.
 
-    A current memory whose words are said again as over is ended.
+    A memory whose words are said again with an end gets that end. One that speaks of another time is another memory.
     """
     outcomes, others = list[Outcome](), list[Fact]()
     await run.near.prepare(facts)
     for fact in facts:
-        equal = await run.near.find_equal(fact.target, fact.content, with_ended=fact.ended_at is not None)
-        run.seen |= {memory.memory_id: memory for memory in equal}
-        current = tuple(memory for memory in equal if memory.is_current and not is_guideline(memory))
-        if current and fact.ended_at is not None:
-            outcomes.append(Outcome(fact=fact, action=Action.UPDATE, memories=current[:1]))
+        found = await run.near.find_equal(fact.target, fact.content)
+        run.seen |= {memory.memory_id: memory for memory in found}
+        equal = [memory for memory in found if not is_of_another_time(memory, fact)]
+        told = tuple(memory for memory in equal if not is_guideline(memory))
+        if told and fact.ended_at is not None:
+            outcomes.append(Outcome(fact=fact, action=Action.UPDATE, memories=told[:1]))
         elif not equal:
             others.append(fact)
     return _Sorted(outcomes=tuple(outcomes), facts=tuple(others))
@@ -191,8 +193,8 @@ async def resolve(outcomes: tuple[Outcome, ...], run: _Run) -> Changes:
 
 
 async def _equal(outcomes: Sequence[Outcome], run: _Run) -> dict[tuple[Target, str], Memory]:
-    """Return the current memories that say what the model has written into updates; facts were looked up before."""
-    equal: dict[tuple[Target, str], Memory] = {}
+    """Return the current memories that say what facts say, which were seen, or what the model wrote into updates."""
+    equal = {key_of(target_of(memory), memory.content): memory for memory in run.seen.values()}
     for outcome in outcomes:
         if outcome.content:
             target = outcome.fact.target

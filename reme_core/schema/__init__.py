@@ -51,7 +51,17 @@ if TYPE_CHECKING:
     from reme_core.schema.problems import describe, shown
     from reme_core.schema.queries import QUERY_CHARS, bounded_query
     from reme_core.schema.scope import Scope, make_scope
-    from reme_core.schema.times import UtcTime, format_time, parse_time, utc_now
+    from reme_core.schema.times import (
+        PartialTime,
+        TimePrecision,
+        UtcTime,
+        format_time,
+        last_part,
+        parse_partial_time,
+        parse_time,
+        shown_time,
+        utc_now,
+    )
     from reme_core.schema.tool_calls import (
         RecordedToolCalls,
         ToolCallResult,
@@ -74,6 +84,7 @@ if TYPE_CHECKING:
         parse_trajectories,
     )
     from reme_core.schema.usage import Usage
+    from reme_core.schema.validity import shown_beginning, shown_end, shown_validity, with_validity
 
 __all__ = [
     "EXTRACTIVE",
@@ -108,6 +119,7 @@ __all__ = [
     "OffloadKind",
     "OffloadedContext",
     "OtherBlock",
+    "PartialTime",
     "PreparedContext",
     "RecordedToolCalls",
     "RejectedExperience",
@@ -122,6 +134,7 @@ __all__ = [
     "TaskMemories",
     "TaskSummary",
     "TextBlock",
+    "TimePrecision",
     "ToolCallBlock",
     "ToolCallResult",
     "ToolError",
@@ -138,17 +151,24 @@ __all__ = [
     "bounded_query",
     "describe",
     "format_time",
+    "last_part",
     "make_scope",
     "new_id",
     "new_reference",
     "parse_messages",
+    "parse_partial_time",
     "parse_time",
     "parse_tool_call_results",
     "parse_trajectories",
     "read_stored_message",
     "shown",
+    "shown_beginning",
+    "shown_end",
     "shown_input",
+    "shown_time",
+    "shown_validity",
     "utc_now",
+    "with_validity",
 ]
 
 if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
@@ -170,7 +190,10 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "problems": "describe shown",
             "queries": "QUERY_CHARS bounded_query",
             "scope": "Scope make_scope",
-            "times": "UtcTime format_time parse_time utc_now",
+            "times": (
+                "PartialTime TimePrecision UtcTime format_time last_part parse_partial_time parse_time shown_time "
+                "utc_now"
+            ),
             "tool_calls": (
                 "RecordedToolCalls ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics ToolSummary "
                 "parse_tool_call_results shown_input"
@@ -179,6 +202,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
                 "Feedback Forgotten RejectedExperience TaskMemories TaskSummary Trajectory Verdict parse_trajectories"
             ),
             "usage": "Usage",
+            "validity": "shown_beginning shown_end shown_validity with_validity",
         },
     )
 

@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 
 from reme_core.schema.mapping import MappingModel
 from reme_core.schema.memories import Memory, MemoryType
+from reme_core.schema.times import TimePrecision
 from reme_core.schema.usage import Usage
 
 Layer = Literal["memory", "summary", "message"]
@@ -40,7 +41,10 @@ class Hit(MappingModel):
         created_at: When it was said (message), stored (memory) or begun (block).
         observed_at: When what a memory states was said.
         valid_from: Since when a memory holds.
-        valid_to: Until when a memory held.
+        valid_from_precision: How much of that was told; see `Memory`.
+        valid_to: Until when a memory holds or held; its own time, which may be over.
+        valid_to_precision: How much of that was told.
+        superseded_by: The memory that has replaced it; found where replaced ones are asked for.
         metadata: That of the memory or message.
     """
 
@@ -64,7 +68,10 @@ class Hit(MappingModel):
     created_at: datetime | None = None
     observed_at: datetime | None = None
     valid_from: datetime | None = None
+    valid_from_precision: TimePrecision = TimePrecision.EXACT
     valid_to: datetime | None = None
+    valid_to_precision: TimePrecision = TimePrecision.EXACT
+    superseded_by: str | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
 
@@ -76,7 +83,7 @@ class RetrieveResult(MappingModel):
         answer: The text of an agentic retriever; None for the simple one.
         by_time: Whether the question was about a time alone: what lies there is listed, no word was compared.
         usage: What it cost.
-        degraded: What failed or could not do all, one short sentence each; empty where everything could.
+        degraded: What could not do all, one short sentence each; empty where everything could.
     """
 
     results: tuple[Hit, ...] = ()

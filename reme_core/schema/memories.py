@@ -1,7 +1,9 @@
-"""Memories: the statements of the top layer, their validity in time, and the events that changed them."""
+"""Memories: the statements of the top layer, the time that each speaks of, and the events that changed them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -10,7 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from reme_core.schema.checks import Id, Metadata, Text, copy_json
 from reme_core.schema.ids import new_id
 from reme_core.schema.scope import Scope
-from reme_core.schema.times import UtcTime, utc_now
+from reme_core.schema.times import (
+    PartialTime,
+    TimePrecision,
+    UtcTime,
+    last_part,
+    may_end,
+    parse_partial_time,
+    parse_time,
+    utc_now,
+)
 
 MAX_MEMORY_CHARS = 1 << 18
 """A memory is one statement; 262,144 characters leave room for a long procedure."""
@@ -52,6 +63,10 @@ class Source(BaseModel):
 class Memory(BaseModel):
     """One distilled statement.
 
+    Two things are kept apart. `valid_from` and `valid_to` are the statement's own time: a trip in June, an opening
+    night next week, a job held until 2019. `superseded_by` says that another statement has taken its place. What is
+    over is not outdated: a memory is current until it is replaced or deleted.
+
     Attributes:
         memory_id: Random, unique within the scope; kept when the text is edited.
         memory_space: See `Scope`.
@@ -61,9 +76,14 @@ class Memory(BaseModel):
         content: The statement.
         when_to_use: What to match a query on, beside the content; empty means the content alone.
         observed_at: When it was said; the creation time unless given.
-        valid_from: Since when it holds; `observed_at` unless given.
-        valid_to: Until when it held (exclusive); None for the current ones.
-        superseded_by: The memory that replaced it.
+        valid_from: Since when it holds. A text such as `2023`, `2023-01` or `2023-01-05` is the first moment of that
+            year, month or day, and sets the precision. Unless given it is `observed_at`, or the last day, month or year
+            before `valid_to`, if it was over when it was said.
+        valid_from_precision: How much of `valid_from` was told, so that it is shown as it was.
+        valid_to: Until when it holds, or held (exclusive); None where that is not known. A text such as `2023-01` is a
+            time until the end of that month, so the first moment after it; a year and a day likewise.
+        valid_to_precision: How much of `valid_to` was told.
+        superseded_by: The memory that replaced it; None for the current ones.
         created_at: When it was stored first; kept by updates.
         updated_at: When it was last changed.
         revision: 1 for a new one; the store adds 1 with each change.
@@ -87,7 +107,9 @@ class Memory(BaseModel):
     when_to_use: Annotated[Text, Field(max_length=MAX_MEMORY_CHARS)] = ""
     observed_at: UtcTime
     valid_from: UtcTime
+    valid_from_precision: TimePrecision = TimePrecision.EXACT
     valid_to: UtcTime | None = None
+    valid_to_precision: TimePrecision = TimePrecision.EXACT
     superseded_by: Id | None = None
     created_at: UtcTime = Field(default_factory=utc_now)
     updated_at: UtcTime
@@ -105,13 +127,12 @@ class Memory(BaseModel):
     def _default_times(cls, data: object) -> object:
         if not isinstance(data, dict):
             return data
-        fields = dict(data)
+        fields = {**data, **_told(data, "valid_from"), **_told(data, "valid_to")}
         created = fields.get("created_at") or utc_now()
         fields["created_at"] = created
         fields["updated_at"] = fields.get("updated_at") or created
         fields["observed_at"] = fields.get("observed_at") or created
-        fields["valid_from"] = fields.get("valid_from") or fields["observed_at"]
-        return fields
+        return fields if fields.get("valid_from") else {**fields, **_untold_beginning(fields)}
 
     @model_validator(mode="after")
     def _meaningful(self) -> Memory:
@@ -119,7 +140,7 @@ class Memory(BaseModel):
         if not self.content.strip():
             msg = "content is empty: a memory is a statement"
             raise ValueError(msg)
-        if self.valid_to is not None and self.valid_to < self.valid_from:
+        if self.valid_to is not None and not may_end(self.valid_from, self.valid_to, self.valid_to_precision):
             msg = f"valid_to {self.valid_to} lies before valid_from {self.valid_from}"
             raise ValueError(msg)
         return self
@@ -135,13 +156,58 @@ class Memory(BaseModel):
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing has replaced or ended it."""
-        return self.valid_to is None
+        """Whether nothing has replaced it; one whose time is over, or lies ahead, is as current as any."""
+        return self.superseded_by is None
+
+    def holds_at(self, moment: datetime) -> bool:
+        """Tell whether it held, or will hold, at a time; one that was replaced nobody knows when never did."""
+        if moment < self.valid_from or (self.valid_to is None and not self.is_current):
+            return False
+        return self.valid_to is None or moment < self.valid_to
+
+    def is_over_before(self, other: Memory) -> bool:
+        """Tell whether its own time ends before that of another memory begins."""
+        return self.valid_to is not None and self.valid_to <= other.valid_from
 
     @property
     def index_text(self) -> str:
         """The text that is searched and embedded: when to use it, and what it says."""
         return f"{self.when_to_use}\n{self.content}" if self.when_to_use else self.content
+
+
+def _untold_beginning(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return since when something holds of which nobody told it: since it was said, if it was not over by then."""
+    said = {"valid_from": fields["observed_at"]}
+    if fields.get("valid_to") is None:
+        return said
+    try:
+        end, precision = parse_time(fields["valid_to"]), TimePrecision(str(fields["valid_to_precision"]))
+        is_over = end <= parse_time(fields["observed_at"])
+    except ValueError:
+        return said  # the field says what is wrong
+    return {"valid_from": last_part(end, precision), "valid_from_precision": precision} if is_over else said
+
+
+def _told(fields: Mapping[str, object], name: str) -> dict[str, object]:
+    """Return a time with its precision, where a part of a date was told (ValueError: another precision is given)."""
+    value, own = fields.get(name), f"{name}_precision"
+    given = fields.get(own) or TimePrecision.EXACT
+    # Those that are stored end with "Z", and are whole.
+    told = _part(value) if isinstance(value, str) and not value.endswith("Z") else None
+    if told is None:
+        return {own: given}
+    if given not in (TimePrecision.EXACT, told.precision):
+        msg = f"{own} is {given!s:.20}, and {name} {value!r} is a {told.precision}: leave one of the two out"
+        raise ValueError(msg)
+    return {name: told.end if name == "valid_to" else told.start, own: told.precision}
+
+
+def _part(text: str) -> PartialTime | None:
+    try:
+        told = parse_partial_time(text)
+    except ValueError:
+        return None  # the field says what is wrong
+    return None if told.precision is TimePrecision.EXACT else told
 
 
 class EventKind(StrEnum):

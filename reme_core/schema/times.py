@@ -1,8 +1,15 @@
-"""Points in time: accepted in a few unambiguous forms, kept as timezone-aware UTC, written as ISO 8601."""
+"""Points in time: accepted in a few unambiguous forms, kept as timezone-aware UTC, written as ISO 8601.
+
+A time that somebody told may be known to the day, the month or the year alone: then it has that precision, and is shown
+so again.
+"""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
@@ -43,6 +50,106 @@ def parse_time(value: object) -> datetime:
         msg = f"the year {moment.year} lies outside {EARLIEST_YEAR} to {LATEST_YEAR}: leave the time out if unknown"
         raise ValueError(msg)
     return moment.replace(tzinfo=UTC)
+
+
+class TimePrecision(StrEnum):
+    """How much of a time was told: all of it, or its day, month or year."""
+
+    EXACT = "exact"
+    DAY = "day"
+    MONTH = "month"
+    YEAR = "year"
+
+
+@dataclass(frozen=True, slots=True)
+class PartialTime:
+    """A time as it was told.
+
+    Attributes:
+        start: Its first moment, in UTC.
+        precision: How much of it was told.
+    """
+
+    start: datetime
+    precision: TimePrecision = TimePrecision.EXACT
+
+    @property
+    def end(self) -> datetime:
+        """The first moment after it; of an exact time, that time itself."""
+        match self.precision:
+            case TimePrecision.EXACT:
+                return self.start
+            case TimePrecision.DAY:
+                return self.start + timedelta(days=1)
+            case TimePrecision.MONTH:
+                return (self.start + timedelta(days=31)).replace(day=1)
+            case TimePrecision.YEAR:
+                return self.start.replace(year=self.start.year + 1)
+
+
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+# As ISO 8601 writes a part of a date, and as `shown_time` does.
+_PART = re.compile(r"(?P<year>\d{4})(?:-(?P<month>\d{2})(?:-(?P<day>\d{2}))?)?")
+_SHOWN_PART = re.compile(rf"(?:(?P<day>\d{{1,2}}) )?(?P<month>{'|'.join(_MONTHS)}) (?P<year>\d{{4}})")
+
+
+def parse_partial_time(value: object) -> PartialTime:
+    """Read a time with its precision: `2023` is a year, `2023-01` a month, `2023-01-05` a day, all else exact.
+
+    The forms that `shown_time` writes ("January 2023", "5 January 2023") are read back as well. A part of a date is one
+    in UTC.
+
+    Raises:
+        ValueError: As `parse_time`, which reads all else.
+    """
+    found = None
+    if isinstance(value, str):
+        text = value.strip()
+        found = _PART.fullmatch(text) or _SHOWN_PART.fullmatch(text)
+    if found is None:
+        return PartialTime(parse_time(value))
+    year, month, day = found["year"], found["month"], found["day"]
+    number = int(month) if month and month.isdigit() else _MONTHS.index(month) + 1 if month else 1
+    start = parse_time(f"{year}-{number:02d}-{int(day or 1):02d}")
+    precision = TimePrecision.DAY if day else TimePrecision.MONTH if month else TimePrecision.YEAR
+    return PartialTime(start, precision)
+
+
+def shown_time(moment: datetime, precision: TimePrecision = TimePrecision.EXACT) -> str:
+    """Write a time as it was told, for readers and models: `2023`, `January 2023`, `5 January 2023`, with the clock.
+
+    In UTC. An exact time at midnight shows its day alone: it was a date, before dates had a precision.
+    """
+    moment = moment.astimezone(UTC)
+    day = f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
+    match precision:
+        case TimePrecision.EXACT:
+            is_date = moment.hour == moment.minute == moment.second == moment.microsecond == 0
+            return day if is_date else f"{day} {moment:%H:%M}"
+        case TimePrecision.DAY:
+            return day
+        case TimePrecision.MONTH:
+            return f"{_MONTHS[moment.month - 1]} {moment.year}"
+        case TimePrecision.YEAR:
+            return f"{moment.year}"
+
+
+def last_part(end: datetime, precision: TimePrecision) -> datetime:
+    """Return a moment in the last day, month or year before an end, which itself is not part of it: its first one."""
+    if precision is TimePrecision.EXACT:
+        return end
+    last = (end - timedelta(microseconds=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    if precision is TimePrecision.DAY:
+        return last
+    return last.replace(day=1) if precision is TimePrecision.MONTH else last.replace(month=1, day=1)
+
+
+def may_end(begins: datetime, end: datetime, precision: TimePrecision) -> bool:
+    """Tell whether what begins at a time can last until an end; of its last day, month or year, some belongs to it."""
+    return begins <= end if precision is TimePrecision.EXACT else begins < end
 
 
 def format_time(moment: datetime) -> str:

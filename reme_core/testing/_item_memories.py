@@ -40,7 +40,19 @@ from reme_core.testing._item_values import (
     put,
     write,
 )
-from reme_core.testing.store_values import ALICE, BOB, ELSEWHERE, at, axis, batch, changed, closed, leaning, memory
+from reme_core.testing.store_values import (
+    ALICE,
+    BOB,
+    ELSEWHERE,
+    at,
+    axis,
+    batch,
+    changed,
+    closed,
+    lasting,
+    leaning,
+    memory,
+)
 
 _IN_ALICES = asked(OF_ALICE)
 _WITH_MEMORIES = replace(_IN_ALICES, records=[ALICES])
@@ -225,6 +237,19 @@ class ItemMemories:
         assert (item.value, item.created_at) == ({"text": "a narwhal"}, at(2))
         page = await store.list_memories(ALICE, ListMemories(filter=MemoryFilter(include_superseded=True)))
         assert sorted(found.content for found in page.memories) == ["a narwhal", "a seal", "a walrus"]
+
+    async def test_an_item_whose_memory_has_ended_is_an_item_as_before(self, store: ItemKeeper) -> None:
+        await write(store, put(of_alice("k"), {"text": "a walrus"}, axis(0)))
+        item = await get(store, of_alice("k"))
+        await store.put(ALICE, batch(lasting(await _memory_of(store, "k"), minute=-9, until=-5)))
+        after = await get(store, of_alice("k"))
+        assert (after.value, after.created_at) == (item.value, item.created_at)
+        for vector in (None, axis(0)):
+            assert await keys(store, replace(_WITH_MEMORIES, vector=vector)) == ["k"]
+        assert await namespaces(store) == [OF_ALICE]
+        await write(store, put(of_alice("k"), {"text": "a narwhal"}), minute=2)
+        memory_of_it = await _memory_of(store, "k")
+        assert (memory_of_it.content, memory_of_it.valid_to) == ("a narwhal", at(-5))
 
     async def test_an_item_becomes_a_memory_and_ceases_to_be_one(self, store: ItemKeeper) -> None:
         plain = address("k", OF_ALICE)

@@ -24,6 +24,7 @@ from reme_core.testing.store_values import (
     bad_vectors,
     changed,
     closed,
+    lasting,
     leaning,
     memory,
     random_unit,
@@ -241,7 +242,7 @@ class MemoryFilters:
         assert await listed(store, MemoryFilter(targets=())) == set()
         assert await listed(store, MemoryFilter(targets=("*", "", "%"))) == set()
 
-    async def test_validity_includes_its_start_and_not_its_end(self, store: MemoryStore) -> None:
+    async def test_what_a_replacement_closed_held_from_its_start_and_before_its_end(self, store: MemoryStore) -> None:
         past, now = fact("past", minute=10), fact("now", minute=20)
         await add(store, past, now)
         await add(store, closed(past.memory, minute=20, by=now.memory.memory_id))
@@ -251,10 +252,30 @@ class MemoryFilters:
         assert await listed(store, MemoryFilter()) == {"fact now"}
         assert await listed(store, MemoryFilter(include_superseded=True)) == {"fact past", "fact now"}
 
-    async def test_an_end_in_the_future_is_an_end(self, store: MemoryStore) -> None:
-        await add(store, PutMemory(memory=closed(fact("planned").memory, minute=9e6), vector=axis(0)))
+    async def test_what_is_over_and_what_lies_ahead_are_found_like_what_holds(self, store: MemoryStore) -> None:
+        times = {"over": (-20, -10), "running": (-20, 10), "ahead": (10, 20), "endless": (-5, None), "moment": (0, 0)}
+        for name, (begins, ends) in times.items():
+            item = lasting(memory(f"fact {name}"), minute=begins, until=ends)
+            await add(store, PutMemory(memory=item, vector=leaning(0.5)))
+        everything = {f"fact {name}" for name in times}
+        assert await listed(store, MemoryFilter()) == everything
+        assert await listed(store, MemoryFilter(include_superseded=True)) == everything
+        assert await listed(store, MemoryFilter(as_of=at(-20))) == {"fact over", "fact running"}
+        assert await listed(store, MemoryFilter(as_of=at(-10))) == {"fact running"}
+        assert await listed(store, MemoryFilter(as_of=at(0))) == {"fact running", "fact endless"}
+        assert await listed(store, MemoryFilter(as_of=at(15))) == {"fact ahead", "fact endless"}
+        assert await listed(store, MemoryFilter(as_of=at(99))) == {"fact endless"}
+
+    async def test_what_was_replaced_is_not_found_however_long_its_own_time_lasts(self, store: MemoryStore) -> None:
+        for name, end in (("planned", 9e6), ("over", -5)):
+            item = changed(memory(f"fact {name}", minute=-9), {"valid_to": at(end), "superseded_by": "another"})
+            await add(store, PutMemory(memory=item, vector=leaning(0.5)))
+        nobody_knows_when = changed(memory("fact gone", minute=-9), {"superseded_by": "another"})
+        await add(store, PutMemory(memory=nobody_knows_when, vector=leaning(0.5)))
         assert await listed(store, MemoryFilter()) == set()
+        assert await listed(store, MemoryFilter(as_of=at(-6))) == {"fact planned", "fact over"}
         assert await listed(store, MemoryFilter(as_of=at(1))) == {"fact planned"}
+        assert len(await listed(store, MemoryFilter(include_superseded=True))) == 3
 
     async def test_validity_is_told_apart_to_the_microsecond(self, store: MemoryStore) -> None:
         microsecond = 1e-6 / 60

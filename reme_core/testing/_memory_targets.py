@@ -21,7 +21,7 @@ from reme_core.ports import (
 )
 from reme_core.schema import STATEMENTS, Memory, MemoryType, Scope
 from reme_core.testing._memory_writes import add
-from reme_core.testing.store_values import ALICE, BOB, at, axis, batch, changed, closed, memory
+from reme_core.testing.store_values import ALICE, BOB, at, axis, batch, changed, closed, lasting, memory
 
 META = (MemoryType.META,)
 
@@ -120,8 +120,10 @@ class MemoryTargets:
                 scope=scope,
             )
         some = ListMemories(filter=MemoryFilter(types=STATEMENTS), limit=4)
-        ended, moved, gone, back = (await store.list_memories(ALICE, some)).memories
-        await add(store, closed(ended, minute=9), closed(back, minute=9), changed(moved, {"memory_target": "moved"}))
+        past, moved, gone, back = (await store.list_memories(ALICE, some)).memories
+        await add(store, closed(past, minute=9), closed(back, minute=9), changed(moved, {"memory_target": "moved"}))
+        [kept] = (await store.list_memories(ALICE, ListMemories(limit=1))).memories
+        await add(store, lasting(kept, minute=0, until=1))
         await store.put(ALICE, batch(back, deletes=(DeleteMemory(memory_id=gone.memory_id),)))
         for scope, total in ((ALICE, 28), (BOB, 7)):
             targets_found = await store.count_targets(scope)

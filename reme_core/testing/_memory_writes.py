@@ -28,6 +28,7 @@ from reme_core.testing.store_values import (
     batch,
     changed,
     closed,
+    lasting,
     leaning,
     memory,
 )
@@ -376,6 +377,61 @@ class MemoryDuplicates:
         [current] = await add(store, memory("fact", minute=9))
         [past] = await add(store, PutMemory(memory=closed(memory("fact"), minute=5), on_duplicate="raise"))
         assert {item.memory_id for item in await everything(store)} == {current.memory_id, past.memory_id}
+
+    async def test_an_end_is_an_update_that_leaves_a_memory_current(self, store: MemoryStore) -> None:
+        [first] = await add(store, memory("fact"))
+        [ended] = await add(store, lasting(first, minute=None, until=5))
+        assert (ended.is_current, ended.revision) == (True, 2)
+        events = await store.events(ALICE, EventQuery())
+        assert [event.operation for event in events] == [EventKind.ADD, EventKind.UPDATE]
+        assert (await store.list_memories(ALICE, ListMemories())).memories == (ended,)
+
+    async def test_a_duplicate_of_a_time_that_meets_that_of_the_memory_answers_with_it(
+        self, store: MemoryStore
+    ) -> None:
+        [ended] = await add(store, lasting(memory("fact"), minute=0, until=10))
+        for begins, ends in ((0, 10), (5, None), (5, 20), (-5, 1), (-5, None)):
+            assert await add(store, lasting(memory("Fact."), minute=begins, until=ends)) == [ended]
+        assert await everything(store) == [ended]
+
+    @pytest.mark.parametrize("begins", [5, 9])
+    async def test_an_equal_memory_of_a_later_time_takes_the_place_of_the_one_that_is_over(
+        self, store: MemoryStore, begins: int
+    ) -> None:
+        [over] = await add(store, PutMemory(memory=lasting(memory("fact"), minute=0, until=5), vector=axis(2)))
+        [new] = await add(store, lasting(memory("Fact."), minute=begins, until=None))
+        [past] = await store.get(ALICE, [over.memory_id])
+        assert (new.is_current, new.revision) == (True, 1)
+        assert (past.superseded_by, past.valid_to, past.revision) == (new.memory_id, at(5), 2)
+        events = await store.events(ALICE, EventQuery())
+        assert [(event.operation, event.after) for event in events[1:]] == [
+            (EventKind.SUPERSEDE, past),
+            (EventKind.ADD, new),
+        ]
+        then = MemorySearch(vector=axis(2), filter=MemoryFilter(as_of=at(1)))
+        [found] = await store.search(ALICE, then)
+        assert found.memory == past
+        assert found.score == pytest.approx(1.0)
+        assert (await store.list_memories(ALICE, ListMemories())).memories == (new,)
+
+    async def test_an_equal_memory_of_an_earlier_time_is_kept_as_one_that_was_superseded(
+        self, store: MemoryStore
+    ) -> None:
+        [now] = await add(store, memory("fact", minute=5))
+        earlier = lasting(memory("fact", minute=9), minute=0, until=5)
+        [past] = await add(store, earlier)
+        assert past == changed(earlier, {"superseded_by": now.memory_id})
+        assert await store.get(ALICE, [now.memory_id, past.memory_id]) == [now, past]
+        again = lasting(memory("fact", minute=10), minute=0, until=5)
+        with pytest.raises(ConflictError):
+            await add(store, PutMemory(memory=again, on_duplicate="raise"))
+
+    async def test_equal_memories_of_times_apart_come_in_one_batch(self, store: MemoryStore) -> None:
+        times = ((0, 5), (20, None), (10, 15))
+        written = await add(store, *(lasting(memory("fact"), minute=begins, until=ends) for begins, ends in times))
+        first, last, between = await store.get(ALICE, [item.memory_id for item in written])
+        assert last.is_current
+        assert (first.superseded_by, between.superseded_by) == (last.memory_id, last.memory_id)
 
     async def test_an_update_into_a_duplicate_conflicts(self, store: MemoryStore) -> None:
         first, second = await add(store, memory("one"), memory("two"))

@@ -116,6 +116,12 @@ def closed(value: Memory, *, minute: float, by: str | None = None) -> Memory:
     return changed(value, {"valid_to": at(minute), "superseded_by": by or new_id()})
 
 
+def lasting(value: Memory, *, minute: float | None, until: float | None) -> Memory:
+    """Return the memory with an own time from one minute to another; None: as it was, and without an end."""
+    begins = value.valid_from if minute is None else at(minute)
+    return changed(value, {"valid_from": begins, "valid_to": None if until is None else at(until)})
+
+
 def message(
     text: str, *, name: str | None = None, role: Role = "user", message_id: str | None = None, minute: float = 0
 ) -> Message:

@@ -79,9 +79,9 @@ class Draft:
     def batch(self, *, reason: str, run_id: str | None, actor: str, at: datetime) -> WriteBatch:
         """Return the net effect: one put or delete for each memory touched, against the revisions that were read.
 
-        What was added and deleted again is not in it. Memories that end come before those that are changed, and these
+        What was added and deleted again is not in it. Replaced memories come before those that are changed, and these
         before the new ones; a text is freed before another memory takes it (where texts change places in a ring, one
-        memory is closed and opened again for that). An add that somebody else has made meanwhile is answered with
+        memory is superseded and taken back for that). An add that somebody else has made meanwhile is answered with
         theirs, unless another memory of the batch was replaced by it: that is a `ConflictError`. What was to go only
         while it is useless goes under that condition, and a change keeps the reason of its own.
         """
@@ -95,7 +95,7 @@ class Draft:
                 on_duplicate="raise" if after.memory_id in linked | self._strict else "existing",
                 reason=change.reason,
             )
-            for change in _ordered(changes, at)
+            for change in _ordered(changes)
             if (after := change.after) is not None
         ]
         deletes = [
@@ -266,7 +266,7 @@ def _is_nothing(change: Change) -> bool:
     return after.model_copy(update={"revision": before.revision, "updated_at": before.updated_at}) == before
 
 
-def _ordered(changes: Iterable[Change], at: datetime) -> list[Change]:
+def _ordered(changes: Iterable[Change]) -> list[Change]:
     """Put changes into an order in which no memory takes a text that another one still has."""
     waiting = sorted((change for change in changes if change.after is not None), key=_rank)
     ordered: list[Change] = []
@@ -283,7 +283,7 @@ def _ordered(changes: Iterable[Change], at: datetime) -> list[Change]:
             if freed is not None:
                 del held[freed]
         if len(blocked) == len(waiting):  # texts change places in a ring: one memory steps aside
-            aside = _closed(blocked[0], at)
+            aside = _aside(blocked[0])
             ordered.append(aside)
             blocked[0] = replace(blocked[0], before=aside.after)
         waiting = blocked
@@ -296,11 +296,11 @@ def _rank(change: Change) -> int:
     return 0 if change.after is not None and not change.after.is_current else 1
 
 
-def _closed(change: Change, at: datetime) -> Change:
+def _aside(change: Change) -> Change:
     before = change.before
     assert before is not None  # noqa: S101  # only what has a text already can be part of a ring
-    ended = {"valid_to": max(at, before.valid_from), "revision": before.revision + 1}
-    return replace(change, after=before.model_copy(update=ended), vector=None, keeps_vector=True)
+    aside = {"superseded_by": before.memory_id, "revision": before.revision + 1}
+    return replace(change, after=before.model_copy(update=aside), vector=None, keeps_vector=True)
 
 
 def _score(change: Change, search: MemorySearch, below: float | None) -> float | None:

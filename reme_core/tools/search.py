@@ -15,7 +15,7 @@ from reme_core.retrieval import AskedTime, asked_time, names_no_topic
 from reme_core.retrieval.embedding import embed_strictly
 from reme_core.retrieval.hits import memory_hit
 from reme_core.retrieval.memories_in_time import list_memories_in_time
-from reme_core.schema import Memory, MemoryType, Usage, bounded_query
+from reme_core.schema import Memory, MemoryType, Usage, bounded_query, shown_beginning, shown_end
 from reme_core.schema.checks import Text
 from reme_core.text import json_line, prompt_time, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
@@ -165,10 +165,8 @@ def memory_line(memory: Memory) -> str:
         "about": "/".join(target_of(memory)),
         "said": prompt_time(memory.observed_at),
     }
-    if memory.valid_from != memory.observed_at:
-        fields["valid_from"] = prompt_time(memory.valid_from)
-    if memory.valid_to is not None:
-        fields["valid_to"] = prompt_time(memory.valid_to)
+    fields |= {"valid_from": begins} if (begins := shown_beginning(memory)) else {}
+    fields |= {"valid_to": ends} if (ends := shown_end(memory)) else {}
     if memory.when_to_use:
         fields["when_to_use"] = shortened(memory.when_to_use, _TEXT_CHARS)
     return json_line({**fields, "text": shortened(memory.content, _TEXT_CHARS)})

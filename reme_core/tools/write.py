@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Field, JsonValue
 from reme_core.errors import ConflictError, MemoryNotFoundError, ToolFeedback
 from reme_core.ports import DeleteMemory, MemoryFilter, PutMemory, Target, ToolContext, Vector, WriteBatch
 from reme_core.retrieval.embedding import embed_strictly
-from reme_core.rules import Placed, chain_of, place
+from reme_core.rules import Placed, chain_of, place, replaced
 from reme_core.schema import Memory, MemoryType, Source, Usage
 from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
@@ -332,12 +332,7 @@ def shown_memory(memory: Memory) -> str:
 
 def closed_by(memory: Memory, by: Memory, context: ToolContext) -> Memory:
     """Return a memory as it is when another one has taken its place."""
-    ended = {
-        "valid_to": max(memory.valid_from, by.valid_from),  # what was said later may be distilled first
-        "superseded_by": by.memory_id,
-        "updated_at": context.clock.now(),
-    }
-    return memory.model_copy(update=ended)
+    return replaced(memory, by).model_copy(update={"updated_at": context.clock.now()})
 
 
 def _successor(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory | None:
@@ -355,14 +350,14 @@ def _successor(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory
 async def _placed(context: ToolContext, made: Memory, instead_of: Memory) -> Placed:
     """Give a memory its time among the one that it is to replace and all that this one has replaced; see `place`.
 
-    Two memories that hold now have nothing of that in common, so of several updates at once none sees another one's.
+    Two current memories have nothing of that in common, so of several updates at once none sees another one's.
     """
     target, chain = target_of(instead_of), [instead_of]
     if made.valid_from <= instead_of.valid_from:
         wanted = MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), include_superseded=True)
         chain = chain_of(await all_memories(context.memories, context.scope, wanted), (instead_of.memory_id,))
     now = context.clock.now()
-    placed = place(chain, made, at=max(now, made.valid_from))
+    placed = place(chain, made, at=max(now, made.valid_from), named=(instead_of.memory_id,))
     return replace(placed, changed=tuple(item.model_copy(update={"updated_at": now}) for item in placed.changed))
 
 

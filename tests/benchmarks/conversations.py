@@ -56,8 +56,8 @@ def read(path: Path) -> list[Conversation]:
 def _conversation(given: dict) -> Conversation:
     name = str(given["conversation"])
     turns = tuple(_turn(name, session, message) for session in given["sessions"] for message in session["messages"])
-    texts = {turn.message_id: turn.text for turn in turns}
-    questions = [_question(name, question, texts) for question in given["questions"]]
+    told = {turn.message_id: turn for turn in turns}
+    questions = [_question(name, question, told) for question in given["questions"]]
     # A question that has an answer and no label for it measures nothing.
     kept = tuple(question for question in questions if question.evidence or not question.answerable)
     return Conversation(name, turns, kept)
@@ -74,11 +74,11 @@ def _turn(conversation: str, session: dict, message: dict) -> Turn:
     )
 
 
-def _question(conversation: str, given: dict, texts: dict[str, str]) -> Question:
+def _question(conversation: str, given: dict, told: dict[str, Turn]) -> Question:
     category = str(given["category"])
     answerable = category not in _UNANSWERABLE
     ids = [f"{conversation}/{message_id}" for message_id in given["evidence"]] if answerable else []
-    evidence = {message_id: texts[message_id] for message_id in ids}
+    evidence = {message_id: told[message_id].text for message_id in ids}
     return Question(
         conversation=conversation,
         question_id=f"{conversation}/{given['question_id']}",
@@ -87,4 +87,5 @@ def _question(conversation: str, given: dict, texts: dict[str, str]) -> Question
         evidence=evidence,
         answer_words=answer_words(given.get("answer"), given.get("rubric", ()), evidence.values()),
         answerable=answerable,
+        said_at={message_id: at for message_id in ids if (at := told[message_id].created_at)},
     )

@@ -28,7 +28,8 @@ _TO_THE_JUDGE = re.compile(r"^\s*LLM response should [a-z]+\s*:", re.IGNORECASE)
 class Question:
     """One question: `evidence` is the text of each message that answers it, by id; none: it can't be answered.
 
-    `answer_words` are the terms of the gold answer that the evidence holds at all.
+    `answer_words` are the terms of the gold answer that the evidence holds at all, `said_at` the times of those
+    evidence messages that have one.
     """
 
     conversation: str
@@ -38,6 +39,7 @@ class Question:
     evidence: Mapping[str, str]
     answer_words: frozenset[str] = frozenset()
     answerable: bool = True
+    said_at: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Row:
-    """One question and one system. A figure that the question can't have is missing from `figures`."""
+    """One question and one system. A figure that the question can't have is missing from `figures`.
+
+    `ids_as_of` is what was found when the question was asked once more `as_of` a time, where it was.
+    """
 
     system: str
     question: Question
@@ -59,6 +64,8 @@ class Row:
     scores: list[float]
     milliseconds: float
     figures: dict[str, float] = field(default_factory=dict)
+    as_of: str | None = None
+    ids_as_of: list[str] | None = None
 
 
 def message_ids(hits: Iterable[Hit]) -> list[str]:
@@ -190,5 +197,6 @@ def as_json(rows: Sequence[Row]) -> list[dict]:
                 "systems": {},
             },
         )
-        entry["systems"][row.system] = {"found": row.ids, "scores": row.scores, "figures": row.figures}
+        told = {"found": row.ids, "scores": row.scores, "figures": row.figures}
+        entry["systems"][row.system] = told | ({"as_of": row.as_of, "found_as_of": row.ids_as_of} if row.as_of else {})
     return list(entries.values())

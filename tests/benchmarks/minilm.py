@@ -62,9 +62,8 @@ class MiniLM:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._program is not None and self._program.stdin is not None:
-            self._program.stdin.close()
-            self._program.wait(timeout=30)
+        if self._program is not None:
+            self._program.communicate(timeout=30)
 
     @property
     def dimension(self) -> int:
@@ -119,9 +118,7 @@ class MiniLM:
             command = [str(self._python), str(_PROGRAM)]
             # The project's own packages are none of that environment's.
             environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-            self._program = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-            )
+            self._program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         program = self._program
         assert program.stdin is not None
         assert program.stdout is not None

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import changes
 from evidence import BUDGETS, PLACES, Row, abstention, as_json, differences, interval, mean, percent_interval
 from figures import Figure, show
 from minilm import PYTHON
@@ -43,10 +44,11 @@ def systems_table(systems: By) -> str:
     for name, rows in systems.items():
         low, high = percent_interval([row.figures[HEADLINE] for row in rows if HEADLINE in row.figures])
         has_scores = any(score for row in rows for score in row.scores)
-        area = f"{100 * abstention(rows):.1f}" if has_scores else "-"
+        area = f"{100 * abstention(rows):.1f}" if has_scores else "nan"
         spent = statistics.median(row.milliseconds for row in rows)
         figures = [f"{mean(rows, figure):.1f}" for figure in FIGURES]
-        lines.append([name, *figures, f"[{low}, {high}]", area, f"{spent:.1f}" if spent else "-"])
+        told = [name, *figures, f"[{low}, {high}]", area, f"{spent:.1f}" if spent else "nan"]
+        lines.append(["-" if cell == "nan" else cell for cell in told])
     return _aligned(lines)
 
 
@@ -59,6 +61,13 @@ def kinds_table(systems: By, ours: Sequence[str], plain: str, names: Mapping[str
         paired = [_paired(part[name], part[plain]) for name in ours]
         lines.append([(names or {}).get(kind, kind), str(len(part[plain])), *cells, *paired])
     return _aligned(lines)
+
+
+def changes_table(systems: By) -> str:
+    """A line a measure of facts that change, a column a system."""
+    told = {name: changes.table(rows) for name, rows in systems.items()}
+    measures = list(next(iter(told.values())))
+    return _aligned([["", *told], *[[measure, *(told[name][measure] for name in told)] for measure in measures]])
 
 
 def kinds(rows: Sequence[Row]) -> list[str]:
@@ -107,6 +116,8 @@ def tell(run: Run, figures: Sequence[Figure], path: Path | None, names: Mapping[
     print(LEGEND, systems_table(systems), sep="\n\n")
     if PLAIN in systems:
         print("", kinds_table(systems, [name for name in (WORDS, VECTORS) if name in systems], PLAIN, names), sep="\n")
+    if any(row.question.category == changes.UPDATE for row in run.rows):
+        print("", changes_table(systems), sep="\n")
     print("", show(figures), sep="\n")
     if run.agreement is not None:
         print(f"\nVectors made here against the file's, 200 texts: lowest cosine {run.agreement:.4f}")

@@ -6,10 +6,11 @@ import asyncio
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
+from changes import asked_as_of
 from conversations import Conversation, Turn
 from evidence import BUDGETS, Found, Question, Row, figures_of, message_ids
 from minilm import MiniLM, NoVectorError, agreement
@@ -82,8 +83,13 @@ async def reme(
                 await remember(memory, conversation, users[conversation.name])
             for conversation in conversations:
                 for question in conversation.questions:
-                    found = await ask(memory, users[conversation.name], question)
-                    rows.append(row_of(system, question, found))
+                    user = users[conversation.name]
+                    row = row_of(system, question, await ask(memory, user, question))
+                    as_of = asked_as_of(question)
+                    if as_of is not None:
+                        before = await memory.retrieve(question.text, user_id=user, limit=LIMIT, as_of=as_of)
+                        row = replace(row, as_of=as_of, ids_as_of=message_ids(before.results))
+                    rows.append(row)
     return rows
 
 
@@ -97,13 +103,13 @@ async def remember(memory: ReMe, conversation: Conversation, user: str) -> None:
         raise RuntimeError(f"{waiting} texts of {conversation.name} have no vector: the run would not measure vectors")
 
 
-async def ask(memory: ReMe, user: str, question: Question, *, as_of: str | None = None) -> Found:
+async def ask(memory: ReMe, user: str, question: Question) -> Found:
     """Ask once for a ranking, and once for each budget of tokens, as users do."""
     begun = time.perf_counter()
-    ranking = await memory.retrieve(question.text, user_id=user, limit=LIMIT, as_of=as_of)
+    ranking = await memory.retrieve(question.text, user_id=user, limit=LIMIT)
     spent = (time.perf_counter() - begun) * 1000
     within = {}
-    if question.evidence and as_of is None:
+    if question.evidence:
         for budget in BUDGETS:
             found = await memory.retrieve(question.text, user_id=user, token_budget=budget)
             within[budget] = found.results

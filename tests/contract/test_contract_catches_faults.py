@@ -209,6 +209,25 @@ class SupersededOnesAreShown(Wrapped):
         return await self.inner.list_memories(scope, replace(query, filter=wanted))
 
 
+class EndedOnesAreHidden(Wrapped):
+    """Takes an end for a replacement."""
+
+    async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
+        found = await self.inner.search(scope, search)
+        return [item for item in found if item.memory.valid_to is None]
+
+    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
+        page = await self.inner.list_memories(scope, query)
+        return page.model_copy(update={"memories": tuple(m for m in page.memories if m.valid_to is None)})
+
+
+class EqualOnesAreAnsweredWhateverTheirTime(Wrapped):
+    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
+        held = (await self.inner.list_memories(scope, ListMemories(limit=9999))).memories
+        equal = [m for m in held for p in batch.puts if m.content.lower() == p.memory.content.lower().strip(".")]
+        return equal or await super().put(scope, batch)
+
+
 class WorstComesFirst(Wrapped):
     async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
         return (await self.inner.search(scope, search))[::-1]
@@ -369,7 +388,20 @@ FAULTS: list[tuple[type[Wrapped], str, tuple[object, ...]]] = [
     (FilterIsIgnored, "test_filters_by_type_and_target_hold_together", ()),
     (UnsupportedFiltersAreDropped, "test_an_operand_that_is_no_scalar_is_refused", ({"$ne": 1},)),
     (MetadataTakesTrueForOne, "test_metadata_is_compared_by_value_and_type", ()),
-    (SupersededOnesAreShown, "test_validity_includes_its_start_and_not_its_end", ()),
+    (SupersededOnesAreShown, "test_what_a_replacement_closed_held_from_its_start_and_before_its_end", ()),
+    (SupersededOnesAreShown, "test_what_was_replaced_is_not_found_however_long_its_own_time_lasts", ()),
+    (EndedOnesAreHidden, "test_what_is_over_and_what_lies_ahead_are_found_like_what_holds", ()),
+    (EndedOnesAreHidden, "test_an_end_is_an_update_that_leaves_a_memory_current", ()),
+    (
+        EqualOnesAreAnsweredWhateverTheirTime,
+        "test_an_equal_memory_of_a_later_time_takes_the_place_of_the_one_that_is_over",
+        (5,),
+    ),
+    (
+        EqualOnesAreAnsweredWhateverTheirTime,
+        "test_an_equal_memory_of_an_earlier_time_is_kept_as_one_that_was_superseded",
+        (),
+    ),
     (WorstComesFirst, "test_the_nearest_comes_first_and_its_score_is_the_cosine", ()),
     (ScoresAreDistances, "test_the_nearest_comes_first_and_its_score_is_the_cosine", ()),
     (FloorIsIgnored, "test_the_score_floor_is_a_similarity", ()),

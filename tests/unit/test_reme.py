@@ -168,15 +168,15 @@ async def test_a_batch_is_written_wholly_or_not_at_all(reme: ReMe) -> None:
     assert await contents(reme) == ["taken"]
 
 
-async def test_validity_decides_what_is_found_and_listed(reme: ReMe) -> None:
+async def test_an_own_time_decides_what_held_when_and_hides_nothing(reme: ReMe) -> None:
     old = await reme.add_memory("lives in Rome", **ALICE, valid_from="2020-01-01", observed_at="2020-01-01")
     await reme.update_memory(old.memory_id, **ALICE, valid_to="2022-01-01")
     await reme.add_memory("lives in Oslo", **ALICE, valid_from="2022-01-01", observed_at="2022-01-01")
     for wanted, texts in (
-        ({}, ["lives in Oslo"]),
+        ({}, ["lives in Oslo", "lives in Rome"]),
         ({"as_of": "2021-06-01"}, ["lives in Rome"]),
-        ({"as_of": "2022-01-01"}, ["lives in Oslo"]),
-        ({"as_of": "2021-12-31T23:59:59.999999Z"}, ["lives in Rome"]),
+        ({"as_of": "2022-01-02"}, ["lives in Oslo"]),
+        ({"as_of": "2022-01-01T23:59:59.999999Z"}, ["lives in Oslo", "lives in Rome"]),
         ({"as_of": "2019-01-01"}, []),
         ({"include_superseded": True}, ["lives in Oslo", "lives in Rome"]),
     ):
@@ -311,6 +311,36 @@ def test_a_budget_is_never_exceeded_and_nothing_is_told_twice(
         assert len((await reme.retrieve(query, user_id=user, limit=2)).results) <= 2
 
     asyncio.run(work())
+
+
+async def test_top_k_is_another_name_of_limit(reme: ReMe) -> None:
+    await reme.summary([("user", f"I have seen a fox number {n}") for n in range(6)], **ALICE)
+    for named in ({"limit": 2}, {"top_k": 2}, {"limit": 2, "top_k": 2}):
+        assert len((await reme.retrieve("fox", **ALICE, **named)).results) == 2
+    assert len((await reme.retrieve("fox", **ALICE, top_k=9)).results) == 6
+
+
+async def test_a_least_score_leaves_out_what_scores_lower_and_nothing_else(reme: ReMe) -> None:
+    await reme.add_memory("Alice saw a fox in the garden", **ALICE)
+    await reme.add_memory("Alice has a garden", **ALICE)
+    await reme.summary([("user", f"The fox was {n} metres away") for n in range(4)], **ALICE)
+    whole = (await reme.retrieve("Where was the fox seen?", **ALICE)).results
+    assert len({hit.score for hit in whole}) > 2
+    for floor in (0, whole[0].score, whole[2].score, whole[-1].score, 1.0):
+        found = (await reme.retrieve("Where was the fox seen?", **ALICE, min_score=floor)).results
+        assert list(found) == [hit for hit in whole if hit.score >= floor]
+    [lead] = (await reme.retrieve("Where was the fox seen?", **ALICE, min_score=whole[0].score, limit=5)).results
+    assert lead == whole[0]
+    in_budget = await reme.retrieve("Where was the fox seen?", **ALICE, min_score=whole[1].score, token_budget=500)
+    assert [hit.score >= whole[1].score for hit in in_budget.results] == [True, True]
+
+
+async def test_a_least_score_parts_what_lies_in_a_time_from_what_is_near_it(reme: ReMe) -> None:
+    said = [{"role": "user", "content": f"day {day}", "created_at": f"2024-05-{day:02}"} for day in (5, 6, 9)]
+    await reme.summary(said, **ALICE)
+    assert len((await reme.retrieve("What happened on 5 May 2024?", **ALICE)).results) == 3
+    [hit] = (await reme.retrieve("What happened on 5 May 2024?", **ALICE, min_score=0.25)).results
+    assert hit.memory == "day 5"
 
 
 async def test_times_and_sessions_filter_what_was_said(reme: ReMe) -> None:
@@ -494,7 +524,7 @@ async def test_a_superseded_fact_is_found_as_of_its_time_and_the_new_one_now(rem
     assert [hit.memory for hit in then.results] == ["lives in Berlin"]
     closed = await reme.get_memory(old.memory_id, **ALICE)
     assert (closed.valid_to, closed.superseded_by) == (new.valid_from, new.memory_id)
-    with pytest.raises(ConflictError, match="closed"):
+    with pytest.raises(ConflictError, match="was replaced by"):
         await reme.supersede_memory(old.memory_id, "lives in Rome", **ALICE)
     with pytest.raises(InvalidInputError, match="before"):
         await reme.supersede_memory(new.memory_id, "lives in Rome", **ALICE, observed_at="2019-01-01")

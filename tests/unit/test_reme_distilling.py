@@ -764,6 +764,9 @@ async def test_strategies_can_be_exchanged_on_an_open_memory(tmp_path: Path) -> 
         found = await memory.retrieve("Where does Alice live?", **U)
         assert found.answer
         assert found.results[0].memory == "Alice moved to Lisbon"
+        assert min(hit.score for hit in found.results) < 0.5
+        sure = await memory.retrieve("Where does Alice live?", **U, min_score=0.5)
+        assert [hit.memory for hit in sure.results] == [hit.memory for hit in found.results if hit.score >= 0.5]
         assert await contents(memory) == ["Alice moved to Lisbon"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reme_core.errors import InvalidInputError
-from reme_core.ports import MemoryFilter, MemorySearch, ScoredMemory, Vector
+from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, ScoredMemory, Vector
 from reme_core.runtime.embedding import embed_one
 from reme_core.runtime.flow import stage
 from reme_core.runtime.hits import memory_hit
@@ -22,6 +22,10 @@ _FETCHED, _FETCHED_TIMES = 20, 4
 _REFUTED_SHARE = 0.5
 # What helped and what did not are a fifth up and down: more than two good matches differ, less than good and bad ones.
 _IMPORTANCE_SHARE = 0.2
+# The score of what shares nothing with the question and is of its domain; below that of any fair match.
+_UNMATCHED = 0.2
+# Of a domain with more memories, those made last are looked at.
+_MOST_LISTED = 1_000
 
 
 @stage
@@ -30,7 +34,8 @@ async def search(question: TaskQuestion, context: FlowContext) -> TaskAnswer:
 
     With `include_shared`, those of the space's shared scope as well, all in one order: by the store's score, weighed by
     confidence and importance (see `weighed`); ties as the store has them, the user's own first. The query is embedded
-    once, if there is an embedder; else the words decide.
+    once, if there is an embedder; else the words decide. Where a target is given and nothing of it shares a word, its
+    best memories are the answer: by confidence, importance and how often they helped, with low scores.
 
     Raises:
         InvalidInputError: An empty query, or a limit below 1.
@@ -42,8 +47,11 @@ async def search(question: TaskQuestion, context: FlowContext) -> TaskAnswer:
     parts = [await _found(question, context, scope, vector) for scope in _scopes(question, context.scope)]
     if vector is None:
         parts = on_one_scale(parts, question.query)
+    found = [item for part in parts for item in part]
+    if context.memory_target is not None and all(item.score <= 0 for item in found):
+        found = [item for scope in _scopes(question, context.scope) for item in await _best_of_target(context, scope)]
     usage = Usage(embedding_calls=0 if vector is None else 1)
-    return TaskAnswer(question=question, hits=_hits([item for part in parts for item in part], question), usage=usage)
+    return TaskAnswer(question=question, hits=_hits(found, question), usage=usage)
 
 
 def weighed(score: float, *, importance: float, confidence: float) -> float:
@@ -103,6 +111,27 @@ async def _found(
     found = await context.memories.search(scope, wanted)
     # A store of others that widens a search must not show one user's memories to another.
     return [item for item in found if _belongs(item.memory, scope, target)]
+
+
+async def _best_of_target(context: FlowContext, scope: Scope) -> list[ScoredMemory]:
+    """Return the memories of the target, the newest first; scores say by how much each has helped when it was used."""
+    target = context.memory_target
+    wanted = MemoryFilter(types=(MemoryType.PROCEDURAL,), targets=None if target is None else (target,))
+    page = await context.memories.list_memories(scope, ListMemories(filter=wanted, limit=_MOST_LISTED))
+    return [
+        ScoredMemory(memory=memory, score=_UNMATCHED * _helped(memory))
+        for memory in page.memories
+        if _belongs(memory, scope, target)
+    ]
+
+
+def _helped(memory: Memory) -> float:
+    """Return a factor: 1 for what was never used, a fifth more at most for what helped, a fifth less for what did not.
+
+    Seen through one use that helped and one that did not (the rule of succession), so that a single use decides little.
+    """
+    share = min((memory.utility + 1.0) / (memory.freq + 2.0), 1.0)
+    return 1.0 + _IMPORTANCE_SHARE * (2.0 * share - 1.0)
 
 
 def _belongs(memory: Memory, scope: Scope, target: str | None) -> bool:

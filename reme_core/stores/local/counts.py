@@ -16,7 +16,7 @@ def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
     if number is None:
         return Counts()
     by_type = connection.execute(
-        "SELECT memory_type, count(*) FROM memories WHERE scope = ? AND valid_to IS NULL GROUP BY memory_type"
+        "SELECT memory_type, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL GROUP BY memory_type"
         " ORDER BY memory_type",
         (number,),
     )
@@ -40,7 +40,7 @@ def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
 def count_targets(connection: sqlite3.Connection, scope: Scope) -> dict[Target, int]:
     """Count the current memories of each target, along the index of these."""
     rows = connection.execute(
-        "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND valid_to IS NULL"
+        "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL"
         " AND memory_type <> ? GROUP BY memory_type, memory_target ORDER BY memory_type, memory_target",
         (find_scope(connection, scope), MemoryType.META),
     )

@@ -44,10 +44,11 @@ def conditions(connection: sqlite3.Connection, scope: int, wanted: MemoryFilter)
     where, values = ["scope = ?"], list[object]([scope])
     if wanted.as_of is not None:
         moment = wanted.as_of.timestamp()
-        where.append("valid_from <= ? AND (valid_to IS NULL OR ? < valid_to)")
+        # One that was replaced nobody knows when held at no time; see `Memory.holds_at`.
+        where.append("valid_from <= ? AND coalesce(? < valid_to, superseded_by IS NULL)")
         values += [moment, moment]
     elif not wanted.include_superseded:
-        where.append("valid_to IS NULL")
+        where.append("superseded_by IS NULL")
     types = wanted.types
     if types is not None and set(types) == {MemoryType.META}:
         where.append("memory_type = 'meta'")  # in these words, SQLite takes the index memories_meta

@@ -75,7 +75,7 @@ def _holding(connection: sqlite3.Connection, numbers: dict[int, str], at: int | 
     values = [] if at is None else [at]
     rows = connection.execute(
         "SELECT value FROM json_each(?) WHERE EXISTS (SELECT 1 FROM items LEFT JOIN memories ON row = memory_row"  # noqa: S608
-        f" WHERE ns = json_each.value AND valid_to IS NULL{over})",
+        f" WHERE ns = json_each.value AND superseded_by IS NULL{over})",
         (str(list(numbers)), *values),
     )
     return [numbers[ns] for (ns,) in rows]
@@ -83,7 +83,8 @@ def _holding(connection: sqlite3.Connection, numbers: dict[int, str], at: int | 
 
 def _holds_unlinked(connection: sqlite3.Connection, scope: int, memory_type: str) -> bool:
     found = connection.execute(
-        "SELECT 1 FROM memories INDEXED BY memories_current WHERE scope = ? AND memory_type = ? AND valid_to IS NULL"
+        "SELECT 1 FROM memories INDEXED BY memories_current WHERE scope = ? AND memory_type = ?"
+        " AND superseded_by IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM items WHERE memory_row = row) LIMIT 1",
         (scope, memory_type),
     ).fetchone()

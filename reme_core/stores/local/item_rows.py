@@ -13,7 +13,7 @@ from reme_core.stores.local.memories import find_memory, from_microseconds, micr
 from reme_core.stores.local.scopes import find_scope
 
 _SELECT = (
-    "SELECT items.item, ns, key, value, items.created, updated, expires, ttl, memory_row, body, valid_to"
+    "SELECT items.item, ns, key, value, items.created, updated, expires, ttl, memory_row, body, superseded_by"
     " FROM items LEFT JOIN memories ON memories.row = memory_row"
 )
 _SOME = 500
@@ -24,7 +24,7 @@ NOT_ITEMS = frozenset({MemoryType.META, MemoryType.HISTORY})
 class Row(NamedTuple):
     """A row of `items`, or one of `memories` that was not written as an item (`item` None, `ns` None).
 
-    Times in microseconds since 1970; `body` is the memory as JSON, `valid_to` its end.
+    Times in microseconds since 1970; `body` is the memory as JSON, `superseded_by` the one that replaced it.
     """
 
     item: int | None
@@ -37,12 +37,12 @@ class Row(NamedTuple):
     ttl: int | None
     memory_row: int | None
     body: str | None
-    valid_to: float | None
+    superseded_by: str | None
 
     @property
     def is_closed(self) -> bool:
         """Whether its memory was superseded: then it is no item any more."""
-        return self.valid_to is not None
+        return self.superseded_by is not None
 
     def is_over(self, at: int) -> bool:
         """Whether its time to live is over."""
@@ -115,7 +115,7 @@ def rows_by_memories(connection: sqlite3.Connection, memory_rows: Sequence[int])
     if not memory_rows:
         return {}
     rows = connection.execute(
-        "SELECT row, body FROM memories WHERE row IN (SELECT value FROM json_each(?)) AND valid_to IS NULL"
+        "SELECT row, body FROM memories WHERE row IN (SELECT value FROM json_each(?)) AND superseded_by IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM items WHERE memory_row = memories.row)",
         (str(list(memory_rows)),),
     )

@@ -137,7 +137,7 @@ class MemorySource:
         found = connection.execute(
             "SELECT row, json_extract(body, '$.updated_at'), vector"  # noqa: S608  # fixed texts
             " FROM memories LEFT JOIN memory_vectors USING (row)"
-            f" WHERE scope = ? AND memory_type = ?{among} AND valid_to IS NULL"
+            f" WHERE scope = ? AND memory_type = ?{among} AND superseded_by IS NULL"
             " AND NOT EXISTS (SELECT 1 FROM items WHERE memory_row = row)",
             values,
         )

@@ -38,13 +38,13 @@ def write_items(connection: sqlite3.Connection, memory_space: str, batch: ReadyB
 def sweep_items(connection: sqlite3.Connection, memory_space: str, at: int, *, fts5: bool) -> int:
     """Remove the items whose time is over; see `ItemStore.sweep_items`."""
     found = connection.execute(
-        "SELECT item, ns, memory_row, valid_to FROM items JOIN item_namespaces USING (ns)"
+        "SELECT item, ns, memory_row, superseded_by FROM items JOIN item_namespaces USING (ns)"
         " LEFT JOIN memories ON memories.row = memory_row WHERE memory_space = ? AND expires <= ?",
         (memory_space, at),
     ).fetchall()
     # The item of a memory that was superseded is none any more, and the memory is history, which stays.
-    for _, _, memory_row, valid_to in found:
-        if memory_row is not None and valid_to is None:
+    for _, _, memory_row, superseded_by in found:
+        if memory_row is not None and superseded_by is None:
             delete_memory(connection, memory_row, at, fts5=fts5)
     remove_items(connection, [item for item, *_ in found])
     remove_empty(connection, {ns for _, ns, *_ in found})

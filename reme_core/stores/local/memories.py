@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, Vector, WriteBatch
-from reme_core.rules import check_useless, kept_by_updates, reason_for
+from reme_core.rules import beside, check_useless, kept_by_updates, reason_for, repetition
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local import item_links
@@ -67,10 +67,9 @@ def put_batch(
     changed += [_delete_one(connection, number, batch, delete, fts5=fts5) for delete in batch.deletes]
     stored = []
     for put in batch.puts:
-        memory, row = _put_one(connection, number, batch, put, fts5=fts5, distinct=distinct)
+        memory, rows = _put_one(connection, number, batch, put, fts5=fts5, distinct=distinct)
         stored.append(memory)
-        if row is not None:
-            changed.append(row)
+        changed += rows
     log_changes(connection, number, Layer.MEMORIES, dict.fromkeys(changed))
     return stored
 
@@ -103,22 +102,41 @@ def _delete_one(
 
 def _put_one(
     connection: sqlite3.Connection, scope: int, batch: WriteBatch, put: PutMemory, *, fts5: bool, distinct: bool
-) -> tuple[Memory, int | None]:
-    """Write one memory; return it as stored, and its row unless nothing was written."""
+) -> tuple[Memory, list[int]]:
+    """Write one memory; return it as stored, and the rows written: none, or that of one that makes way as well."""
     found = find_memory(connection, scope, put.memory.memory_id)
     _expect(put.memory.memory_id, 0 if found is None else found[1].revision, put.expected_revision)
     normal = _normal(connection, put.memory, found)
     twin = _find_twin(connection, scope, put.memory, normal)
+    rows: list[int] = []
     if twin is not None and distinct:
-        normal, twin = _salted(normal, put.memory.memory_id), None
-    if twin is not None and found is None and put.on_duplicate == "existing":
-        return twin, None
-    if twin is not None:
-        msg = (
-            f"memory {twin.memory_id!r} of the same type and target says the same: "
-            f"update that one, or delete it first (wanted to write {put.memory.memory_id!r})"
-        )
-        raise ConflictError(msg)
+        normal = _salted(normal, put.memory.memory_id)
+    elif twin is not None:
+        if found is not None or put.on_duplicate == "raise":
+            raise repetition(put.memory.memory_id, twin[1].memory_id)
+        settled = beside(twin[1], put.memory, at=batch.at)
+        if settled is None:
+            return twin[1], []
+        displaced, wanted = settled
+        put = replace(put, memory=wanted)
+        if displaced is not twin[1]:
+            way = PutMemory(memory=displaced, reason=put.reason)
+            rows.append(_write(connection, scope, batch, way, twin, normal, fts5=fts5)[1])
+    memory, row = _write(connection, scope, batch, put, found, normal, fts5=fts5)
+    return memory, [*rows, row]
+
+
+def _write(
+    connection: sqlite3.Connection,
+    scope: int,
+    batch: WriteBatch,
+    put: PutMemory,
+    found: tuple[int, Memory] | None,
+    normal: bytes,
+    *,
+    fts5: bool,
+) -> tuple[Memory, int]:
+    """Write a memory over the one found under its id, with its event; return it as stored, and its row."""
     if found is None:
         memory = put.memory
         if memory.revision != 1:
@@ -133,8 +151,8 @@ def _put_one(
         memory = put.memory.model_copy(update=kept_by_updates(before))
         words = terms(memory.index_text)
         _update(connection, row, memory, words, normal)
-        closed = before.valid_to is None and memory.valid_to is not None
-        kind = EventKind.SUPERSEDE if closed else EventKind.UPDATE
+        superseded = before.is_current and not memory.is_current
+        kind = EventKind.SUPERSEDE if superseded else EventKind.UPDATE
         _add_event(connection, scope, batch, put.reason, kind, before, memory)
         said_anew = memory.index_text != before.index_text
         item_links.follow_edit(connection, row, microseconds(memory.updated_at), put.vector, said_anew=said_anew)
@@ -177,16 +195,16 @@ def _salted(normal: bytes, memory_id: str) -> bytes:
     return hashlib.blake2b(normal + memory_id.encode(), digest_size=16).digest()
 
 
-def _find_twin(connection: sqlite3.Connection, scope: int, memory: Memory, normal: bytes) -> Memory | None:
-    """Find another current memory that the unique index would not let stand beside this one."""
-    if memory.valid_to is not None:
+def _find_twin(connection: sqlite3.Connection, scope: int, memory: Memory, normal: bytes) -> tuple[int, Memory] | None:
+    """Find another current memory that the unique index would not let stand beside this one, with its row."""
+    if not memory.is_current:
         return None
     row = connection.execute(
-        "SELECT body FROM memories WHERE scope = ? AND memory_type = ? AND memory_target = ? AND normal = ?"
-        " AND valid_to IS NULL AND memory_id <> ?",
+        "SELECT row, body FROM memories WHERE scope = ? AND memory_type = ? AND memory_target = ? AND normal = ?"
+        " AND superseded_by IS NULL AND memory_id <> ?",
         (scope, memory.memory_type, memory.memory_target, normal, memory.memory_id),
     ).fetchone()
-    return None if row is None else Memory.model_validate_json(row[0])
+    return None if row is None else (int(row[0]), Memory.model_validate_json(row[1]))
 
 
 def _columns(memory: Memory, words: Sequence[str], normal: bytes) -> tuple[object, ...]:
@@ -198,6 +216,7 @@ def _columns(memory: Memory, words: Sequence[str], normal: bytes) -> tuple[objec
         memory.observed_at.timestamp(),
         memory.valid_from.timestamp(),
         None if memory.valid_to is None else memory.valid_to.timestamp(),
+        memory.superseded_by,
         memory.revision,
         pack_terms(words),
         memory.model_dump_json(),
@@ -207,7 +226,7 @@ def _columns(memory: Memory, words: Sequence[str], normal: bytes) -> tuple[objec
 def _insert(connection: sqlite3.Connection, scope: int, memory: Memory, words: Sequence[str], normal: bytes) -> int:
     cursor = connection.execute(
         "INSERT INTO memories (scope, memory_id, memory_type, memory_target, normal, created, observed_at, valid_from,"
-        " valid_to, revision, terms, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " valid_to, superseded_by, revision, terms, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (scope, memory.memory_id, *_columns(memory, words, normal)),
     )
     return int(cursor.lastrowid or 0)
@@ -216,7 +235,7 @@ def _insert(connection: sqlite3.Connection, scope: int, memory: Memory, words: S
 def _update(connection: sqlite3.Connection, row: int, memory: Memory, words: Sequence[str], normal: bytes) -> None:
     connection.execute(
         "UPDATE memories SET memory_type = ?, memory_target = ?, normal = ?, created = ?, observed_at = ?,"
-        " valid_from = ?, valid_to = ?, revision = ?, terms = ?, body = ? WHERE row = ?",
+        " valid_from = ?, valid_to = ?, superseded_by = ?, revision = ?, terms = ?, body = ? WHERE row = ?",
         (*_columns(memory, words, normal), row),
     )
 

@@ -59,13 +59,12 @@ _MASKS = 16
 _NOTHING_LOADED = 1 << 62
 _ENTRIES = MemoryFilter(types=(MemoryType.META,), include_superseded=True)
 
+_Row: TypeAlias = tuple[int, bytes, int, str, float, int, int, int, bytes]
+
 
 def holds_any(connection: sqlite3.Connection, scope: int, layer: Layer) -> bool:
     """Tell whether a layer of a scope has any rows: most users have messages alone, or memories alone."""
     return connection.execute(f"{_COLUMNS[layer]} LIMIT 1", (scope,)).fetchone() is not None
-
-
-_Row: TypeAlias = tuple[int, bytes, int, str, float, int, int, int, bytes]
 
 
 @dataclass(frozen=True, slots=True)

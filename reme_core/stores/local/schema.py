@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from reme_core.errors import SchemaVersionError
+from reme_core.stores.local.own_times import OWN_TIMES, tell_ends_from_replacements
 from reme_core.stores.local.resegment import segment_anew
 from reme_core.text import TERMS_VERSION
 
@@ -159,6 +160,7 @@ MIGRATIONS: Sequence[Migration] = (
     _to_version_5,
     _to_version_6,
     _to_version_7,
+    tell_ends_from_replacements,
 )
 """Step i leads from version i + 1 to version i + 2."""
 
@@ -194,8 +196,6 @@ TABLES = (
         memory_type TEXT NOT NULL, memory_target TEXT NOT NULL, normal BLOB NOT NULL, created INTEGER NOT NULL,
         observed_at REAL NOT NULL, valid_from REAL NOT NULL, valid_to REAL, revision INTEGER NOT NULL,
         terms BLOB NOT NULL, body TEXT NOT NULL, UNIQUE (scope, memory_id))""",
-    """CREATE UNIQUE INDEX memories_current ON memories (scope, memory_type, memory_target, normal)
-        WHERE valid_to IS NULL""",
     "CREATE INDEX memories_by_age ON memories (scope, created, memory_id)",
     "CREATE TABLE memory_vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
     """CREATE TABLE events (
@@ -210,6 +210,7 @@ TABLES = (
     *_SINCE_VERSION_5,
     *_SINCE_VERSION_6,
     *_SINCE_VERSION_7,
+    *OWN_TIMES,
 )
 
 WORD_TABLES = (

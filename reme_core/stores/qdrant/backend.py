@@ -48,7 +48,13 @@ class Backend:
             )
 
     async def scroll(
-        self, scope: Scope, wanted: models.Filter, *, limit: int, order: models.OrderBy | None = None
+        self,
+        scope: Scope,
+        wanted: models.Filter,
+        *,
+        limit: int,
+        order: models.OrderBy | None = None,
+        vectors: bool = False,
     ) -> list[models.Record]:
         """Return the first points that match."""
         if not await self._has_shards(scope):
@@ -60,6 +66,7 @@ class Backend:
                 limit=limit,
                 order_by=order,
                 with_payload=True,
+                with_vectors=vectors,
                 consistency=_MAJORITY,
                 shard_key_selector=self._shard_key(scope),
             )

@@ -49,6 +49,7 @@ def payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInde
         "current": models.PayloadSchemaType.BOOL,
         "valid_from": time,
         "valid_to": time,
+        "superseded_by": keyword,
         "observed_at": time,
         "created_at": time,
         "sequence": models.PayloadSchemaType.INTEGER,

@@ -24,6 +24,17 @@ def is_true(field: str) -> models.FieldCondition:
     return models.FieldCondition(key=field, match=models.MatchValue(value=True))
 
 
+def is_missing(field: str) -> models.IsEmptyCondition:
+    """Match what has no such field."""
+    return models.IsEmptyCondition(is_empty=models.PayloadField(key=field))
+
+
+def ended_before_own_times(scope: Scope) -> models.Filter:
+    """Match memories that earlier releases wrote as not current, whether they were replaced or had merely ended."""
+    untold = models.FieldCondition(key="current", match=models.MatchValue(value=False))
+    return all_memories(scope, untold, is_missing("superseded_by"))
+
+
 def one_of(field: str, values: Iterable[str]) -> models.FieldCondition:
     """Match a field that is, or holds, one of these values."""
     return models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
@@ -105,7 +116,9 @@ def _validity(wanted: CheckedFilter) -> Sequence[models.Condition]:
         return [is_true("current")]
     begun = models.FieldCondition(key="valid_from", range=models.DatetimeRange(lte=wanted.as_of))
     not_ended = models.FieldCondition(key="valid_to", range=models.DatetimeRange(gt=wanted.as_of))
-    return [begun, models.Filter(should=[is_true("current"), not_ended])]
+    # One that was replaced nobody knows when held at no time; see `Memory.holds_at`.
+    endless = models.Filter(must=[is_true("current"), is_missing("valid_to")])
+    return [begun, models.Filter(should=[endless, not_ended])]
 
 
 def _observed(wanted: CheckedFilter) -> Sequence[models.Condition]:

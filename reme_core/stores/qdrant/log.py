@@ -11,14 +11,25 @@ Counting uses is such a commit as well, one without events: it takes a number of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from qdrant_client import models
 
-from reme_core.errors import MemoryNotFoundError, StoreUnavailableError
-from reme_core.ports import EventQuery, UseMemory, WriteBatch
-from reme_core.rules import Plan, claims_of, ids_of, plan_batch, reason_for, used
-from reme_core.schema import Event, Memory, Scope, new_id
+from reme_core.errors import ConflictError, MemoryNotFoundError, StoreUnavailableError
+from reme_core.ports import EventQuery, PutMemory, UseMemory, WriteBatch
+from reme_core.rules import (
+    Plan,
+    claim_of,
+    claims_of,
+    ids_of,
+    plan_batch,
+    reason_for,
+    replaced_elsewhere,
+    settle_equal,
+    used,
+)
+from reme_core.schema import Event, Memory, Scope, new_id, utc_now
 from reme_core.stores.qdrant import filters
 from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.points import (
@@ -40,6 +51,8 @@ _ATTEMPTS = 100
 """Each failed attempt is another writer's success, so this many in a row are no chance but an overload."""
 
 _COMMITS_A_PAGE = 128
+_POINTS_A_PAGE = 128
+_SETTLED = "an equal memory that ends later, or not at all, takes its place"
 
 
 async def write(backend: Backend, scope: Scope, batch: WriteBatch) -> tuple[Memory, ...]:
@@ -69,12 +82,52 @@ async def count_uses(backend: Backend, scope: Scope, uses: Sequence[UseMemory]) 
         if missing:
             raise MemoryNotFoundError(missing)
         counted = used([item.memory for item in held.values()], uses)
-        vectors = final_vectors((name, item.vector) for name, item in held.items())
-        commit = Commit(token=new_id(), events=(), number=last + 1, counted=tuple(counted.values()), vectors=vectors)
-        if await _insert(backend, scope, commit):
-            await apply(backend, scope, commit)
+        if await _rewrite(backend, scope, held, counted.values(), number=last + 1):
             return [counted[use.memory_id] for use in uses]
     raise _overloaded()
+
+
+async def tell_ends_from_replacements(backend: Backend, scope: Scope) -> None:
+    """Bring back into what is found the memories that an earlier release took out because they had an end.
+
+    Where one content then stands more than once, one stays current, and the others are superseded by it, each with an
+    event. What has been told apart is not looked at again.
+    """
+    while True:
+        last = await settle(backend, scope)
+        records = await backend.scroll(scope, filters.ended_before_own_times(scope), limit=_POINTS_A_PAGE)
+        if not records:
+            return
+        held = await _by_ids(backend, scope, [read_memory(record.payload).memory_id for record in records])
+        memories = [item.memory for item in held.values()]
+        replaced = [there for memory in memories if (there := replaced_elsewhere(memory)) is not memory]
+        replaced = replaced or settle_equal([*memories, *await _claimed(backend, scope, memories)])
+        if not replaced:
+            await _rewrite(backend, scope, held, memories, number=last + 1)
+            continue
+        puts = [PutMemory(memory=memory, expected_revision=memory.revision) for memory in replaced]
+        with suppress(ConflictError):  # somebody else was faster: what is there is looked at anew
+            await write(backend, scope, WriteBatch(puts=puts, reason=_SETTLED, actor="migration", at=utc_now()))
+
+
+async def _claimed(backend: Backend, scope: Scope, memories: Sequence[Memory]) -> list[Memory]:
+    """Return the memories that are current already and say what one of these says."""
+    claims = [claim_key(claim) for memory in memories if (claim := claim_of(memory)) is not None]
+    wanted = filters.all_memories(scope, filters.one_of("claim", claims))
+    records = await backend.scroll(scope, wanted, limit=len(claims)) if claims else []
+    return [read_memory(record.payload) for record in records]
+
+
+async def _rewrite(
+    backend: Backend, scope: Scope, held: Mapping[str, Held], memories: Iterable[Memory], *, number: int
+) -> bool:
+    """Write points of memories anew with their vectors and without events; tell whether nobody else was quicker."""
+    vectors = final_vectors((name, item.vector) for name, item in held.items())
+    commit = Commit(token=new_id(), events=(), number=number, counted=tuple(memories), vectors=vectors)
+    if not await _insert(backend, scope, commit):
+        return False
+    await apply(backend, scope, commit)
+    return True
 
 
 def _overloaded() -> StoreUnavailableError:
@@ -131,12 +184,13 @@ def _is_asked_for(event: Event, query: EventQuery) -> bool:
 
 
 async def _held(backend: Backend, scope: Scope, batch: WriteBatch) -> dict[str, Held]:
-    """Read the memories that a batch touches: by their ids, with vectors, and those that hold what it claims."""
+    """Read the memories that a batch touches, with vectors: by their ids, and those that hold what it claims."""
     held = list((await _by_ids(backend, scope, ids_of(batch))).values())
     claims = [claim_key(claim) for claim in claims_of(batch)]
     if claims:
         wanted = filters.all_memories(scope, filters.one_of("claim", claims))
-        held += [_read(record) for record in await backend.scroll(scope, wanted, limit=len(claims))]
+        records = await backend.scroll(scope, wanted, limit=len(claims), vectors=True)
+        held += [_read(record) for record in records]
     return {item.memory.memory_id: item for item in reversed(held)}
 
 

@@ -48,7 +48,8 @@ class Commit:
         token: Random: tells whose commit it is.
         events: What happened, numbered; nothing where uses were counted.
         number: The number of a commit without events, which no event has.
-        counted: The memories with their new counts, where uses were counted; empty once the commit was applied.
+        counted: The memories with their new counts, where uses were counted, or as they are, where points of an earlier
+            release are written anew; empty once the commit was applied.
         vectors: The vector of each memory that has one afterwards; empty once the commit was applied.
         applied: Whether the memories have been brought to this state.
     """
@@ -124,6 +125,8 @@ def memory_point(memory: Memory, vector: Vector | None, sequence: int) -> models
         payload["claim"] = claim_key(claim)
     if memory.valid_to is not None:
         payload["valid_to"] = format_time(memory.valid_to)
+    if memory.superseded_by is not None:
+        payload["superseded_by"] = text_key(memory.superseded_by)
     vectors: dict[str, models.Vector] = {}
     if vector is not None:
         vectors[DENSE] = vector.tolist()

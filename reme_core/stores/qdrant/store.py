@@ -194,18 +194,18 @@ class QdrantStore:
             self._backend = None
 
     async def _locked(self, scope: Scope, work: Callable[[Backend], Awaitable[T]]) -> T:
-        """Do something alone among the writers of this store to a scope."""
+        """Do something alone among the writers of this store to a scope, which is settled before the first time."""
         backend = await self._open()
         lock = self._locks.setdefault(scope, asyncio.Lock())
         async with lock:
+            if scope not in self._settled:
+                await _settle(backend, scope)
+                self._settled.add(scope)
             return await work(backend)
 
     async def _readable(self, scope: Scope) -> Backend:
-        """Open, and see once that nothing was left behind in this scope by a writer that died."""
-        if scope not in self._settled:
-            await self._locked(scope, lambda backend: log.settle(backend, scope))
-            self._settled.add(scope)
-        return await self._open()
+        """Open, and see that the scope was settled."""
+        return await self._open() if scope in self._settled else await self._locked(scope, _same)
 
     async def _get(self, scope: Scope, names: Sequence[str]) -> dict[str, Memory]:
         backend = await self._readable(scope)
@@ -242,6 +242,16 @@ class QdrantStore:
 
     async def _events(self, scope: Scope, query: EventQuery) -> list[Event]:
         return await log.events(await self._readable(scope), scope, query)
+
+
+async def _settle(backend: Backend, scope: Scope) -> None:
+    """See that nothing was left behind in a scope, by a writer that died or by an earlier release."""
+    await log.settle(backend, scope)
+    await log.tell_ends_from_replacements(backend, scope)
+
+
+async def _same(backend: Backend) -> Backend:
+    return backend
 
 
 async def _count(backend: Backend, scope: Scope) -> Counts:

@@ -165,6 +165,20 @@ async def test_a_block_of_the_system_prompt_is_frozen_for_each_thread(memory: Re
     assert "reme" not in state
 
 
+@both_ways
+@pytest.mark.requirement("LC-MW-05")
+async def test_what_scores_lower_than_wanted_is_not_recalled(memory: ReMe, way: str) -> None:
+    await memory.add_memory("Ann likes tea", user_id="ann")
+    await memory.summary([("user", "my tea pot broke")], user_id="ann", session_id="earlier")
+    for floor, wanted in ((None, 2), (0.5, 1)):
+        model = ScriptedChat()
+        settings = Recall(min_score=floor)
+        with ReMeMiddleware(memory, owner="ann", recall=settings, capture=None) as middleware:
+            await invoke(create_agent(model, middleware=[middleware]), way, "tea?")
+        texts = " ".join(message.text for message in model.asked[0].messages)
+        assert ("likes tea" in texts) + ("pot broke" in texts) == wanted
+
+
 class Stuck(HashedEmbedder):
     async def embed(self, texts: Any) -> Any:
         await asyncio.Event().wait()

@@ -276,6 +276,8 @@ def test_the_tools_are_those_asked_for(tmp_path: Path) -> None:
     [
         (Recall, {"limit": 0}),
         (Recall, {"token_budget": -1}),
+        (Recall, {"min_score": 1.5}),
+        (Recall, {"min_score": True}),
         (Recall, {"timeout_s": "2"}),
         (Recall, {"timeout_s": float("nan")}),
         (Recall, {"where": "nowhere"}),

@@ -92,6 +92,18 @@ async def test_it_finds_what_its_owner_has_of_its_kinds_and_nothing_else(memory,
 
 
 @pytest.mark.requirement("LC-RET-01")
+async def test_a_least_score_leaves_out_what_scores_lower(memory, find):
+    whole = await find(ReMeRetriever(memory=memory, owner="ann", k=9), "green tea pots")
+    floor = whole[1].metadata["score"]
+    kept = [document for document in whole if document.metadata["score"] >= floor]
+    assert 0 < len(kept) < len(whole)
+    assert await find(ReMeRetriever(memory=memory, owner="ann", k=9, min_score=floor), "green tea pots") == kept
+    assert await find(ReMeRetriever(memory=memory, owner="ann", k=9), "green tea pots", min_score=floor) == kept
+    with pytest.raises(InvalidInputError, match="min_score"):
+        await find(ReMeRetriever(memory=memory, owner="ann"), "tea", min_score=2)
+
+
+@pytest.mark.requirement("LC-RET-01")
 async def test_without_memories_what_was_said_is_found_and_told_apart(memory, find):
     user, other = next(USERS), next(USERS)
     call = {
@@ -180,7 +192,7 @@ async def test_settings_and_queries_that_cannot_be_used_are_refused(memory, find
         ReMeRetriever(memory=7)
     with pytest.raises(ConfigurationError, match="kinds"):
         ReMeRetriever(memory=memory, kinds=["nothing"])
-    for wrong in ({"k": 0}, {"limit": 3}):
+    for wrong in ({"k": 0}, {"limit": 3}, {"min_score": 1.1}, {"min_score": -1}):
         with pytest.raises(ValidationError):
             ReMeRetriever(memory=memory, **wrong)
     with pytest.raises(InvalidInputError, match="limit"):

@@ -106,6 +106,10 @@ def test_search_honours_every_filter(reme: Reme, chat: str) -> None:
     assert reme("search", "puppy", "--type", "procedural", "--metadata", '{"n": 1}').code == 0
     assert reme("search", "puppy", "--type", "procedural", "--metadata", '{"n": 2}').code == 1
     assert len(reme("search", "puppy", "--tokens", "8", "--json").value["results"]) == 1
+    assert len(reme("search", "puppy", "--top-k", "1", "--json").value["results"]) == 1
+    assert reme("search", "puppy", "--top-k", "1", "--limit", "2").code == 2
+    assert reme("search", "puppy", "--min-score", "1.0", "--layer", "message").code == 1
+    assert reme("search", "puppy", "--min-score", "2").code == 2
     assert reme("search", "puppy", "--type", "tool", "--type", "identity", "--superseded").code == 1
     assert reme("search", "puppy", "--layer", "memory", "--as-of", "2000-01-01").code == 1
 

@@ -318,8 +318,20 @@ def test_a_memory_that_was_replaced_says_from_when_to_when_it_held_and_by_what(r
     (tmp_path / "in.jsonl").write_text(json.dumps({"kind": "memory", "value": old}), encoding="utf-8")
     assert reme("import", "in.jsonl").code == 0
     assert "Berlin" not in reme("list").out
-    held = "since 2019-01-01 00:00 until 2023-05-08 00:00"
+    held = "1 January 2019 to 8 May 2023"
     for command in (("list", "--superseded"), ("show", "old")):
         assert held in reme(*command).out
         assert f"replaced by {new['memory_id']}" in reme(*command).out
-    assert held in reme("search", "where does Ana live", "--superseded").out
+    found = reme("search", "where does Ana live", "--superseded").out
+    assert held in found
+    assert f"replaced by {new['memory_id']}" in found
+
+
+def test_a_memory_is_added_with_its_own_time_and_shows_it_as_it_was_told(reme: Reme) -> None:
+    reme("add", "Ana took a trip to Rome", "--since", "2023-06-12", "--until", "2023-06-18")
+    reme("add", "Ana worked at Acme", "--until", "2019")
+    out = reme("search", "what did Ana do").out
+    assert "12 June 2023 to 18 June 2023" in out
+    assert "2019" in out
+    assert reme("add", "x", "--since", "soon").code == 2
+    assert reme("add", "--messages", "in.jsonl", "--since", "2023").code == 2

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from reme_core.retrieval import Query, RankingIndex, Rows, bm25_order
-from reme_core.text import is_question, pack_terms, terms
+from reme_core.text import is_question, pack_terms, segment_passages, states_wish
 
 SETS = sorted((Path(__file__).parents[2] / "benchmarks" / "small_sets").glob("*.json"))
 
@@ -18,18 +18,24 @@ SETS = sorted((Path(__file__).parents[2] / "benchmarks" / "small_sets").glob("*.
 def _index(messages: list[dict[str, Any]], sessions: list[int]) -> RankingIndex:
     n = len(messages)
     written = [message["created_at"] for message in messages]
+    cut = [segment_passages(message["content"]) for message in messages]
+    by_user = [message["role"] == "user" for message in messages]
+    wishes = [mine and states_wish(message["content"]) for mine, message in zip(by_user, messages, strict=True)]
     index = RankingIndex()
     index.extend(
         Rows(
             keys=np.arange(n),
-            terms=[pack_terms(terms(message["content"])) for message in messages],
+            terms=[pack_terms(words) for words, _ in cut],
             sessions=np.array(sessions),
             positions=np.arange(n),
-            speakers=[message["name"] for message in messages],
+            speakers=[message.get("name") or message["role"] for message in messages],
             times=np.array(
                 [datetime.fromisoformat(at).replace(tzinfo=UTC).timestamp() if at else math.nan for at in written]
             ),
             questions=np.array([is_question(message["content"]) for message in messages]),
+            by_user=np.array(by_user),
+            wishes=np.array(wishes),
+            passages=[passages for _, passages in cut],
         )
     )
     return index
@@ -57,4 +63,13 @@ def test_the_ranking_finds_no_less_than_bm25(path: Path, k: int) -> None:
 
 
 def test_there_are_sets_for_every_kind_that_is_not_a_dated_chat_of_two_in_english() -> None:
-    assert {path.stem for path in SETS} >= {"notes", "undated", "chinese", "tools", "japanese", "korean"}
+    assert {path.stem for path in SETS} >= {
+        "notes",
+        "undated",
+        "chinese",
+        "tools",
+        "japanese",
+        "korean",
+        "assistant_english",
+        "assistant_chinese",
+    }

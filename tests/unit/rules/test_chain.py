@@ -9,8 +9,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reme_core.rules import chain_of, place
-from reme_core.schema import Memory
+from reme_core.rules import chain_of, place, replaced, settle_equal
+from reme_core.schema import Memory, TimePrecision
 
 START = datetime(2023, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(days=1000)
@@ -123,3 +123,61 @@ def test_a_chain_is_what_hangs_together_and_no_more() -> None:
 def test_two_that_one_memory_took_the_place_of_belong_together_after_it_is_gone() -> None:
     one, other = (memory(text, 0, until=5).model_copy(update={"superseded_by": "gone"}) for text in ("one", "other"))
     assert chain_of([one, other, memory("tea", 0)], ["one-id"]) == [one, other]
+
+
+def test_what_is_named_is_replaced_though_it_has_an_end_of_its_own() -> None:
+    plan = memory("opening", 5, since=20, until=21)
+    later, called_off = memory("opening moved", 9, since=27, until=28), memory("no opening", 9)
+    for new, end in ((later, day(21)), (called_off, day(20))):
+        [changed] = place([plan], new, at=day(30), named=["opening-id"]).changed
+        assert (changed.superseded_by, changed.valid_from, changed.valid_to) == (new.memory_id, day(20), end)
+        assert place([plan], new, at=day(30)).changed == ()
+
+
+def test_what_was_over_when_another_one_was_said_and_began_is_history_though_it_is_named() -> None:
+    trip = memory("trip", 5, since=2, until=4)
+    assert place([trip], memory("back home", 6), at=NOW, named=["trip-id"]).changed == ()
+    [corrected] = place([trip], memory("another trip", 6, since=3, until=5), at=NOW, named=["trip-id"]).changed
+    assert (corrected.superseded_by, corrected.valid_to) == ("another trip-id", day(3))
+
+
+def test_what_is_told_of_the_past_is_left_out_for_what_is_current_and_not_for_what_was_replaced() -> None:
+    held = arrive([memory("Berlin", 0), memory("Lisbon", 9)])
+    past = memory("BERLIN.", 12, since=1, until=5)
+    assert place(list(held.values()), past, at=NOW).memory == past
+    assert place([memory("Berlin", 0, until=8)], past, at=NOW).memory is None
+
+
+def test_an_end_that_follows_from_a_replacement_is_exact() -> None:
+    old = memory("Berlin", 0)
+    by = memory("Lisbon", 9).model_copy(update={"valid_from_precision": TimePrecision.MONTH})
+    assert replaced(old, by).valid_to_precision is TimePrecision.EXACT
+    kept = old.model_copy(update={"valid_to": day(4), "valid_to_precision": TimePrecision.YEAR})
+    assert (replaced(kept, by).valid_to, replaced(kept, by).valid_to_precision) == (day(4), TimePrecision.YEAR)
+
+
+EQUAL = st.lists(
+    st.tuples(st.sampled_from(["tea", "Tea!", "jazz"]), st.none() | DAYS, st.booleans()), max_size=8
+).map(lambda rows: [
+    memory(text, 0, until=until).model_copy(update={"memory_id": f"m{n}", "superseded_by": "x" if is_gone else None})
+    for n, (text, until, is_gone) in enumerate(rows)
+])  # fmt: skip
+
+
+@given(EQUAL.flatmap(lambda memories: st.tuples(st.just(memories), st.permutations(memories))))
+def test_of_equal_memories_the_one_that_lasts_longest_stays_current(case: tuple[list[Memory], list[Memory]]) -> None:
+    one, other = case
+    settled = {item.memory_id: item for item in settle_equal(one)}
+    assert settled == {item.memory_id: item for item in settle_equal(other)}
+    after = [settled.get(item.memory_id, item) for item in one]
+    assert settle_equal(after) == []
+    for item in one:
+        now = next(other for other in after if other.memory_id == item.memory_id)
+        assert now.model_copy(update={"superseded_by": item.superseded_by}) == item
+        if now.superseded_by != item.superseded_by:
+            winner = next(other for other in after if other.memory_id == now.superseded_by)
+            assert winner.is_current
+            assert winner.valid_to is None or (item.valid_to is not None and item.valid_to <= winner.valid_to)
+    assert {item.content.strip("!").lower() for item in one if item.is_current} == {
+        item.content.strip("!").lower() for item in after if item.is_current
+    }

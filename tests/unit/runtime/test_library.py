@@ -40,7 +40,17 @@ from reme_core.runtime.library import dump_library, load_library
 from reme_core.runtime.portable import export_scope
 from reme_core.runtime.tool_memory.guideline import find_guideline, written_from
 from reme_core.runtime.undo import undo_run
-from reme_core.schema import Block, DumpedLibrary, LoadedLibrary, Memory, MemoryType, Scope, Source, StoredMessage
+from reme_core.schema import (
+    Block,
+    DumpedLibrary,
+    LoadedLibrary,
+    Memory,
+    MemoryType,
+    Scope,
+    Source,
+    StoredMessage,
+    shown_validity,
+)
 from reme_core.stores import InMemoryStore, LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, changed, closed, memory, message
@@ -303,14 +313,20 @@ async def test_a_taken_id_gives_a_new_one_that_links_follow_and_a_second_load_kn
     assert await held(store) == after
 
 
-async def test_a_successor_that_is_nowhere_is_kept_as_origin(tmp_path: Path) -> None:
+async def test_what_was_replaced_by_something_that_is_nowhere_stays_replaced(tmp_path: Path) -> None:
     store, file = InMemoryStore(), tmp_path / "library.jsonl"
     old = closed(memory("old"), minute=1, by="gone")
-    write(file, old.model_dump(mode="json", exclude={"memory_space", "user_id"}))
+    line = old.model_dump(mode="json", exclude={"memory_space", "user_id"})
+    # As an earlier release left it that had loaded it from elsewhere.
+    origin = {"superseded_by": None, "metadata": {"origin": {"superseded_by": "away"}}}
+    write(file, line, {**line, **origin, "memory_id": "older", "content": "older"})
     await load(store, file)
-    [copied] = (await held(store)).values()
-    assert (copied.superseded_by, copied.valid_to) == (None, old.valid_to)
-    assert copied.metadata == {"origin": {"superseded_by": "gone"}}
+    assert {item.content: item.superseded_by for item in (await held(store)).values()} == {
+        "old": "gone",
+        "older": "away",
+    }
+    assert await load(store, file)
+    assert len(await held(store)) == 2
 
 
 async def test_sources_stay_where_the_scope_holds_them_and_are_told_of_where_not(tmp_path: Path) -> None:
@@ -357,9 +373,9 @@ async def test_links_lead_to_the_line_that_an_equal_one_was_left_out_for(tmp_pat
     assert (await held(store))["old"].superseded_by == "first"
 
 
-async def test_what_has_ended_is_no_duplicate_of_what_is_current(tmp_path: Path) -> None:
+async def test_what_was_replaced_is_no_duplicate_of_what_is_current(tmp_path: Path) -> None:
     store = InMemoryStore()
-    end = {"valid_from": "2026-01-01", "observed_at": "2026-01-01", "valid_to": "2026-01-02"}
+    end = {"valid_from": "2026-01-01", "observed_at": "2026-01-01", "valid_to": "2026-01-02", "superseded_by": "id1"}
     file = write(tmp_path / "library.jsonl", advice(1), {**advice(1), "memory_id": "old", **end})
     loaded = await load(store, file, embedder=EMBEDDER, deduplicate=True)
     assert loaded.memory_ids == ("id1", "old")
@@ -486,13 +502,31 @@ async def test_a_guideline_from_elsewhere_was_written_from_none_of_the_calls_her
     assert written_from(guideline) == 0
 
 
-ENDED = {"content": "she lived in Rome", "valid_to": "2199-01-02"}
+REPLACED = {"content": "she lived in Rome", "valid_to": "2199-01-02", "superseded_by": "elsewhere"}
 
 
-async def test_ended_lines_without_an_id_are_known_the_second_time(tmp_path: Path) -> None:
+async def test_what_is_over_is_loaded_as_current_once_for_each_content(tmp_path: Path) -> None:
     store = InMemoryStore()
-    dated = {**ENDED, "valid_from": "2026-01-01"}
-    file = write(tmp_path / "library.jsonl", ENDED, dated, dated, {**dated, "valid_to": "2199-01-03"})
+    trip = {"content": "a trip to Rome", "valid_from": "2023-06-12", "valid_to": "2023-06-18"}
+    plan = {"content": "the opening night", "valid_from": "2031-06", "valid_to": "2031-06"}
+    file = write(tmp_path / "library.jsonl", trip, plan, {**trip, "valid_to": "2023-06-19"})
+    loaded = await load(store, file)
+    assert (len(loaded.memory_ids), loaded.duplicates) == (2, (3,))
+    assert (await load(store, file)).duplicates == (1, 2, 3)
+    assert {shown_validity(item) for item in (await held(store)).values()} == {
+        "12 June 2023 to 18 June 2023",
+        "June 2031",
+    }
+    await dump_library(store, BOB, tmp_path / "dumped.jsonl")
+    copy = InMemoryStore()
+    await load(copy, tmp_path / "dumped.jsonl")
+    assert await held(copy) == await held(store)
+
+
+async def test_replaced_lines_without_an_id_are_known_the_second_time(tmp_path: Path) -> None:
+    store = InMemoryStore()
+    dated = {**REPLACED, "valid_from": "2026-01-01"}
+    file = write(tmp_path / "library.jsonl", REPLACED, dated, dated, {**dated, "valid_to": "2199-01-03"})
     loaded = await load(store, file)
     assert (len(loaded.memory_ids), loaded.duplicates) == (3, (3,))
     again = await load(store, file, at=NOW + timedelta(days=1))
@@ -511,18 +545,15 @@ async def test_a_memory_that_was_edited_here_does_not_get_its_old_text_back(tmp_
     assert len(other.memory_ids) == 1
 
 
-async def test_successors_of_what_is_current_or_of_themselves_are_kept_as_origin(tmp_path: Path) -> None:
+async def test_what_names_a_successor_stays_replaced_though_the_links_run_in_a_circle(tmp_path: Path) -> None:
     store = InMemoryStore()
     links = {"a": "b", "b": "c", "c": "b", "d": "d"}
-    ended = [{**ENDED, "memory_id": name, "content": name, "superseded_by": next_} for name, next_ in links.items()]
-    current = {"memory_id": "e", "content": "e", "superseded_by": "a"}
-    await load(store, write(tmp_path / "library.jsonl", *ended, current))
+    ended = [{**REPLACED, "memory_id": name, "content": name, "superseded_by": next_} for name, next_ in links.items()]
+    endless = {"memory_id": "e", "content": "e", "superseded_by": "a"}
+    await load(store, write(tmp_path / "library.jsonl", *ended, endless))
     found = await held(store)
-    assert {name: item.superseded_by for name, item in found.items()} == {**dict.fromkeys("bcde"), "a": "b"}
-    assert [found[name].metadata for name in "ce"] == [
-        {"origin": {"superseded_by": "b"}},
-        {"origin": {"superseded_by": "a"}},
-    ]
+    assert {name: item.superseded_by for name, item in found.items()} == {**links, "e": "a"}
+    assert all(not item.metadata for item in found.values())
 
 
 async def test_what_another_load_took_meanwhile_is_known_when_tried_again(tmp_path: Path) -> None:

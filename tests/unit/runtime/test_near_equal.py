@@ -66,9 +66,9 @@ async def test_other_advice_for_the_same_situation_is_new(embedder: Any) -> None
         known(ADVICE, when=WHEN, target="Coding"),
         known(ADVICE, when=WHEN, memory_type=MemoryType.TOOL),
         known(ADVICE, when=WHEN, memory_type=MemoryType.PERSONAL),
-        changed(known(ADVICE, when=WHEN), {"valid_to": NOW}),
+        changed(known(ADVICE, when=WHEN), {"superseded_by": "another"}),
     ],
-    ids=["another user", "another target", "a target of other case", "another type", "a person", "an ended one"],
+    ids=["another user", "another target", "a target of other case", "another type", "a person", "a replaced one"],
 )
 async def test_what_lies_elsewhere_makes_nothing_known(embedder: Any, stored: Memory) -> None:
     assert await whether_known(stored, ADVICE, embedder=embedder, when=WHEN) == [False]

@@ -162,7 +162,7 @@ async def test_prompts_show_the_time_of_each_message_with_its_weekday(spoken: st
         await distiller(store, model).distil(SCOPE, task_of(messages))
     times = [line["at"] for line in shown(model.requests[0], "conversation")]
     assert times == ["2023-05-08 Mon 23:59", "2023-05-09 Tue 00:00"]
-    assert shown(model.requests[1], "facts")[0]["since"] == "2023-05-01"
+    assert shown(model.requests[1], "facts")[0]["since"] == "May 2023"
     assert "2026" not in "".join(message.text for request in model.requests for message in request.messages)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from reme_core.errors import ModelOutputError
 from reme_core.ports import ChatRequest, MemoryFilter, MemorySearch, Target
-from reme_core.schema import Memory, MemoryType, Scope, Source
+from reme_core.schema import Memory, MemoryType, Scope, Source, shown_validity
 from reme_core.stores import InMemoryStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from tests.unit.runtime.distilling import (
@@ -250,12 +250,58 @@ async def test_skipping_writes_nothing() -> None:
     assert not distilled.batch.puts
 
 
-async def test_what_was_replaced_within_one_conversation_is_written_as_past_and_present() -> None:
+async def test_what_was_and_what_is_are_both_written_and_found() -> None:
     store = InMemoryStore()
     said = facts(fact("Alice lived in Berlin", 1, valid_to="2023-05-08"), fact("Alice lives in Lisbon", 2))
     await run(store, task_of(say("I lived in Berlin", "now in Lisbon")), said)
-    assert contents(await all_of(store)) == ["Alice lives in Lisbon"]
-    assert len(await all_of(store, current=False)) == 2
+    assert contents(await all_of(store)) == ["Alice lived in Berlin", "Alice lives in Lisbon"]
+    [berlin] = [memory for memory in await all_of(store) if "Berlin" in memory.content]
+    assert (berlin.valid_to, berlin.valid_to_precision) == (datetime(2023, 5, 9, tzinfo=UTC), "day")
+
+
+async def test_times_keep_the_precision_they_were_said_in() -> None:
+    store = InMemoryStore()
+    said = facts(
+        fact("Alice studied in Rome", valid_from="2015", valid_to="2019-07"),
+        fact("Alice ran a marathon", valid_from="2023-04-02", valid_to="2023-04-02"),
+        fact("Alice will open her studio", valid_from="2023-6", valid_to=None),
+        fact("Alice worked at Acme", valid_to="2014"),
+        fact("Alice skis"),
+    )
+    await run(store, task_of(say("x")), said)
+    assert {memory.content: shown_validity(memory) for memory in await all_of(store)} == {
+        "Alice studied in Rome": "2015 to July 2019",
+        "Alice ran a marathon": "2 April 2023",
+        "Alice will open her studio": "since June 2023",
+        "Alice worked at Acme": "2014",
+        "Alice skis": "",
+    }
+
+
+async def test_two_events_told_in_the_same_words_are_two_memories_that_say_their_times() -> None:
+    store = InMemoryStore()
+    holiday = "Alice was on holiday"
+    said = facts(
+        fact(holiday, 1, valid_from="2021-07", valid_to="2021-07"),
+        fact(holiday, 1, valid_from="2022-08", valid_to="2022-08"),
+    )
+    await run(store, task_of(say("x")), said)
+    third = facts(fact(holiday, 1, valid_from="2023-05-01", valid_to="2023-05-03"))
+    await run(store, task_of(say("x")), third, choose(), embedder=HashedEmbedder())
+    wanted = [holiday, f"{holiday} (1 May 2023 to 3 May 2023)", f"{holiday} (August 2022)"]
+    assert contents(await all_of(store)) == wanted
+    await run(store, task_of(say("x")), said, choose())
+    await run(store, task_of(say("x")), third, choose())
+    assert contents(await all_of(store, current=False)) == wanted
+
+
+async def test_what_holds_again_stands_beside_what_was_over() -> None:
+    over = known("Alice works at Acme", valid_from=SAID - timedelta(days=900), valid_to=SAID - timedelta(days=500))
+    store = await store_of(over)
+    said = facts(fact("Alice works at Acme", valid_from="2023-05-02"))
+    _, model = await run(store, task_of(say("x")), said, choose())
+    assert shown(model.requests[1], "memories")[0]["until"] == "24 December 2021"
+    assert contents(await all_of(store)) == ["Alice works at Acme", "Alice works at Acme (since 2 May 2023)"]
 
 
 async def test_a_past_that_is_known_as_past_is_not_written_again() -> None:
@@ -265,8 +311,17 @@ async def test_a_past_that_is_known_as_past_is_not_written_again() -> None:
     assert not distilled.batch.puts
     again = facts(fact("Alice used to live in Berlin", valid_to="2023-03"))
     distilled, model = await run(store, task_of(say("x")), again, choose(("Berlin", "skip", "Berlin")))
-    assert shown(model.requests[1], "memories")[0]["until"] == "2023-03-19"
+    assert shown(model.requests[1], "memories")[0]["until"] == "19 March 2023"
     assert not distilled.batch.puts
+
+
+async def test_what_was_replaced_is_told_again_as_past_and_found() -> None:
+    old = known("Alice lives in Berlin", valid_to=SAID - timedelta(days=50), superseded_by="lisbon")
+    store = await store_of(old, known("Alice lives in Lisbon", memory_id="lisbon"))
+    said = facts(fact("Alice lives in Berlin", valid_to="2023-03"))
+    _, model = await run(store, task_of(say("x")), said, choose())
+    assert [line["text"] for line in shown(model.requests[1], "memories")] == ["Alice lives in Lisbon"]
+    assert contents(await all_of(store)) == ["Alice lives in Berlin", "Alice lives in Lisbon"]
 
 
 async def test_a_memory_said_again_as_over_is_ended() -> None:
@@ -274,17 +329,40 @@ async def test_a_memory_said_again_as_over_is_ended() -> None:
     store = await store_of(old)
     distilled, _ = await run(store, task_of(say("x")), facts(fact("Alice works at Acme", valid_to="2023-05-01")))
     [memory] = await all_of(store, current=False)
-    assert memory.valid_to == datetime(2023, 5, 1, tzinfo=UTC)
+    assert (memory.valid_to, memory.is_current) == (datetime(2023, 5, 2, tzinfo=UTC), True)
     assert memory.memory_id == old.memory_id
     assert distilled.usage.model_calls == 1
 
 
-async def test_an_end_that_lies_ahead_leaves_a_fact_current() -> None:
+async def test_an_end_that_lies_ahead_is_kept() -> None:
     store = InMemoryStore()
-    said = facts(fact("Alice is on leave until July 2023", valid_to="2023-07-01"))
+    said = facts(fact("Alice is on leave", valid_to="2023-07"))
     await run(store, task_of(say("x")), said, now=SAID)
     [memory] = await all_of(store)
-    assert memory.is_current
+    assert (memory.valid_from, memory.valid_to, memory.is_current) == (SAID, datetime(2023, 8, 1, tzinfo=UTC), True)
+
+
+async def test_a_plan_is_replaced_by_another_one_and_by_its_being_called_off() -> None:
+    plan = known("The opening is on 20 June", valid_from="2023-06-20", valid_to="2023-06-20")
+    for text, since in (("The opening is on 27 June", "2023-06-27"), ("There will be no opening", "")):
+        store = await store_of(plan)
+        said = facts(fact(text, valid_from=since, valid_to=since))
+        await run(store, task_of(say("x")), said, choose(("opening", "supersede", "20 June")), now=SAID)
+        [new] = await all_of(store)
+        [old] = await store.get(SCOPE, [plan.memory_id])
+        assert (new.content, old.superseded_by) == (text, new.memory_id)
+        then = MemorySearch(text="opening", filter=MemoryFilter(as_of=datetime(2023, 6, 20, 12, tzinfo=UTC)))
+        found = [item.memory.content for item in await store.search(SCOPE, then)]
+        assert "The opening is on 20 June" not in found or since
+
+
+async def test_an_event_that_is_over_is_not_replaced_by_what_comes_after() -> None:
+    trip = known("Alice took a trip to Rome", valid_from="2023-04-10", valid_to="2023-04-14")
+    store = await store_of(trip)
+    said = facts(fact("Alice is back at work"))
+    await run(store, task_of(say("x")), said, choose(("work", "supersede", "Rome")))
+    assert contents(await all_of(store)) == ["Alice is back at work", "Alice took a trip to Rome"]
+    assert await store.get(SCOPE, [trip.memory_id]) == [trip]
 
 
 async def test_a_change_that_lies_ahead_closes_nothing_yet() -> None:
@@ -495,18 +573,20 @@ async def test_a_past_that_comes_late_and_is_known_is_not_written_again() -> Non
     assert not distilled.batch.puts
 
 
-async def test_two_facts_that_concern_one_memory_of_the_past_change_it_once() -> None:
+async def test_a_fact_with_an_end_leaves_what_was_replaced_to_its_chain() -> None:
     berlin = known("Alice lived in Berlin", at=on(1), valid_to=on(6), superseded_by="lisbon")
     store = await store_of(berlin, known("Alice lives in Lisbon", at=on(6), memory_id="lisbon"))
     said = facts(fact("Alice lives in Rome", 1), fact("Alice lived in East Berlin", 1, valid_to="2023-02"))
-    given = choose(("Rome", "supersede", "Lisbon"), ("East", "update", "Berlin"))
+    given = choose(("Rome", "supersede", "Lisbon"))
     distilled, _ = await run(store, task_of(say("x", at=on(3))), said, given)
-    assert len({put.memory.memory_id for put in distilled.batch.puts}) == len(distilled.batch.puts) == 2
+    assert len({put.memory.memory_id for put in distilled.batch.puts}) == len(distilled.batch.puts) == 3
     assert intervals(await all_of(store, current=False)) == {
-        ("Alice lived in East Berlin", "01-01", "03-01"),
+        ("Alice lived in Berlin", "01-01", "03-01"),
+        ("Alice lived in East Berlin", "02-01", "03-01"),
         ("Alice lives in Rome", "03-01", "06-01"),
         ("Alice lives in Lisbon", "06-01", ""),
     }
+    assert contents(await all_of(store)) == ["Alice lived in East Berlin", "Alice lives in Lisbon"]
 
 
 async def test_what_begins_only_later_ends_nothing_that_is_told_late() -> None:
@@ -560,13 +640,14 @@ async def test_what_was_counted_as_it_went_on_is_what_it_cost(embedder: HashedEm
     assert distilled.usage.model_calls == 4
 
 
-async def test_what_replaces_a_memory_that_has_ended_already_stands_beside_it() -> None:
+async def test_what_replaces_a_memory_that_was_over_before_it_began_stands_beside_it() -> None:
     old = known("Alice lived in Rome", valid_to=SAID - timedelta(days=50))
-    store = await store_of(old)
-    said = facts(fact("Alice used to live in Rome and Bari", valid_to="2023-03"))
-    await run(store, task_of(say("x")), said, choose(("Rome", "supersede", "Rome")))
-    assert len(await all_of(store, current=False)) == 2
-    assert await store.get(SCOPE, [old.memory_id]) == [old]
+    for since, stays in (("2023-04", True), ("2023-02", False)):
+        store = await store_of(old)
+        said = facts(fact("Alice lived in Bari", valid_from=since, valid_to="2023-04"))
+        await run(store, task_of(say("x")), said, choose(("Bari", "supersede", "Rome")))
+        assert len(await all_of(store, current=False)) == 2
+        assert (await store.get(SCOPE, [old.memory_id]) == [old]) == stays
 
 
 async def test_an_update_by_what_has_ended_ends_the_memory() -> None:
@@ -576,7 +657,7 @@ async def test_an_update_by_what_has_ended_ends_the_memory() -> None:
     await run(store, task_of(say("x")), said, choose(("Acme", "update", "Acme")))
     [memory] = await all_of(store, current=False)
     assert memory.content == "Alice worked at Acme until May 2020"
-    assert memory.valid_from <= (memory.valid_to or SAID) == datetime(2020, 5, 1, tzinfo=UTC)
+    assert (memory.valid_from, memory.valid_to) == (datetime(2020, 5, 1, tzinfo=UTC), datetime(2020, 6, 1, tzinfo=UTC))
 
 
 async def test_an_update_that_says_nothing_new_writes_nothing() -> None:

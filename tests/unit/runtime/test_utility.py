@@ -171,7 +171,7 @@ async def test_what_was_used_often_and_seldom_helped_is_removed_and_the_rest_sta
         "at the threshold": used("at the threshold", 10, 5.0),
         "helpful": used("helpful", 100, 80.0),
         "personal": used("personal", 9, memory_type=MemoryType.PERSONAL),
-        "replaced": used("replaced", 9, valid_to=NOW),
+        "replaced": used("replaced", 9, superseded_by="another"),
         "other": used("other", 9, scope=OTHER),
     }
     await store_of(*memories.values(), into=store)

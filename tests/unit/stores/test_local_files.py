@@ -11,6 +11,7 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from reme_core.errors import (
 from reme_core.ports import (
     AppendMessages,
     Counts,
+    EventQuery,
     FindMessages,
     ListMemories,
     MemoryFilter,
@@ -39,7 +41,7 @@ from reme_core.ports import (
     UseMemory,
     WriteItems,
 )
-from reme_core.schema import MemoryType
+from reme_core.schema import EventKind, Memory, MemoryType
 from reme_core.stores import LocalStore
 from reme_core.stores.local import database, schema
 from reme_core.stores.local.places import check_place
@@ -59,6 +61,8 @@ VERSION_3 = Path(__file__).with_name("version_3.sql")
 """The same of the version that has offloads and no tool calls."""
 VERSION_4 = Path(__file__).with_name("version_4.sql")
 """The same of the version that has tool calls and no items."""
+VERSION_5 = Path(__file__).with_name("version_5.sql")
+"""The same of the version that has items, and in which a memory with an end is not current."""
 
 
 async def fill(path: Path, count: int = 3) -> None:
@@ -167,7 +171,7 @@ async def test_a_newer_schema_version_is_refused_and_left_alone(tmp_path: Path) 
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     before = digest(path)
-    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 7: install a newer"):
+    with pytest.raises(SchemaVersionError, match="schema version 99, this release reads up to 8: install a newer"):
         await use(path)
     assert digest(path) == before
 
@@ -364,6 +368,66 @@ async def test_a_file_of_version_4_keeps_everything_and_gains_the_items(tmp_path
     await fresh.count(ALICE)
     await fresh.close()
     assert tables(path) == tables(tmp_path / "fresh.db")
+
+
+async def own_times(store: LocalStore) -> dict[str, str | None]:
+    page = await store.list_memories(ALICE, ListMemories(filter=MemoryFilter(include_superseded=True)))
+    return {item.memory_id: item.superseded_by for item in page.memories if len(item.memory_id) < 32}
+
+
+async def test_what_had_ended_in_a_file_of_version_5_is_found_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_5.read_text(encoding="utf-8"))
+        before = dict(connection.execute("SELECT memory_id, body FROM memories"))
+        told = connection.execute("SELECT count(*) FROM events").fetchone()[0]
+    store = LocalStore(path)
+    held = await store.get(ALICE, list(before))
+    assert await own_times(store) == {
+        "violin": "sold", "tea": None, "entry": None, "sold": None,
+        "rome": None, "opening": None, "flute": "elsewhere",
+        "acme then": "acme now", "acme now": None,
+        "holiday 2021": "holiday 2023", "holiday 2022": "holiday 2023", "holiday 2023": None,
+    }  # fmt: skip
+    ignored = {"superseded_by": None, "revision": 1, "updated_at": NOW}
+    for memory_before, now in zip(before.values(), held, strict=True):
+        was = Memory.model_validate_json(memory_before)
+        assert was.model_copy(update=ignored) == now.model_copy(update=ignored)
+    for query, vector, found in (("trip to Rome", axis(2), "rome"), ("works at Acme", axis(3), "acme now")):
+        [first, *_] = await store.search(ALICE, MemorySearch(text=query, vector=vector))
+        assert (first.memory.memory_id, first.score) == (found, pytest.approx(1.0))
+    then = await store.search(
+        ALICE, MemorySearch(text="Acme", filter=MemoryFilter(as_of=datetime(2016, 1, 1, tzinfo=UTC)))
+    )
+    assert [item.memory.memory_id for item in then] == ["acme then"]
+    events = await store.events(ALICE, EventQuery(after=told))
+    assert {(event.operation, event.memory_id, event.actor) for event in events} == {
+        (EventKind.SUPERSEDE, name, "migration") for name in ("acme then", "flute", "holiday 2021", "holiday 2022")
+    }
+    place = RecordPlace(memory_space="space", user_id="alice", memory_types=(MemoryType.PERSONAL,))
+    items = await store.search_items("space", SearchItems(prefix=("memories",), records=[place], at=NOW))
+    assert sorted(item.key for item in items if item.namespace is not None) == ["k", "m"]
+    [again] = await store.put(ALICE, batch(memory("THE OPENING NIGHT of the studio.", minute=99)))
+    assert again.memory_id == "opening"
+    await store.close()
+    assert problems_of_file(path) == []
+    fresh = LocalStore(tmp_path / "fresh.db")
+    await fresh.count(ALICE)
+    await fresh.close()
+    assert tables(path) == tables(tmp_path / "fresh.db")
+
+
+async def test_of_many_that_open_a_file_of_version_5_at_once_one_settles_it(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_5.read_text(encoding="utf-8"))
+    stores = [LocalStore(path) for _ in range(6)]
+    seen = await asyncio.gather(*(own_times(store) for store in stores))
+    assert all(one == seen[0] for one in seen)
+    assert len(await stores[0].events(ALICE, EventQuery(memory_id="holiday 2021"))) == 2
+    for store in stores:
+        await store.close()
+    assert problems_of_file(path) == []
 
 
 async def test_a_file_of_version_2_without_word_tables_gains_none(

@@ -14,8 +14,8 @@ from reme_core.schema import Memory
 from reme_core.stores.qdrant import filters, log
 from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.collection import QdrantLayout, ensure_collection
-from reme_core.stores.qdrant.points import dense_of, memory_id_point, read_commit, read_memory
-from reme_core.testing.store_values import ALICE, DIMENSION, at_once, axis, batch, changed, closed, memory
+from reme_core.stores.qdrant.points import dense_of, memory_id_point, memory_point, read_commit, read_memory
+from reme_core.testing.store_values import ALICE, DIMENSION, NOW, at_once, axis, batch, changed, closed, lasting, memory
 
 
 class Interleaving:
@@ -236,3 +236,44 @@ async def test_a_write_that_is_only_acknowledged_is_no_success(client: AsyncQdra
     connection: Any = Hasty(client)
     with pytest.raises(StoreUnavailableError, match="acknowledged"):
         await write(Backend(client=connection, collection="memories", remote=True), memory("fact"))
+
+
+async def write_as_before_own_times(client: AsyncQdrantClient, *memories: Memory) -> None:
+    """Write points as a release wrote them for which a memory with an end was not current."""
+    for number, item in enumerate(memories):
+        point = memory_point(item, axis(number % DIMENSION), 0)
+        assert point.payload is not None
+        point.payload.pop("superseded_by", None)
+        if item.valid_to is not None:
+            point.payload["current"] = False
+            point.payload.pop("claim", None)
+        await client.upsert("memories", [point])
+
+
+async def test_what_had_ended_for_an_earlier_release_is_found_again_and_nothing_is_lost(
+    client: AsyncQdrantClient,
+) -> None:
+    def ended(content: str, memory_id: str, until: float | None) -> Memory:
+        return lasting(memory(content, memory_id=memory_id, minute=-500), minute=-400, until=until)
+
+    flute = changed(ended("flute", "flute", -9), {"metadata": {"origin": {"superseded_by": "elsewhere"}}})
+    violin = closed(memory("violin", memory_id="violin"), minute=5, by="sold")
+    equal = [ended("Acme", "then", -300), ended("acme.", "now", None), ended("x", "x1", -20), ended("X", "x2", -10)]
+    trips = [ended(f"trip {number}", f"trip {number}", -300 + number) for number in range(200)]
+    before = {item.memory_id: item for item in (flute, violin, *equal, *trips)}
+    await write_as_before_own_times(client, *before.values())
+    await at_once(*(log.tell_ends_from_replacements(process(client), ALICE) for _ in range(4)))
+    after = await held(process(client))
+    assert {name: item.superseded_by for name, item in after.items() if not item.is_current} == {
+        "flute": "elsewhere", "violin": "sold", "then": "now", "x1": "x2",
+    }  # fmt: skip
+    ignored = {"superseded_by": None, "revision": 1, "updated_at": NOW}
+    assert {name: item.model_copy(update=ignored) for name, item in after.items()} == {
+        name: item.model_copy(update=ignored) for name, item in before.items()
+    }
+    events = await log.events(process(client), ALICE, EventQuery())
+    assert sorted(event.memory_id for event in events) == ["flute", "then", "x1"]
+    records = await process(client).scroll(ALICE, filters.all_memories(ALICE), limit=1000, vectors=True)
+    assert all(dense_of(record.vector) is not None for record in records)
+    [same] = await write(process(client), memory("TRIP 7", minute=-350))
+    assert same.memory_id == "trip 7"

@@ -349,9 +349,18 @@ def test_ordinary_sentences_have_certain_words(text: str) -> None:
 
 
 IDS, TEXTS = st.sampled_from(["a", "b", "c", "d"]), st.sampled_from(["one", "One!", "two", "three", "four"])
+TIMES = st.sampled_from(
+    [
+        {},
+        {"superseded_by": "another"},
+        {"valid_to": NOW + timedelta(days=1)},
+        {"valid_from": NOW - timedelta(days=9), "valid_to": NOW - timedelta(days=8)},
+        {"valid_from": NOW + timedelta(days=8), "valid_to": NOW + timedelta(days=9)},
+    ]
+)
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("put"), IDS, TEXTS, st.sampled_from([EMMA, NOAH]), st.booleans(), st.booleans()),
+        st.tuples(st.just("put"), IDS, TEXTS, st.sampled_from([EMMA, NOAH]), TIMES, st.booleans()),
         st.tuples(st.just("delete"), IDS),
     ),
     max_size=14,
@@ -361,15 +370,14 @@ steps = st.lists(
 def as_batch(step: tuple[Any, ...]) -> WriteBatch:
     if step[0] == "delete":
         return write(deletes=(step[1],))
-    _, memory_id, text, target, ended, vector = step
-    ends = {"valid_to": NOW + timedelta(days=1)} if ended else {}
-    memory = held(memory_id, text, target, **ends)
+    _, memory_id, text, target, times, vector = step
+    memory = held(memory_id, text, target, **times)
     return write(PutMemory(memory=memory, vector=axis(len(text)) if vector else None))
 
 
 async def contents(store: InMemoryStore | Draft) -> list[tuple[object, ...]]:
     return sorted(
-        (item.memory_id, item.content, item.memory_target, item.is_current)
+        (item.memory_id, item.content, item.memory_target, item.valid_to, item.superseded_by or "")
         for item in await all_memories(store, ALICE, ALL)
     )
 

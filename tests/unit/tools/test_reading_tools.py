@@ -88,7 +88,8 @@ async def test_summaries_are_found_where_they_are_enabled_and_entries_never(stor
         held("sum-1", "They talked about Berlin.", Target(SUMMARY, "self")),
         held("meta-1", "personal memories about Berlin", Target(META, "personal/Berlin")),
         held("tool-1", "Berlin needs a time zone.", Target(TOOL, "weather")),
-        held("old-1", "Emma was born in Berlin.", valid_to=NOW),
+        held("old-1", "Emma was born in Berlin.", superseded_by="emma-1"),
+        held("trip-1", "Emma took a trip to Berlin.", valid_from=at(-60), valid_to=at(-30)),
     )
     question = {"query": "Berlin"}
     plain, wide = (
@@ -96,21 +97,21 @@ async def test_summaries_are_found_where_they_are_enabled_and_entries_never(stor
         VectorRetrieveMemoryOp(enable_summary_memory=True, enable_multiple=False),
     )
     everything = context_over(store, **ANY)
-    assert set(ids(await plain(question, everything))) == {"emma-1", "tool-1"}
-    assert set(ids(await wide(question, everything))) == {"emma-1", "tool-1", "sum-1"}
+    assert set(ids(await plain(question, everything))) == {"emma-1", "trip-1", "tool-1"}
+    assert set(ids(await wide(question, everything))) == {"emma-1", "trip-1", "tool-1", "sum-1"}
     some = context_over(store, **ANY, targets=frozenset({NOAH, Target(TOOL, "weather")}))
     assert set(ids(await plain(question, some))) == {"tool-1"}
     assert set(ids(await wide(question, some))) == {"tool-1", "sum-1"}
-    assert set(ids(await wide(question, context_over(store)))) == {"emma-1", "sum-1"}
+    assert set(ids(await wide(question, context_over(store)))) == {"emma-1", "trip-1", "sum-1"}
     assert await plain({"query": "nothing"}, context_over(store, targets=frozenset())) == "no memories found"
 
 
 async def test_dates_that_differ_from_when_it_was_said_are_shown(store: LocalStore) -> None:
-    dated = {"when_to_use": "homes", "valid_from": at(-60 * 24), "valid_to": None}
+    dated = {"when_to_use": "homes", "valid_from": "2025-11", "valid_to": "2030"}
     await put(store, held("emma-2", "Emma lives in Lisbon.\nReally.", **dated))
     answer = await VectorRetrieveMemoryOp(enable_multiple=False)({"query": "Lisbon"}, context_over(store))
     line = json.loads(answer.splitlines()[0])
-    assert (line["valid_from"], line["when_to_use"]) == ("2026-01-14 Wed 12:00", "homes")
+    assert (line["valid_from"], line["valid_to"], line["when_to_use"]) == ("November 2025", "2030", "homes")
     assert line["text"] == "Emma lives in Lisbon.\nReally."
 
 

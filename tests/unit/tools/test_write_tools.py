@@ -173,12 +173,12 @@ async def test_deleted_memories_are_gone_and_named(store: LocalStore) -> None:
     assert theirs.content == "Emma lives in Berlin. zqxsecret"
 
 
-@pytest.mark.parametrize("memory_id", ["noah-1", "meta-1", "ended-1", "nothing", "block-1"])
+@pytest.mark.parametrize("memory_id", ["noah-1", "meta-1", "replaced-1", "nothing", "block-1"])
 async def test_only_current_memories_of_the_target_can_be_touched(store: LocalStore, memory_id: str) -> None:
     await put(
         store,
         held("meta-1", "personal memories about Emma", Target(META, "personal/Emma")),
-        held("ended-1", "Emma lived in Rome.", valid_to=NOW),
+        held("replaced-1", "Emma lived in Rome.", superseded_by="emma-1"),
     )
     before = await snapshot(store, ALICE)
     for wide in ({}, {"memory_type": None, "memory_target": None, "targets": frozenset({EMMA})}):

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from reme_core.errors import InvalidInputError, ModelUnavailableError
-from reme_core.ports import MemorySearch, ScoredMemory
+from reme_core.ports import MemorySearch, PutMemory, ScoredMemory, WriteBatch
 from reme_core.runtime.procedural.search import search, weighed
 from reme_core.runtime.procedural.values import TaskAnswer
 from reme_core.schema import Memory, MemoryType, Scope
 from reme_core.stores import InMemoryStore
 from reme_core.testing import HashedEmbedder
-from tests.unit.runtime.distilling import NOW, OTHER, SCOPE, store_of
+from tests.unit.runtime.distilling import NOW, OTHER, SAID, SCOPE, store_of
 from tests.unit.runtime.procedural.retrieving import TASK, asked, context_of, learnt, local_store, texts
 
 SHARED = Scope(memory_space="space", user_id="")
@@ -74,7 +74,7 @@ def test_only_procedural_memories_of_the_scope_and_the_target_come_back_and_all_
             memory_target=about,
             memory_space=scope.memory_space,
             user_id=scope.user_id,
-            valid_to=None if current else NOW,
+            superseded_by=None if current else "another",
         )
         for number, (kind, about, scope, current) in enumerate(mix)
     ]
@@ -107,7 +107,7 @@ async def test_what_a_store_finds_beyond_what_it_was_asked_for_is_left_out() -> 
         scored(0.9, "of another user", scope=OTHER),
         scored(0.9, "of the shared scope", scope=SHARED),
         scored(0.9, "of another task", memory_target="writing"),
-        scored(0.9, "replaced", valid_to=NOW),
+        scored(0.9, "replaced", superseded_by="another"),
         scored(0.1, "meant"),
     )
     assert texts(answer) == ["meant"]
@@ -214,6 +214,38 @@ async def test_more_than_is_wanted_is_weighed(limit: int, fetched: int) -> None:
 async def test_memories_at_their_defaults_keep_score_and_order_and_what_has_nothing_to_do_with_it_is_left_out() -> None:
     answer = await found_by(scored(0.9, "a"), scored(0.5, "b"), scored(0.5, "c"), scored(-0.2, "d"), scored(-0.3, "e"))
     assert [(hit.memory, hit.score) for hit in answer.hits] == [("a", 0.9), ("b", 0.5), ("c", 0.5)]
+
+
+async def test_without_a_shared_word_the_best_of_the_task_are_the_answer() -> None:
+    helped, vain = learnt("Ask the owner first.", freq=9, utility=9.0), learnt("Wait a day.", freq=9, utility=0.0)
+    best, doubted = learnt("Write a test.", importance=1.0), learnt("Guess.", confidence=0.1)
+    plain, newer = learnt("Read the log."), learnt("Read the manual.", at=SAID + timedelta(days=1))
+    others = [
+        learnt("Sharpen the knife.", memory_target="cooking"),
+        learnt("Ann codes.", memory_type=MemoryType.PERSONAL),
+    ]
+    store = await store_of(doubted, vain, plain, newer, helped, best, *others)
+    answer = await search(asked("zzyzx quux", limit=9), context_of(store))
+    assert texts(answer)[:2] == ["Write a test.", "Ask the owner first."]
+    assert texts(answer)[2:4] == ["Read the manual.", "Read the log."]
+    assert texts(answer)[4:] == ["Wait a day.", "Guess."]
+    assert all(0 < hit.score < 0.3 for hit in answer.hits)
+    assert len((await search(asked("zzyzx", limit=2), context_of(store))).hits) == 2
+    assert texts(await search(asked("zzyzx", min_score=0.5), context_of(store))) == []
+    assert texts(await search(asked("zzyzx"), context_of(store, target=None))) == []
+    assert texts(await search(asked("zzyzx"), context_of(store, target="sewing"))) == []
+    assert texts(await search(asked("Which log?"), context_of(store))) == ["Read the log."]
+
+
+async def test_the_best_of_the_task_come_from_the_shared_scope_only_where_asked(tmp_path: Path) -> None:
+    own, shared = learnt("Ask first."), learnt("Write a test.", user_id="", importance=0.9)
+    store = local_store(tmp_path)
+    for memory in (own, shared, learnt("Bob's own.", user_id="bob")):
+        await store.put(memory.scope, WriteBatch(puts=[PutMemory(memory=memory)], at=NOW))
+    assert texts(await search(asked("zzyzx"), context_of(store))) == ["Ask first."]
+    both = await search(asked("zzyzx", include_shared=True), context_of(store))
+    assert texts(both) == ["Write a test.", "Ask first."]
+    await store.close()
 
 
 async def test_a_refuted_memory_sinks_and_is_still_found() -> None:

@@ -15,7 +15,7 @@ from reme_core.runtime.tool_memory.shown import (
     tool_text,
 )
 from reme_core.schema import MemoryType, ToolMemory, ToolStatistics
-from tests.unit.runtime.tool_memory.calling import NOW, OTHER, SCOPE, called, guideline, note, opened, put
+from tests.unit.runtime.tool_memory.calling import OTHER, SCOPE, called, guideline, note, opened, put
 
 
 async def test_without_a_guideline_there_are_statistics_kinds_of_errors_and_examples(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ async def test_nothing_of_another_user_or_of_another_type_is_seen(tmp_path: Path
         await store.add_tool_calls(OTHER, [called(1)])
         await put(store, guideline("theirs", 1, scope=OTHER), note("their note", scope=OTHER))
         await put(store, note("no tool", memory_type=MemoryType.PERSONAL))
-        ended = note("was so", valid_from=NOW, valid_to=NOW)
-        await put(store, ended)
+        replaced = note("was so", superseded_by="another")
+        await put(store, replaced)
         found = await retrieve_tool_memories(store, store, SCOPE, ["search"])
         assert (found.results, found.missing, found.text) == ((), ("search",), "")
         theirs = await retrieve_tool_memories(store, store, OTHER, ["search"])
