@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -16,12 +15,14 @@ from reme_core.errors import ConflictError, MemoryNotFoundError, ToolFeedback
 from reme_core.ports import DeleteMemory, MemoryFilter, PutMemory, Target, ToolContext, Vector, WriteBatch
 from reme_core.retrieval.embedding import embed_strictly
 from reme_core.rules import Placed, chain_of, place
-from reme_core.schema import Memory, MemoryType, Source, Usage
+from reme_core.schema import Memory, MemoryType, Usage
 from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 from reme_core.schema.tool_calls import GUIDELINE_KEYS, is_guideline
 from reme_core.text import json_line, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
+from reme_core.tools.provenance import joined_sources, observed_at, said_in
+from reme_core.tools.stated_times import FROM_HELP, TO_HELP, StatedTime, stated_range
 from reme_core.tools.targets import all_memories, assigned_target, may_touch, target_of
 
 _SHOWN_CHARS = 200
@@ -39,15 +40,21 @@ Statement = Annotated[Text, Field(max_length=MAX_MEMORY_CHARS), AfterValidator(_
 
 CONTENT_HELP = "The memory: one statement that can be understood by itself, with names and dates written out."
 METADATA_HELP = "Further facts about the memory, as a JSON object."
-ID_HELP = "The id of the memory, as a search has shown it."
+ID_HELP = "The id of the memory, as it was shown."
+CHANGED_HELP = (
+    "true: things have changed, and what the memory says held until then; it is kept as the past. "
+    "false: the same fact, told better or put right."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewText:
-    """What a model wants to have remembered."""
+    """What a model wants to have remembered; its times as it wrote them."""
 
     content: str
     when_to_use: str = ""
+    valid_from: str | None = None
+    valid_to: str | None = None
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
@@ -66,18 +73,29 @@ class AddItem(NewItem):
         default="", description="In which situations the memory helps; questions are matched against it as well."
     )
     memory_content: Statement = Field(description=CONTENT_HELP)
+    valid_from: StatedTime = Field(default=None, description=FROM_HELP)
+    valid_to: StatedTime = Field(default=None, description=TO_HELP)
     metadata: Metadata = Field(default_factory=dict, description=METADATA_HELP)
 
     def text(self) -> NewText:
         """Return what is to be remembered."""
-        return NewText(content=self.memory_content, when_to_use=self.when_to_use, metadata=self.metadata)
+        return NewText(
+            content=self.memory_content,
+            when_to_use=self.when_to_use,
+            valid_from=self.valid_from,
+            valid_to=self.valid_to,
+            metadata=self.metadata,
+        )
 
 
 class UpdateItem(ToolItem):
     """A memory and its new text."""
 
     memory_id: Id = Field(description=ID_HELP)
-    memory_content: Statement = Field(description=f"The new text in place of the old one. {CONTENT_HELP}")
+    memory_content: Statement = Field(description="The whole new text in place of the old one.")
+    changed: bool | None = Field(default=None, description=CHANGED_HELP)
+    valid_from: StatedTime = Field(default=None, description="A new beginning: 2023, 2023-01 or 2023-01-05.")
+    valid_to: StatedTime = Field(default=None, description="A new end, written alike.")
     metadata: Metadata = Field(
         default_factory=dict, description=f"{METADATA_HELP} Replaces what there is; left out, that stays."
     )
@@ -150,9 +168,10 @@ class AddMemoryOp(BaseMemoryToolOp[NewItem]):
 class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
     """Gives memories a new text; ids stay, and the sources of the run are added to those they had.
 
-    With `keep_past`, a text that says something else than the old one takes its place instead: the old memory is closed
-    at the time when the new text was said, and what held before stays known. A text that was said earlier takes its
-    place among what held before, and the old memory stays; see `place`.
+    With `keep_past`, a text of what has changed takes the place of the old one instead: the old memory is closed at the
+    time from which the new text holds, and what held before stays known. A text that was said earlier takes its place
+    among what held before, and the old memory stays; see `place`. The model says by `changed` whether things have
+    changed; where it leaves that out, they have if a word of the old text is missing in the new one.
     """
 
     name = "update_memory"
@@ -164,6 +183,7 @@ class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
         self,
         *,
         keep_past: bool = False,
+        add_metadata: bool = True,
         enable_multiple: bool = True,
         enable_thinking_params: bool = False,
         memory_metadata_dir: str | Path | None = None,
@@ -171,15 +191,18 @@ class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
         """Keep the options.
 
         Args:
-            keep_past: Close what is replaced by something else, and write the new text as a new memory.
+            keep_past: Offer `changed`; close what has changed, and write the new text as a new memory.
+            add_metadata: Offer `metadata`.
             enable_multiple: See `BaseMemoryToolOp`.
             enable_thinking_params: See `BaseMemoryToolOp`.
             memory_metadata_dir: See `BaseMemoryToolOp`.
         """
+        offered = {"changed": keep_past, "metadata": add_metadata}
         super().__init__(
             enable_multiple=enable_multiple,
             enable_thinking_params=enable_thinking_params,
             memory_metadata_dir=memory_metadata_dir,
+            hidden_fields=frozenset(name for name, wanted in offered.items() if not wanted),
         )
         self.keep_past = keep_past
 
@@ -235,9 +258,13 @@ def new_memory(context: ToolContext, target: Target, text: NewText, *, of_all: b
     """Make a memory of a run, not written yet: who wrote it and where it comes from are the context's.
 
     One `of_all` comes from all of the run's messages, another one from those that it is closest to; see `said_in`.
+
+    Raises:
+        ToolFeedback: It ends before it begins.
     """
     now = context.clock.now()
     sources, said = (context.sources, observed_at(context)) if of_all else said_in(context, text.content)
+    begins, ends = stated_range(text.valid_from, text.valid_to, since=said)
     return Memory(
         memory_space=context.scope.memory_space,
         user_id=context.scope.user_id,
@@ -246,35 +273,14 @@ def new_memory(context: ToolContext, target: Target, text: NewText, *, of_all: b
         content=text.content,
         when_to_use=text.when_to_use,
         observed_at=said,
-        valid_from=said,
+        valid_from=begins,
+        valid_to=ends,
         created_at=now,
         updated_at=now,
         author=context.author,
         sources=sources,
         metadata=dict(text.metadata),
     )
-
-
-def observed_at(context: ToolContext) -> datetime:
-    """Return when it was said what a run writes: the time of its last message, or now."""
-    return context.messages[-1].created_at if context.messages else context.clock.now()
-
-
-def said_in(context: ToolContext, content: str) -> tuple[tuple[Source, ...], datetime]:
-    """Return which of the run's messages a statement comes from, and when it was said.
-
-    Messages that share half as many of its words as the closest one does, or more; all of them, where none shares any.
-    """
-    words = frozenset(query_terms(content))
-    shares = {item.message_id: len(words & frozenset(query_terms(item.full_text))) for item in context.messages}
-    best = max(shares.values(), default=0)
-    if not best:
-        return context.sources, observed_at(context)
-    near = {name for name, share in shares.items() if 2 * share >= best}
-    narrowed = [(source, tuple(name for name in source.message_ids if name in near)) for source in context.sources]
-    sources = tuple(source.model_copy(update={"message_ids": names}) for source, names in narrowed if names)
-    said = max(item.created_at for item in context.messages if shares[item.message_id] == best)
-    return sources or context.sources, said
 
 
 async def own_memories(context: ToolContext, memory_ids: Sequence[str]) -> list[Memory]:
@@ -296,7 +302,7 @@ async def own_memories(context: ToolContext, memory_ids: Sequence[str]) -> list[
 def unknown_memories(memory_ids: Sequence[str]) -> ToolFeedback:
     """Say that there are no such memories."""
     names = ", ".join(repr(name) for name in memory_ids)
-    return ToolFeedback(f"no memory {names}; nothing was done: use ids as vector_retrieve_memory shows them")
+    return ToolFeedback(f"no memory {names}; nothing was done: use ids that were shown to you")
 
 
 async def puts_of(context: ToolContext, memories: Sequence[Memory], *, expected: Sequence[int]) -> list[PutMemory]:
@@ -341,11 +347,16 @@ def closed_by(memory: Memory, by: Memory, context: ToolContext) -> Memory:
 
 
 def _successor(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory | None:
-    """Return the memory that takes the place of one; None where its text is only completed, or put right at once."""
+    """Return the memory that takes the place of one; None where its text is only told better, or put right at once."""
     old, new = frozenset(query_terms(memory.content)), frozenset(query_terms(item.memory_content))
-    if old <= new:
+    if not (item.changed if item.changed is not None else not old <= new):
         return None
-    text = NewText(content=item.memory_content, metadata=_metadata(memory, item))
+    text = NewText(
+        content=item.memory_content,
+        valid_from=item.valid_from,
+        valid_to=item.valid_to,
+        metadata=_metadata(memory, item),
+    )
     made = new_memory(context, target_of(memory), text)
     if made.observed_at == memory.observed_at and made.sources == memory.sources:
         return None
@@ -372,8 +383,11 @@ def _metadata(memory: Memory, item: UpdateItem) -> Mapping[str, JsonValue]:
 
 def _updated(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory:
     sources, said = said_in(context, item.memory_content)
+    begins, ends = stated_range(item.valid_from, item.valid_to, since=memory.valid_from, until=memory.valid_to)
     changes: dict[str, object] = {
         "content": item.memory_content,
+        "valid_from": begins,
+        "valid_to": ends,
         "metadata": dict(_metadata(memory, item)),
         "observed_at": max(memory.observed_at, said),
         "updated_at": context.clock.now(),
@@ -381,11 +395,6 @@ def _updated(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory:
         "sources": joined_sources(memory.sources, sources),
     }
     return memory.model_copy(update=changes)
-
-
-def joined_sources(held: Sequence[Source], more: Sequence[Source]) -> tuple[Source, ...]:
-    """Return sources with further ones behind them, each once."""
-    return (*held, *(source for source in more if source not in held))
 
 
 def _check_writable(memories: Sequence[Memory], items: Sequence[UpdateItem]) -> None:

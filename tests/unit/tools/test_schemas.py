@@ -38,13 +38,27 @@ from reme_core.tools import (
 from tests.support.toolbox import NotingAgent, every_tool
 
 TARGET = ["memory_type", "memory_target"]
-AGENTS = {"agents": [NotingAgent()]}
+TIMES = ["valid_from", "valid_to"]
+AGENTS: dict[str, Any] = {"agents": [NotingAgent()]}
 # Tool, options, name, arguments of an item (an asterisk: required), name of the list in multiple mode.
 TABLE: list[tuple[Any, dict[str, Any], str, list[str], str | None]] = [
-    (AddMemoryOp, {}, "add_memory", ["memory_content*", "metadata"], "memories"),
-    (AddMemoryOp, {"add_when_to_use": True}, "add_memory", ["when_to_use", "memory_content*", "metadata"], "memories"),
-    (AddMemoryOp, {"add_metadata": False}, "add_memory", ["memory_content*"], "memories"),
-    (UpdateMemoryOp, {}, "update_memory", ["memory_id*", "memory_content*", "metadata"], "memories"),
+    (AddMemoryOp, {}, "add_memory", ["memory_content*", *TIMES, "metadata"], "memories"),
+    (
+        AddMemoryOp,
+        {"add_when_to_use": True},
+        "add_memory",
+        ["when_to_use", "memory_content*", *TIMES, "metadata"],
+        "memories",
+    ),
+    (AddMemoryOp, {"add_metadata": False}, "add_memory", ["memory_content*", *TIMES], "memories"),
+    (UpdateMemoryOp, {}, "update_memory", ["memory_id*", "memory_content*", *TIMES, "metadata"], "memories"),
+    (
+        UpdateMemoryOp,
+        {"keep_past": True, "add_metadata": False},
+        "update_memory",
+        ["memory_id*", "memory_content*", "changed", *TIMES],
+        "memories",
+    ),
     (DeleteMemoryOp, {}, "delete_memory", ["memory_id*"], "memory_ids"),
     (VectorRetrieveMemoryOp, {}, "vector_retrieve_memory", ["query*"], "query_items"),
     (
