@@ -27,7 +27,7 @@ from reme_core.tools import parameters_of
 from tests.support.toolbox import NotingAgent, every_tool
 from tests.unit.agents.acting import context_over
 
-MAX_TOKENS = 620
+MAX_TOKENS = 660
 """With this the requests of a session stay within their bar; see test_agentic_cost."""
 
 AGENTS: list[type[BaseMemoryAgentOp]] = [
