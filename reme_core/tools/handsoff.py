@@ -143,8 +143,11 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
             if problem is None:
                 targets.append(found or wanted)
                 known.append(found or wanted)
-            else:
-                refused.append(f"- {label(wanted)}: not handed on: {problem}")
+                continue
+            refused.append(f"- {label(wanted)}: not handed on: {problem}")
+            is_noted = wanted in context.trace.unknown
+            if found is None and wanted.memory_type in self.agents and may_touch(context, wanted) and not is_noted:
+                context.trace.unknown.append(wanted)
         _settle_unknown(targets, context)
         return list(dict.fromkeys(targets)), refused
 
@@ -153,12 +156,10 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
         if wanted.memory_type not in self.agents:
             return f"nobody keeps {wanted.memory_type} memories here, leave it out: there are {', '.join(self.agents)}"
         if found is None and wanted.memory_type is MemoryType.IDENTITY:
-            _note_unknown(wanted, context)
             return "identity memories are about the assistant alone, and have one target, self: write that"
         if not may_touch(context, found or wanted):
             return "it is none of the targets of this call, leave it out"
         if found is None:
-            _note_unknown(wanted, context)
             return (
                 "there is no such target: call add_meta_memory for it and hand it on, hand on the one that is meant, "
                 "or call this again with no target and the reason why it is left out"
@@ -235,11 +236,6 @@ def _by_type(agents: Sequence[MemoryAgent]) -> Mapping[MemoryType, MemoryAgent]:
         msg = "agents: hands_off needs at least one agent to hand on to"
         raise ConfigurationError(msg)
     return MappingProxyType(found)
-
-
-def _note_unknown(target: Target, context: ToolContext) -> None:
-    if target not in context.trace.unknown:
-        context.trace.unknown.append(target)
 
 
 def _settle_unknown(targets: Sequence[Target], context: ToolContext) -> None:
