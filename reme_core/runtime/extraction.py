@@ -14,11 +14,11 @@ from reme_core.ports import ResponseSchema, Target
 from reme_core.runtime.asking import PACKAGE, Question, lowered, not_blank, with_problems
 from reme_core.runtime.distil import SHOWN_CHARS, DistilTask
 from reme_core.runtime.known_targets import KnownTargets, is_same_target
-from reme_core.runtime.said_times import SaidTime
 from reme_core.schema import MemoryType, Source, TimePrecision, last_part
 from reme_core.schema.checks import Text
 from reme_core.schema.times import may_end
 from reme_core.text import Language, conversation_lines, fence, json_line, load_prompt, normalise_content
+from reme_core.text.said_times import SaidTime
 
 MAX_CONTENT_CHARS = 4000
 """A fact is a sentence or two, a procedure a page; what is longer is a copy of the conversation."""
