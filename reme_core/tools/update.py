@@ -45,8 +45,10 @@ class UpdateItem(ToolItem):
     memory_id: Id = Field(description=ID_HELP)
     memory_content: Statement = Field(description="The whole new text in place of the old one.")
     changed: bool | None = Field(default=None, description=CHANGED_HELP)
-    valid_from: StatedTime = Field(default=None, description="A new beginning: 2023, 2023-01 or 2023-01-05.")
-    valid_to: StatedTime = Field(default=None, description="A new end, written alike.")
+    valid_from: StatedTime = Field(
+        default=None, description="A new beginning: 2023, 2023-01 or 2023-01-05; left out, it stays."
+    )
+    valid_to: StatedTime = Field(default=None, description="A new end, alike.")
     metadata: Metadata = Field(
         default_factory=dict, description=f"{METADATA_HELP} Replaces what there is; left out, that stays."
     )
