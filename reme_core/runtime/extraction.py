@@ -14,7 +14,6 @@ from reme_core.runtime.asking import PACKAGE, Mending, Question, with_problems
 from reme_core.runtime.distil import SHOWN_CHARS, DistilTask
 from reme_core.runtime.guidance import EXTRACTED
 from reme_core.runtime.known_targets import KnownTargets, is_same_target
-from reme_core.runtime.said_times import read_said_time
 from reme_core.runtime.written_facts import FactReader, Written, WrittenFact
 from reme_core.schema import MemoryType, Message, Source, TimePrecision, last_part
 from reme_core.text import (
@@ -30,6 +29,7 @@ from reme_core.text import (
     shortened,
     with_media_told,
 )
+from reme_core.text.said_times import read_said_time
 
 # A fact's fields take some 50 tokens beside its text, and a message of talk holds up to two. Most endpoints write
 # 8,192 tokens at most.

@@ -78,3 +78,19 @@ def read_said_time(text: str | None, zone: tzinfo = UTC) -> PartialTime | None:
     if read.precision is not TimePrecision.EXACT or datetime.fromisoformat(text.strip()).tzinfo is not None:
         return read
     return PartialTime(read.start.replace(tzinfo=zone).astimezone(UTC))
+
+
+def parse_said_time(value: object) -> PartialTime | None:
+    """Read a time as a model writes it, in one go: `said_date`, then `read_said_time` in UTC.
+
+    Raises:
+        ValueError: It is something else; the message says how to write it.
+    """
+    try:
+        return read_said_time(said_date(value))
+    except ValueError as exc:
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise
+        shown = f"{str(value).strip()[:40]!r}"
+        msg = f"{shown} is no time: write 2023, 2023-01, 2023-01-05 or 2023-01-05T18:30:00Z, or leave it out"
+        raise ValueError(msg) from exc
