@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 
 # Terms above which a text counts as long; chosen by the LoCoMo benchmark.
 LONG = 24
-# Terms above which a reply to a question that shares words with the query counts less as its answer; 32 to 64 do alike
-# on LoCoMo and BEAM.
+# Terms above which a reply to a question that shares words with the query counts less as its answer; 24 to 96 do alike
+# on LoCoMo and BEAM (docs/retrieval.md has the table of ablations).
 LONG_ANSWER = 48
-# Terms of a message at most, where the mean of a scope's messages says how much their neighbours count: one tool result
-# of 10,000 terms says nothing about the talk around it.
+# Terms of a message at most, where the mean of a session's messages says how much their neighbours count: one tool
+# result of 10,000 terms says nothing about the talk around it. 200 to 800 do alike on BEAM.
 LONG_MESSAGE = 400
-# What nearby text loses of its weight where messages are long goes to the text itself; with vectors 0.75 of it finds
-# more than all of it does (BEAM, +1.5), without them no less.
+# What nearby text loses of its weight where messages are long goes to the text itself by this share; on BEAM 0.5 to 1
+# find alike, and 0 finds 3.3 less of recall@10 by words.
 OWN_SHARE = 0.75
-# The best of many passages is near by chance: what its cosine loses for each factor of e in their number (BEAM: +3 of
-# recall@10 against the best alone, 0.03 to 0.08 do alike).
+# The best of many passages is near by chance: what its cosine loses for each factor of e in their number. On BEAM it
+# finds 0.8 more of recall@10 than the best alone, and twice of it does alike.
 PASSAGE_DISCOUNT = 0.05
 # A mean of cosines is lower than the cosine of a mean; this brings the two to one scale (LoCoMo, rounded).
 MEAN_TO_WINDOW = 1.5
