@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
+from reme_core.schema.found_text import found_text
 from reme_core.schema.mapping import MappingModel
 from reme_core.schema.memories import Memory, MemoryType
 from reme_core.schema.times import TimePrecision
@@ -91,6 +92,14 @@ class RetrieveResult(MappingModel):
     by_time: bool = False
     usage: Usage = Usage()
     degraded: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The results ready for a prompt: dated, with who said them, quoted as data; "" where nothing was found.
+
+        Days, speakers and the two lines around it come on top of a `token_budget`: some 10 tokens a result.
+        """
+        return found_text(self.results)
 
 
 class RejectedFact(MappingModel):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from reme_core.schema.hits import Hit
+from typing import TYPE_CHECKING
+
 from reme_core.schema.memories import Memory
 from reme_core.schema.times import TimePrecision, last_part, shown_time
+
+if TYPE_CHECKING:
+    from reme_core.schema.hits import Hit
 
 
 def shown_validity(item: Memory | Hit) -> str:
