@@ -43,6 +43,7 @@ from reme_core.runtime import inputs
 from reme_core.runtime.chat import Chat
 from reme_core.runtime.edit import Editor
 from reme_core.runtime.embedding import embed_waiting
+from reme_core.runtime.guidance import read_instructions
 from reme_core.runtime.learner import Learner
 from reme_core.runtime.needs import needs_model
 from reme_core.runtime.payload import SUMMARY
@@ -55,6 +56,7 @@ from reme_core.runtime.strategies import (
     AgenticSummarizer,
     BindsDistiller,
     BindsRetriever,
+    GuidesDistiller,
     RuntimePorts,
     SimpleSummarizer,
 )
@@ -65,6 +67,7 @@ from reme_core.runtime.undo import undo_run
 from reme_core.runtime.work import Work, check_ended
 from reme_core.schema import (
     STATEMENTS,
+    UTC_NAME,
     Block,
     ChatReply,
     Erased,
@@ -123,6 +126,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         trying: Trying | None = None,
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
+        timezone: str = UTC_NAME,
     ) -> None:
         """Keep the settings.
 
@@ -145,6 +149,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             trying: How often a job is tried, and how long it is held.
             token_counter: Counts the tokens of a budget; by default by characters.
             clock: Tells the time; by default that of this machine.
+            timezone: Where the users are of whom `summary` is not told, by its IANA name.
 
         Raises:
             ConfigurationError: Settings that can't be used.
@@ -166,6 +171,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         if trying is not None:
             _check_kind(trying, (Trying,), "trying: wanted a Trying")
         self._clock = clock or SystemClock()
+        self._timezone = inputs.read_timezone(timezone)
         self._trying = trying or Trying()
         self._language = language
         self._editor = Editor(store=self._ports.memories, embedder=self._ports.embedder)
@@ -268,14 +274,16 @@ class ReMe(WorkingFace, LearningFace, HostFace):
                 self._runner.set_worker(SUMMARY, None)
             return
         runner = self._job_runner()
+        guidance = summarizer.guidance if isinstance(summarizer, GuidesDistiller) else None
         worker = SummaryWorker(
             memories=self._ports.memories,
             transcript=self._ports.transcript,
             distiller=summarizer.bind_distiller(self._runtime),
+            is_guided=guidance is not None,
         )
         runner.set_worker(SUMMARY, worker)
         self._summarizer = DistillingSummarizer(
-            record=self._record, runner=runner, clock=self._clock, start=self._work.start
+            record=self._record, runner=runner, clock=self._clock, start=self._work.start, guidance=guidance
         )
 
     def set_retriever(self, retriever: Retriever | BindsRetriever) -> None:
@@ -310,6 +318,8 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         memory_type: str = "auto",
         end_session: bool | None = None,
         background: bool = False,
+        instructions: str | None = None,
+        timezone: str | None = None,
     ) -> SummaryResult:
         """Keep messages, slice them into blocks, index these, and with a chat model make memories of them.
 
@@ -327,9 +337,14 @@ class ReMe(WorkingFace, LearningFace, HostFace):
                 default so where `session_id` is left out.
             background: Return once the messages are on disk and can be found by their words; vectors and memories
                 follow in the background.
+            instructions: What to keep and never to keep of these messages as memories, beside what `SimpleSummarizer`
+                was given; kept with the job. Without a chat model no memories are made, and it says nothing.
+            timezone: Where the user is, by its IANA name such as "Europe/Berlin": "yesterday" is reckoned in it; by
+                default that of the memory.
 
         Raises:
-            InvalidInputError: A message that can't be read, naming it; nothing was kept.
+            InvalidInputError: A message that can't be read, naming it, or instructions that the strategy in use does
+                not follow; nothing was kept.
             ConflictError: A message id that is taken by another message; nothing was kept.
             PartialFailureError: The messages are on disk, what follows failed and is tried again later; `done` is the
                 result so far.
@@ -349,6 +364,8 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             memory_type=kind,
             ends_session=ends,
             background=inputs.read_flag(background, "background"),
+            instructions=read_instructions(instructions),
+            timezone=self._timezone if timezone is None else inputs.read_timezone(timezone),
         )
         result = await self._summarizer.summarize(scope, request)
         if request.background:

@@ -28,6 +28,7 @@ from reme_core.ports import (
 from reme_core.runtime.portable import Moved
 from reme_core.runtime.slicing import Slicing
 from reme_core.schema import (
+    UTC_NAME,
     Block,
     ChatReply,
     CleanedOffloads,
@@ -121,6 +122,8 @@ class SyncReMe(SyncLearning):
         memory_type: str = "auto",
         end_session: bool | None = None,
         background: bool = False,
+        instructions: str | None = None,
+        timezone: str | None = None,
     ) -> SummaryResult:
         """See `ReMe.summary`."""
         return self._run(
@@ -131,6 +134,8 @@ class SyncReMe(SyncLearning):
                 memory_type=memory_type,
                 end_session=end_session,
                 background=background,
+                instructions=instructions,
+                timezone=timezone,
             )
         )
 
@@ -631,6 +636,7 @@ class _MakeSync(Protocol):
         trying: Trying | None = None,
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
+        timezone: str = UTC_NAME,
     ) -> SyncReMe:
         """Make a memory whose calls block."""
         ...

@@ -37,6 +37,7 @@ class LangChainChat:
         """Keep them; nothing is called."""
         self._model = model
         self._metadata = dict(metadata)
+        self._refused: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         """Name the model."""
@@ -55,7 +56,7 @@ class LangChainChat:
         )
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer a request.
+        """Answer a request. A temperature or limit of tokens that the model refuses is left out from then on.
 
         Raises:
             InvalidInputError: There is nothing to send, or `tool_choice` names no tool of the request.
@@ -67,21 +68,33 @@ class LangChainChat:
         messages = sent_messages(request)
         # Making a model imports the provider's library, which takes seconds.
         model = await asyncio.to_thread(self._model.get) if isinstance(self._model, Named) else self._model
-        bound = self._bound(model, request)
         started = time.perf_counter()
-        try:
-            async with asyncio.timeout(request.timeout_s):
-                said = await self._ask(bound, messages)
-        except ModelError:
-            raise
-        except TimeoutError as exc:
-            msg = f"{self._name}: no answer in time: raise `timeout_s`, or try again later"
-            raise ModelUnavailableError(msg) from exc
-        except Exception as exc:  # providers share no base error; each is mapped, none is dropped
-            raise translated(exc, self._name) from exc
+        said = await self._said(model, messages, request)
         result = result_of(said, request, self._name)
         spent = (time.perf_counter() - started) * 1000
         return replace(result, usage=result.usage.model_copy(update={"milliseconds": spent}))
+
+    async def _said(self, model: Source, messages: Messages, request: ChatRequest) -> object:
+        while True:
+            options = self._options(request)
+            bound = self._bound(model, request, options)
+            try:
+                async with asyncio.timeout(request.timeout_s):
+                    return await self._ask(bound, messages)
+            except ModelError:
+                raise
+            except TimeoutError as exc:
+                msg = f"{self._name}: no answer in time: raise `timeout_s`, or try again later"
+                raise ModelUnavailableError(msg) from exc
+            except Exception as exc:  # providers share no base error; each is mapped, none is dropped
+                refused = frozenset(name for name in options if name in str(exc))
+                if not refused:
+                    raise translated(exc, self._name) from exc
+                self._refused |= refused
+
+    def _options(self, request: ChatRequest) -> dict[str, object]:
+        options: dict[str, object] = {"temperature": request.temperature, "max_tokens": request.max_tokens}
+        return {name: value for name, value in options.items() if value is not None and name not in self._refused}
 
     async def _ask(self, model: Source, messages: Messages) -> object:
         if isinstance(model, Runnable):
@@ -93,7 +106,7 @@ class LangChainChat:
             answer = await run_in_executor(None, model, messages)  # unlike asyncio's, it survives a StopIteration
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _bound(self, model: Source, request: ChatRequest) -> Source:
+    def _bound(self, model: Source, request: ChatRequest, options: Mapping[str, object]) -> Source:
         """Return the model with the request's tools and options."""
         choice = _tool_choice(request)
         if not isinstance(model, Runnable):
@@ -111,9 +124,7 @@ class LangChainChat:
                 bound = bind_tools([_tool(tool) for tool in request.tools], **chosen)
             except Exception as exc:  # NotImplementedError of a model without tools, and whatever providers raise
                 raise ModelRejectedError(_no_tools(self._name)) from exc
-        options = {"temperature": request.temperature, "max_tokens": request.max_tokens}
-        given = {name: value for name, value in options.items() if value is not None}
-        return bound.bind(**given) if given and bind_tools is not None else bound
+        return bound.bind(**options) if options and bind_tools is not None else bound
 
 
 def _no_tools(name: str) -> str:

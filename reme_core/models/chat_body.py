@@ -29,16 +29,17 @@ def chat_body(request: ChatRequest, *, model: str, temperature: float | None, di
         raise InvalidInputError(msg)
     body: JsonObject = {"model": model, "messages": _with_instruction(messages, request, dialect)}
     warmth = temperature if request.temperature is None else request.temperature
-    if warmth is not None:
+    if warmth is not None and dialect.temperature:
         body["temperature"] = warmth
-    if request.max_tokens is not None:
+    if request.max_tokens is not None and (dialect.tokens_below is None or request.max_tokens < dialect.tokens_below):
         body[dialect.tokens_option] = request.max_tokens
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
     choice = _tool_choice(request.tool_choice, request.tools)
     if choice is not None:
         body["tool_choice"] = choice
-    wanted = response_format(request.response_schema, dialect.json_mode) if request.response_schema else None
+    schema = request.response_schema
+    wanted = response_format(schema, dialect.mode_of(schema)) if schema else None
     if wanted is not None:
         body["response_format"] = wanted
     return body
@@ -147,7 +148,7 @@ def _tool_choice(choice: str, tools: Sequence[ToolSpec]) -> JsonValue:
 
 def _with_instruction(messages: list[JsonValue], request: ChatRequest, dialect: Dialect) -> list[JsonValue]:
     """Add the schema to the system message where the endpoint is not given it otherwise."""
-    if request.response_schema is None or dialect.json_mode == "schema":
+    if request.response_schema is None or dialect.mode_of(request.response_schema) == "schema":
         return messages
     instruction = json_instruction(request.response_schema)
     first = messages[0]

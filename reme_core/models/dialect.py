@@ -1,12 +1,14 @@
-"""What an endpoint understands: learnt from its refusals, and remembered."""
+"""The options that an endpoint understands: learnt from its refusals, and remembered while anybody speaks to it."""
 
 from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
+from weakref import WeakValueDictionary
 
 from pydantic import JsonValue
 
@@ -20,6 +22,10 @@ _INSTRUCTION = (
 )
 _ABOUT_FORMAT = re.compile(r"response_format|json_schema|json_object|structured output|response format|guided")
 _ABOUT_THIS_SCHEMA = re.compile(r"invalid schema|invalid_json_schema")
+_ABOUT_TOKENS = re.compile(r"max_(?:completion_)?tokens")
+# Too much is refused in these words; in others the option itself is.
+_TOO_MANY = re.compile(r"large|at most|exceed|less than|range|between|maximum|greater|higher|beyond")
+_ABOUT_ROOM = re.compile(r"max_(?:completion_)?tokens|completion|output")
 # The keywords that strict mode takes. Source: OpenAI, "Structured model outputs", supported schemas.
 _STRICT_KEYWORDS = frozenset(
     {"$defs", "$ref", "additionalProperties", "anyOf", "const", "definitions", "description", "enum", "format", "items"}
@@ -35,13 +41,42 @@ class Dialect:
     Attributes:
         json_mode: How JSON is asked for: by `json_schema`, by `json_object` with the schema in the prompt, or by the
             prompt alone.
+        refused_schemas: Names of schemas that it refused by themselves: they are asked for by `json_object`.
         tokens_option: What the limit of completion tokens is called.
+        tokens_below: Such limits are sent below this number alone; None: all of them, 0: none.
+        temperature: Whether it takes one.
         stream_usage: Whether a stream can be asked for its usage.
     """
 
     json_mode: JsonMode = "schema"
+    refused_schemas: frozenset[str] = frozenset()
     tokens_option: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    tokens_below: int | None = None
+    temperature: bool = True
     stream_usage: bool = True
+
+    def mode_of(self, schema: ResponseSchema) -> JsonMode:
+        """Return how JSON of this schema is asked for."""
+        is_refused = self.json_mode == "schema" and schema_name(schema) in self.refused_schemas
+        return "object" if is_refused else self.json_mode
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Learnt:
+    """What was learnt of one model at one endpoint, shared by all objects of the process that speak to it."""
+
+    dialect: Dialect = field(default_factory=Dialect)
+
+
+# Held by who speaks to the endpoint, and gone with the last of them: an endpoint that is served anew is asked anew.
+_LEARNT: WeakValueDictionary[tuple[str, str], Learnt] = WeakValueDictionary()
+_LOCK = threading.Lock()
+
+
+def learnt_of(base_url: str, model: str) -> Learnt:
+    """Return what is known of a model at an endpoint; hold on to it to go on knowing it."""
+    with _LOCK:
+        return _LEARNT.setdefault((base_url.rstrip("/"), model), Learnt())
 
 
 def simpler(dialect: Dialect, body: Mapping[str, JsonValue], complaint: str) -> Dialect | None:
@@ -49,18 +84,33 @@ def simpler(dialect: Dialect, body: Mapping[str, JsonValue], complaint: str) -> 
 
     `body` is the request that was refused, `complaint` what the endpoint said, in lower case.
     """
-    if "response_format" in body and _ABOUT_FORMAT.search(complaint):
-        return replace(dialect, json_mode="object" if dialect.json_mode == "schema" else "prompt")
+    wanted = body.get("response_format")
+    if isinstance(wanted, dict) and _ABOUT_FORMAT.search(complaint):
+        return _looser(dialect, wanted, complaint)
     if "max_tokens" in body and "max_completion_tokens" in complaint:
         return replace(dialect, tokens_option="max_completion_tokens")
+    limit = body.get(dialect.tokens_option)
+    if isinstance(limit, int) and _ABOUT_TOKENS.search(complaint):
+        return replace(dialect, tokens_below=limit if _TOO_MANY.search(complaint) else 0)
+    if "temperature" in body and "temperature" in complaint:
+        return replace(dialect, temperature=False)
     if "stream_options" in body and re.search("stream_options|include_usage", complaint):
         return replace(dialect, stream_usage=False)
     return None
 
 
-def is_about_this_schema(complaint: str) -> bool:
-    """Tell whether a refusal concerns one schema, so that others may still be asked for in the same way."""
-    return bool(_ABOUT_THIS_SCHEMA.search(complaint))
+def _looser(dialect: Dialect, wanted: Mapping[str, JsonValue], complaint: str) -> Dialect:
+    inner = wanted.get("json_schema")
+    if not isinstance(inner, dict):
+        return replace(dialect, json_mode="prompt")
+    if _ABOUT_THIS_SCHEMA.search(complaint):
+        return replace(dialect, refused_schemas=dialect.refused_schemas | {str(inner["name"])})
+    return replace(dialect, json_mode="object")
+
+
+def is_about_room(dialect: Dialect, body: Mapping[str, JsonValue], complaint: str) -> bool:
+    """Tell whether a request that was too long may fit without the room that it wants for its answer."""
+    return dialect.tokens_option in body and bool(_ABOUT_ROOM.search(complaint))
 
 
 def response_format(schema: ResponseSchema, mode: JsonMode) -> JsonObject | None:
@@ -70,9 +120,14 @@ def response_format(schema: ResponseSchema, mode: JsonMode) -> JsonObject | None
     if mode == "object":
         # An object is all that this mode gives; other values are asked for by the prompt.
         return {"type": "json_object"} if schema.schema.get("type", "object") == "object" else None
-    name = re.sub(r"[^a-zA-Z0-9_-]", "_", schema.name)[:64] or "answer"
-    wanted: JsonObject = {"name": name, "schema": dict(schema.schema), "strict": fits_strict(dict(schema.schema))}
+    strict = fits_strict(dict(schema.schema))
+    wanted: JsonObject = {"name": schema_name(schema), "schema": dict(schema.schema), "strict": strict}
     return {"type": "json_schema", "json_schema": wanted}
+
+
+def schema_name(schema: ResponseSchema) -> str:
+    """Return the name of a schema as endpoints take it."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", schema.name)[:64] or "answer"
 
 
 def json_instruction(schema: ResponseSchema) -> str:

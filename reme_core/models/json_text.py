@@ -15,6 +15,8 @@ _THOUGHTS = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _FENCED = re.compile(r"```[\w-]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _MOST_STARTS = 200
 _KINDS = {"object": dict, "array": list, "string": str, "boolean": bool}
+# A text in quotes, to its end, or a comma that a closing bracket follows.
+_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*+(?:"|\\?\Z))|,(?=\s*[}\]])', re.DOTALL)
 
 
 def clean_text(text: str) -> str:
@@ -57,22 +59,43 @@ def _refuse_constant(name: str) -> NoReturn:
 def parse_answer(text: str, schema: Mapping[str, JsonValue]) -> JsonValue:
     """Return the JSON value that an answer holds, of the type that the schema's root names.
 
-    Looks at the whole text, then into code fences, then for the first value that stands in prose. The rest of the
-    schema is not checked.
+    Looks at the whole text, then into code fences, then for the first value that stands in prose. Commas before a
+    closing bracket are passed over. A list of objects that stands alone is taken for the object that is wanted where
+    that has one such list. The rest of the schema is not checked.
 
     Raises:
         ModelOutputError: There is none; `raw` is the text.
     """
     kind = schema.get("type")
     wanted = _KINDS.get(kind) if isinstance(kind, str) else None
-    for value in _values(_THOUGHTS.sub("", text, count=1).strip()):
-        if wanted is None or isinstance(value, wanted):
-            return value
+    said = _THOUGHTS.sub("", text, count=1).strip()
+    repaired = _TRAILING_COMMA.sub(lambda match: match[1] or "", said)
+    for version in (said,) if repaired == said else (said, repaired):
+        for value in _values(version):
+            if wanted is None or isinstance(value, wanted):
+                return value
+    listed = _only_list(schema) if wanted is dict else None
+    if listed is not None:
+        for value in _values(repaired):
+            if value and isinstance(value, list) and all(isinstance(item, dict) for item in value):
+                return {listed: value}
     msg = (
         f"wanted JSON{f' ({kind})' if wanted else ''}, found a text of {len(text)} characters without it: "
         "it is kept in `raw`; ask again, or allow more completion tokens if it was cut off"
     )
     raise ModelOutputError(msg, raw=text)
+
+
+def _only_list(schema: Mapping[str, JsonValue]) -> str | None:
+    """Return the name of the one property that is a list of objects, if there is one alone."""
+    properties = schema.get("properties")
+    names = [
+        name
+        for name, property_ in (properties.items() if isinstance(properties, dict) else ())
+        if isinstance(property_, dict) and isinstance(items := property_.get("items"), dict)
+        if items.get("type") == "object"
+    ]
+    return names[0] if len(names) == 1 else None
 
 
 def _values(text: str) -> Iterator[JsonValue]:

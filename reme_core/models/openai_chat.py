@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from types import TracebackType
 from typing import NoReturn, Self, TypeVar
 
 from openai import AsyncStream
 from pydantic import SecretStr
 
-from reme_core.errors import ModelRejectedError, ModelUnavailableError
+from reme_core.errors import ContextTooLongError, ModelRejectedError, ModelUnavailableError
 from reme_core.models.back_off import BackOff
 from reme_core.models.chat_answer import StreamedAnswer, count_tokens, parse_wire, read_draft, result_of
 from reme_core.models.chat_body import chat_body, streaming
-from reme_core.models.dialect import Dialect, JsonObject, is_about_this_schema, simpler
+from reme_core.models.dialect import Dialect, JsonObject, is_about_room, learnt_of, simpler
 from reme_core.models.endpoint import OPENAI_URL, Endpoint, as_secret
 from reme_core.models.failures import Place, complaint
 from reme_core.models.meter import Meter, Tally
@@ -32,8 +33,9 @@ class OpenAIChat:
     One object serves all event loops and threads of the process, and may live as long as it. Its connections are closed
     with the event loop that they were made in, or by `close` (or leaving `async with`) from that loop.
 
-    Options that an endpoint lacks are learnt from its refusals and left out from then on: `response_format` (the schema
-    then goes into the prompt), `stream_options`, and `max_tokens` where it wants `max_completion_tokens`.
+    Options that an endpoint lacks are learnt from its refusals and left out from then on, by all objects that speak to
+    the same model there: `response_format` (the schema then goes into the prompt), `temperature`, `stream_options`, and
+    `max_tokens`, where it wants `max_completion_tokens`, or takes no such limit.
     """
 
     def __init__(  # one argument for each setting that users know from elsewhere
@@ -78,7 +80,7 @@ class OpenAIChat:
             back_off=back_off or BackOff(),
         )
         self._temperature = temperature
-        self._dialect = Dialect()
+        self._learnt = learnt_of(base_url, model)
         self._meter = Meter()
 
     @property
@@ -178,7 +180,7 @@ class OpenAIChat:
 
     async def _negotiate(self, request: ChatRequest, send: Callable[[JsonObject, Dialect], Awaitable[T]]) -> T:
         """Send a request in the simplest dialect that the endpoint has asked for so far, or now asks for."""
-        dialect = self._dialect
+        dialect = self._learnt.dialect
         while True:
             body = chat_body(request, model=self.model, temperature=self._temperature, dialect=dialect)
             try:
@@ -188,6 +190,8 @@ class OpenAIChat:
                 understood = simpler(dialect, streaming(body, dialect) if "stream_options" in said else body, said)
                 if understood is None:
                     raise
-                dialect = understood
-                if not is_about_this_schema(said):
-                    self._dialect = understood
+                dialect = self._learnt.dialect = understood
+            except ContextTooLongError as exc:
+                if not is_about_room(dialect, body, complaint(exc)):
+                    raise
+                request = replace(request, max_tokens=None)

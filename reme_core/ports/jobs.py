@@ -10,6 +10,7 @@ from typing import Literal, Protocol, runtime_checkable
 from pydantic import JsonValue
 
 from reme_core.ports.memory_store import WriteBatch
+from reme_core.ports.transcript import BlockSummary
 from reme_core.schema import Job, JobState, Memory, Scope
 
 
@@ -53,6 +54,8 @@ class SettleJob:
         error: For `retry` and `dead`: why.
         raw: For `retry` and `dead`: the model's answer, if that was why.
         payload: Replaces the payload, if given (what is left to do), and gives the job a new run id.
+        summaries: Entries of the block index that are written with it, where the queue keeps blocks as well. One of a
+            block that is gone is passed over.
     """
 
     job_id: str
@@ -63,6 +66,7 @@ class SettleJob:
     error: str = ""
     raw: str = ""
     payload: Mapping[str, JsonValue] | None = None
+    summaries: Sequence[BlockSummary] = ()
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from reme_core.ports.memory_store import Scalar
-from reme_core.schema import Layer, MemoryType, Message, RetrieveResult, Scope, SummaryResult, bounded_query
+from reme_core.schema import UTC_NAME, Layer, MemoryType, Message, RetrieveResult, Scope, SummaryResult, bounded_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +21,8 @@ class SummaryRequest:
         memory_type: The only type of memory to make; None lets the summarizer decide.
         ends_session: Nothing more will come: everything is sliced, a tool call without its result included.
         background: Return once the messages are on disk; what takes a model is left to the next call or to `flush`.
+        instructions: What the application wants kept and never kept of these messages; may be empty.
+        timezone: Of the user, by its IANA name: days are reckoned in it.
     """
 
     session_id: str
@@ -28,6 +30,8 @@ class SummaryRequest:
     memory_type: MemoryType | None = None
     ends_session: bool = True
     background: bool = False
+    instructions: str = ""
+    timezone: str = UTC_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,8 +125,27 @@ class BlockPage:
     next_cursor: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockSummary:
+    """What the block index is to say of a block; the block itself and its messages stay as they are.
+
+    Attributes:
+        block_id: The block.
+        summary: The entry.
+        author: Who wrote it; not `extractive`.
+    """
+
+    block_id: str
+    summary: str
+    author: str
+
+
 class Transcript(Protocol):
-    """Messages and blocks of many scopes: appended, never rewritten. Guarantees as `MemoryStore`."""
+    """Messages and blocks of many scopes: appended, never rewritten. Guarantees as `MemoryStore`.
+
+    The entry that the index has of a block is written anew with the end of a job (`SettleJob.summaries`), where the
+    transcript is a `JobQueue` as well.
+    """
 
     async def append(self, scope: Scope, request: AppendMessages) -> Appended:
         """Add messages, all or none. Adding the same message again changes nothing.
@@ -150,6 +169,8 @@ class Transcript(Protocol):
 
     async def put_blocks(self, scope: Scope, blocks: Sequence[Block]) -> None:
         """Add blocks, all or none; their messages then lie in them. Adding an equal block again changes nothing.
+
+        One of which the index says something else by now, here or where it comes from, is equal.
 
         Raises:
             MessageNotFoundError: A message that this scope doesn't hold in that session.

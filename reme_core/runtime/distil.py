@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Protocol
 
 from reme_core.errors import ReMeError
-from reme_core.ports import EventQuery, MemoryStore, Target, WriteBatch
-from reme_core.schema import Block, Event, Job, MemoryType, Message, RejectedExperience, Scope, Usage
+from reme_core.ports import BlockSummary, EventQuery, MemoryStore, Target, WriteBatch
+from reme_core.runtime.guidance import Guidance
+from reme_core.schema import Block, Event, Job, MemoryType, Message, RejectedExperience, RejectedFact, Scope, Usage
 
 SHOWN_CHARS = 16_000
 """Of one message a model is shown this much, head and tail; some 4,000 tokens, which leave room in a small window."""
@@ -39,7 +41,11 @@ class DistilTask:
         session_id: The session of the blocks.
         blocks: The blocks, in order.
         messages: Their messages in order, each once.
+        before: What was said in the session just before them, for their understanding; nothing is made of it.
+        thread: What the index says of the block before them, where a model has written it; may be empty.
         memory_type: The only type of memory to make; None leaves it open.
+        guidance: What the application wants of the memories.
+        zone: Where the user is: their days are reckoned in it.
         targets: Only for these targets: what an earlier attempt left. None: all.
         meter: Where a distiller adds what its calls cost, as they happen; in the end as much as `Distilled.usage`.
     """
@@ -48,7 +54,11 @@ class DistilTask:
     session_id: str
     blocks: tuple[Block, ...]
     messages: tuple[Message, ...]
+    before: tuple[Message, ...] = ()
+    thread: str = ""
     memory_type: MemoryType | None = None
+    guidance: Guidance = field(default_factory=Guidance)
+    zone: tzinfo = UTC
     targets: tuple[Target, ...] | None = None
     meter: Spent = field(default_factory=Spent, compare=False)
 
@@ -61,13 +71,17 @@ class Distilled:
         batch: The changes, to be written at once with the run id of the task; may be empty.
         usage: What it cost.
         failures: Targets that failed, and why; the batch holds what the others came to.
-        rejected: What was left out, and why.
+        rejected: Experiences that were left out, and why.
+        rejected_facts: Facts likewise.
+        summaries: What the index is to say of the blocks.
     """
 
     batch: WriteBatch
     usage: Usage = field(default_factory=Usage)
     failures: tuple[tuple[Target, ReMeError], ...] = ()
     rejected: tuple[RejectedExperience, ...] = ()
+    rejected_facts: tuple[RejectedFact, ...] = ()
+    summaries: tuple[BlockSummary, ...] = ()
 
 
 class Distiller(Protocol):

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated
+from functools import partial
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict
+from pydantic import JsonValue
 
 from reme_core.ports import ResponseSchema, Target
-from reme_core.runtime.asking import PACKAGE, Question, lowered, not_blank, with_problems
+from reme_core.runtime.asking import PACKAGE, Mending, Question, with_problems
 from reme_core.runtime.distil import SHOWN_CHARS, DistilTask
+from reme_core.runtime.guidance import EXTRACTED
 from reme_core.runtime.known_targets import KnownTargets, is_same_target
-from reme_core.runtime.said_times import SaidTime
-from reme_core.schema import MemoryType, Source, TimePrecision, last_part
-from reme_core.schema.checks import Text
-from reme_core.schema.times import may_end
-from reme_core.text import Language, conversation_lines, fence, json_line, load_prompt, normalise_content
+from reme_core.runtime.said_times import read_said_time
+from reme_core.runtime.written_facts import FactReader, Written, WrittenFact
+from reme_core.schema import MemoryType, Message, Source, TimePrecision, last_part
+from reme_core.text import (
+    Language,
+    conversation_lines,
+    estimate_tokens,
+    fence,
+    json_line,
+    load_prompt,
+    main_script,
+    normalise_content,
+    query_terms,
+    shortened,
+    with_media_told,
+)
 
-MAX_CONTENT_CHARS = 4000
-"""A fact is a sentence or two, a procedure a page; what is longer is a copy of the conversation."""
-
-_OPEN_TYPES = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL, MemoryType.IDENTITY)
-_MAX_TARGET_CHARS = 200
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Talk holds a fact or two in a message; a document of one message may hold twenty.
-_FACTS_ANYWAY, _FACTS_PER_MESSAGE, _MOST_FACTS = 20, 4, 500
+# A fact's fields take some 50 tokens beside its text, and a message of talk holds up to two. Most endpoints write
+# 8,192 tokens at most.
+_TOKENS_ANYWAY, _TOKENS_PER_MESSAGE, _MOST_TOKENS = 1000, 100, 8192
+# Tokens of what came before: enough to know who and what is talked of, for some 300 in all.
+_THREAD_TOKENS, _BEFORE_TOKENS, _NAME_TOKENS = 100, 25, 12
+_EXAMPLES = {"HAN": "zh", "KANA": "ja", "HANGUL": "ko", "CYRILLIC": "ru", "ARABIC": "ar"}
+# A message is where a fact was told if it holds as large a share of its words.
+_LEAST_SHARED = 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,59 +94,86 @@ class Fact:
         return self.target, normalise_content(self.content), self.ended_at
 
 
-def _name(text: str) -> str:
-    # A name is one line: it is shown in lists, to models and on terminals.
-    return not_blank(_CONTROL.sub(" ", text))
-
-
-class WrittenFact(BaseModel):
-    """A fact as the model writes it. Keys of its own, which endpoints without schemas let through, say nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    type: Annotated[MemoryType, BeforeValidator(lowered)]
-    target: Annotated[Text, AfterValidator(_name), Field(max_length=_MAX_TARGET_CHARS)]
-    content: Annotated[Text, AfterValidator(not_blank), Field(max_length=MAX_CONTENT_CHARS)]
-    when_to_use: Annotated[Text, AfterValidator(str.strip), Field(max_length=MAX_CONTENT_CHARS)] | None = None
-    valid_from: SaidTime = None
-    valid_to: SaidTime = None
-    messages: Annotated[tuple[Annotated[int, Strict()], ...], Field(min_length=1)]
-
-
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    facts: tuple[WrittenFact, ...]
-
-
 def wanted_types(task: DistilTask) -> tuple[MemoryType, ...]:
     """Return the types of memory that a task asks for."""
     if task.memory_type is not None:
         return (task.memory_type,)
     if task.targets is None:
-        return _OPEN_TYPES
+        return task.guidance.extracted
     return tuple(kind for kind in MemoryType if any(kind == target.memory_type for target in task.targets))
 
 
 def extraction_question(
     task: DistilTask, known: KnownTargets, language: Language, problems: Sequence[str]
-) -> Question[tuple[WrittenFact, ...]]:
+) -> Question[Written]:
     """Return what the model is asked; `problems` are those of an earlier attempt."""
     types = wanted_types(task)
+    messages = [with_media_told(message) for message in task.messages]
+    lines = conversation_lines(messages, max_chars=SHOWN_CHARS, zone=task.zone)
+    before = [fence("before", text)] if (text := _before(task)) else []
+    fences = [fence("request", json_line(_wanted(task, types, known))), *before, fence("conversation", lines)]
+    reader = FactReader(types=types, texts=[shortened(message.full_text, SHOWN_CHARS) for message in messages])
+    system = load_prompt(PACKAGE, "extract", language).fill({"example": _example(task)})
+    guided = task.guidance.shown(language)
+    schema = partial(_schema, types, parts=len(task.blocks))
+    return Question(
+        system=f"{system}\n\n{guided}" if guided else system,
+        user=with_problems("\n".join(fences), problems, language),
+        schema=schema(),
+        language=language,
+        read=reader.read,
+        mending=Mending(schema=schema(is_numbered=True), problems=reader.problems, join=reader.join),
+        temperature=0.0,
+        max_tokens=_room(len(task.messages), lines),
+    )
+
+
+def _wanted(task: DistilTask, types: Sequence[MemoryType], known: KnownTargets) -> dict[str, JsonValue]:
     # Where any type will do, the schema's list of them is enough.
-    wanted: dict[str, JsonValue] = {} if types == _OPEN_TYPES else {"types": [kind.value for kind in types]}
+    wanted: dict[str, JsonValue] = {} if types == EXTRACTED else {"types": [kind.value for kind in types]}
     names = _asked(task.targets) if task.targets is not None else known.shown(types)
     if names:
         wanted["targets"] = names
-    lines = conversation_lines(task.messages, max_chars=SHOWN_CHARS)
-    parts = [fence("request", json_line(wanted)), fence("conversation", lines)]
-    return Question(
-        system=load_prompt(PACKAGE, "extract", language).fill({}),
-        user=with_problems("\n".join(parts), problems, language),
-        schema=_schema(types),
-        language=language,
-        read=lambda value: read_facts(value, types=types, messages=len(task.messages)),
-    )
+    if len(task.blocks) > 1:
+        wanted["parts"] = _parts(task)
+    return wanted
+
+
+def _parts(task: DistilTask) -> list[JsonValue]:
+    """Return the first and the last message of each block, by number."""
+    numbers = {message.message_id: number for number, message in enumerate(task.messages, 1)}
+    own = [[numbers[name] for name in block.message_ids if name in numbers] for block in task.blocks]
+    return [[min(part), max(part)] if part else [] for part in own]
+
+
+def _before(task: DistilTask) -> str:
+    """Return what came before as lines: its gist, and the last messages, without numbers since no fact is theirs."""
+    lines = [json_line({"summary": _fitting(task.thread, _THREAD_TOKENS)})] if task.thread else []
+    for message in task.before:
+        text = _fitting(with_media_told(message).full_text, _BEFORE_TOKENS)
+        lines.append(json_line({"by": _fitting(message.speaker, _NAME_TOKENS), "text": text}))
+    return "\n".join(lines)
+
+
+def _fitting(text: str, tokens: int) -> str:
+    """Return a text, or its head and tail of so many tokens together."""
+    count = estimate_tokens(text)
+    if count <= tokens:
+        return text
+    size = len(text) * tokens // count
+    tail = size // 3
+    return f"{text[: size - tail]} … {text[len(text) - tail :]}"
+
+
+def _example(task: DistilTask) -> str:
+    """Return the worked example in the language of the conversation, as far as its script tells which that is."""
+    script = main_script(message.full_text for message in task.messages)
+    return load_prompt(PACKAGE, "example", _EXAMPLES.get(script or "", "en")).text
+
+
+def _room(messages: int, lines: str) -> int:
+    """Return the tokens that facts of a conversation may need: its own, and what their fields take."""
+    return min(_MOST_TOKENS, _TOKENS_ANYWAY + _TOKENS_PER_MESSAGE * messages + estimate_tokens(lines))
 
 
 def _asked(targets: Sequence[Target]) -> dict[str, JsonValue]:
@@ -145,60 +183,39 @@ def _asked(targets: Sequence[Target]) -> dict[str, JsonValue]:
     return dict(names)
 
 
-def _schema(types: Sequence[MemoryType]) -> ResponseSchema:
+def _schema(types: Sequence[MemoryType], *, parts: int, is_numbered: bool = False) -> ResponseSchema:
+    summary: JsonValue = {"type": "array", "items": {"type": "string"}} if parts > 1 else {"type": "string"}
+    number: dict[str, JsonValue] = {"fact": {"type": "integer"}} if is_numbered else {}
+    facts: JsonValue = {"type": "array", "items": object_schema({**number, **_fields(types)})}
+    return ResponseSchema(name="facts", schema=object_schema({"summary": summary, "facts": facts}))
+
+
+def _fields(types: Sequence[MemoryType]) -> dict[str, JsonValue]:
     text: JsonValue = {"type": "string"}
-    fields: dict[str, JsonValue] = {
+    text_or_none: JsonValue = {"type": ["string", "null"]}
+    return {
         "type": {"type": "string", "enum": [kind.value for kind in types]},
         "target": text,
         "content": text,
-        "when_to_use": text,
-        "valid_from": text,
-        "valid_to": text,
+        "when_to_use": text_or_none,
+        "valid_from": text_or_none,
+        "valid_to": text_or_none,
         "messages": {"type": "array", "items": {"type": "integer"}},
     }
-    return ResponseSchema(
-        name="facts", schema=list_schema("facts", fields, required=("type", "target", "content", "messages"))
-    )
 
 
-def list_schema(name: str, fields: Mapping[str, JsonValue], *, required: Sequence[str]) -> dict[str, JsonValue]:
-    """Return the schema of an object with one list of objects.
+def list_schema(name: str, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the schema of an object with one list of objects, as strict modes take it.
 
-    Not one for strict modes, which want every field written: fields left out save tokens in schema and answer.
+    These want every field written, and none of others: one that may be missing is of type null as well.
     """
-    item: dict[str, JsonValue] = {"type": "object", "properties": dict(fields), "required": list(required)}
-    return {"type": "object", "properties": {name: {"type": "array", "items": item}}, "required": [name]}
+    item = object_schema(fields)
+    return object_schema({name: {"type": "array", "items": item}})
 
 
-def read_facts(value: JsonValue, *, types: Sequence[MemoryType], messages: int) -> tuple[WrittenFact, ...]:
-    """Read an answer about so many messages.
-
-    Raises:
-        ValueError: Saying what is wrong; a ValidationError for what is wrong with its form.
-    """
-    most = min(_MOST_FACTS, _FACTS_ANYWAY + _FACTS_PER_MESSAGE * messages)
-    listed = value.get("facts") if isinstance(value, dict) else None
-    if isinstance(listed, list) and len(listed) > most:
-        msg = f"facts: {len(listed)} of them for {messages} messages, at most {most}: only what is worth remembering"
-        raise ValueError(msg)
-    facts = _Answer.model_validate(value).facts
-    for place, fact in enumerate(facts):
-        _check(fact, f"facts[{place}]", types, messages)
-    return facts
-
-
-def _check(fact: WrittenFact, where: str, types: Sequence[MemoryType], messages: int) -> None:
-    if fact.type not in types:
-        msg = f"{where}.type: {fact.type.value!r} is none of {', '.join(types)}"
-        raise ValueError(msg)
-    beyond = [number for number in fact.messages if not 1 <= number <= messages]
-    if beyond:
-        msg = f"{where}.messages: there is no message {str(beyond[0])[:20]}, they are numbered 1 to {messages}"
-        raise ValueError(msg)
-    since, until = fact.valid_from, fact.valid_to
-    if since is not None and until is not None and not may_end(since.start, until.end, until.precision):
-        msg = f"{where}: valid_to lies before valid_from"
-        raise ValueError(msg)
+def object_schema(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the schema of a closed object all of whose fields are written."""
+    return {"type": "object", "properties": dict(fields), "required": list(fields), "additionalProperties": False}
 
 
 def facts_of(written: Sequence[WrittenFact], task: DistilTask, known: KnownTargets) -> list[Fact]:
@@ -206,25 +223,43 @@ def facts_of(written: Sequence[WrittenFact], task: DistilTask, known: KnownTarge
     spelling = known
     facts: dict[tuple[Target, str, datetime | None], Fact] = {}
     for item in written:
-        name = "self" if item.type == MemoryType.IDENTITY else item.target
+        said = _said(item, task)
+        name = "self" if item.type == MemoryType.IDENTITY else item.target or _speaker(said)
         target = spelling.spelled(Target(item.type, name))
         if task.targets is not None and not any(is_same_target(target, asked) for asked in task.targets):
             continue
         spelling = KnownTargets({target: 0, **spelling.counts})
-        fact = _fact(item, target, task)
+        fact = _fact(item, target, said, task)
         same = facts.get(fact.key)
         facts[fact.key] = fact if same is None else _joined(same, fact)
     return list(facts.values())
 
 
-def _fact(written: WrittenFact, target: Target, task: DistilTask) -> Fact:
-    numbers = sorted(set(written.messages))
-    said = [task.messages[number - 1] for number in numbers]
-    since, until = written.valid_from, written.valid_to
+def _said(written: WrittenFact, task: DistilTask) -> Sequence[Message]:
+    """Return the messages that a fact was told in; where it names none, those that share its words, or else all."""
+    if written.messages:
+        return [task.messages[number - 1] for number in written.messages]
+    wanted = set(query_terms(written.content)) - set(query_terms(written.target))
+    shared = [len(wanted & set(query_terms(message.full_text))) / max(1, len(wanted)) for message in task.messages]
+    best = max(shared, default=0.0)
+    if best < _LEAST_SHARED:
+        return task.messages
+    return [message for message, share in zip(task.messages, shared, strict=True) if share == best]
+
+
+def _speaker(said: Sequence[Message]) -> str:
+    """Return the name of who said it, if that is one person with a name."""
+    names = {message.name.strip() for message in said if message.name is not None}
+    return names.pop() or "self" if len(names) == 1 else "self"
+
+
+def _fact(written: WrittenFact, target: Target, said: Sequence[Message], task: DistilTask) -> Fact:
+    since = read_said_time(written.valid_from, task.zone)
+    until = read_said_time(written.valid_to, task.zone)
     return Fact(
         target=target,
         content=written.content,
-        when_to_use=written.when_to_use or "",
+        when_to_use=written.when_to_use,
         observed_at=max(message.created_at for message in said),
         stated_from=None if since is None else since.start,
         stated_precision=TimePrecision.EXACT if since is None else since.precision,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import Scalar
-from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, shown
+from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, read_zone, shown
 from reme_core.schema.checks import check_id, check_text
 
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
@@ -80,6 +80,19 @@ def read_time(value: object, name: str) -> datetime | None:
     except ValueError as exc:
         msg = f"{name}: {exc}"
         raise InvalidInputError(msg) from exc
+
+
+def read_timezone(value: object) -> str:
+    """Read a time zone by its IANA name (InvalidInputError)."""
+    if not isinstance(value, str):
+        msg = f"timezone: wanted an IANA name such as 'Europe/Berlin', found {type(value).__name__}"
+        raise InvalidInputError(msg)
+    try:
+        read_zone(value)
+    except ValueError as exc:
+        msg = f"timezone: {exc}"
+        raise InvalidInputError(msg) from exc
+    return value
 
 
 def read_metadata_filter(value: object) -> dict[str, Scalar]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,14 +18,15 @@ from reme_core.tools.targets import all_memories
 FEW = 12
 """A target with no more memories is shown whole: two that contradict each other need not share a word."""
 
-MOST = 5
+MOST = 4
 """Of a target with more, at most so many are shown to each fact."""
 
-# What is as near as this is worth a look: low on purpose, for a candidate too many costs a line of the prompt, and one
-# too few leaves a contradiction. The overlap is the share of the shorter text's words, the target's name apart, that
-# the longer one holds.
-_LEAST_COSINE = 0.35
-_LEAST_OVERLAP = 0.3
+# What is as near as this is worth a look. The overlap is the share of the shorter text's words that the longer one
+# holds, the target's name and dates apart: what was told on one day shares these. One word alone is what a talk is
+# about, unless there are hardly others.
+_LEAST_COSINE = 0.4
+_LEAST_OVERLAP, _LEAST_WORDS, _ENOUGH_OVERLAP = 0.34, 2, 0.5
+_DATED = re.compile(r"[(（][^()（）]*\d{4}[^()（）]*[)）]")
 _SEARCHED = 20
 _PAGE = 50
 
@@ -88,17 +90,23 @@ class Neighbourhood:
     async def near(self, fact: Fact, vector: Vector | None) -> tuple[Memory, ...]:
         """Return the memories that a fact may repeat, better, replace or take back, nearest first."""
         few = await self._few(fact.target)
+        by_vector = [] if vector is None or few == () else await self._by_vector(fact, vector)
         if few is not None:
-            return tuple(memory for memory in few if not is_guideline(memory))
-        by_vector: list[Memory] = []
-        if vector is not None:
-            search = MemorySearch(vector=vector, limit=MOST, filter=_of(fact.target), min_score=_LEAST_COSINE)
-            by_vector = [item.memory for item in await self.memories.search(self.scope, search)]
-        search = MemorySearch(text=fact.index_text, limit=_SEARCHED, filter=_of(fact.target))
-        found = await self.memories.search(self.scope, search)
-        by_words = [item.memory for item in found if _overlap(fact, item.memory) >= _LEAST_OVERLAP]
+            by_words = sorted(few, key=lambda memory: -_overlap(fact, memory)[0])
+            near = _taken_in_turn(by_words, by_vector)
+        else:
+            near = _taken_in_turn(await self._by_words(fact), by_vector)[:MOST]
         # What the calls of a tool have taught is no statement that talk could better or take back.
-        return tuple(memory for memory in _taken_in_turn(by_words, by_vector) if not is_guideline(memory))
+        return tuple(memory for memory in near if not is_guideline(memory))
+
+    async def _by_vector(self, fact: Fact, vector: Vector) -> list[Memory]:
+        search = MemorySearch(vector=vector, limit=MOST, filter=_of(fact.target), min_score=_LEAST_COSINE)
+        return [item.memory for item in await self.memories.search(self.scope, search)]
+
+    async def _by_words(self, fact: Fact) -> list[Memory]:
+        words = _DATED.sub(" ", fact.index_text).strip() or fact.index_text
+        search = MemorySearch(text=words, limit=_SEARCHED, filter=_of(fact.target))
+        return [item.memory for item in await self.memories.search(self.scope, search) if _is_near(fact, item.memory)]
 
     async def _few(self, target: Target) -> tuple[Memory, ...] | None:
         """Return the memories of a target, if they are few."""
@@ -113,14 +121,20 @@ def _of(target: Target, *, keyword: str | None = None) -> MemoryFilter:
     return MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), keyword=keyword)
 
 
-def _overlap(fact: Fact, memory: Memory) -> float:
+def _is_near(fact: Fact, memory: Memory) -> bool:
+    overlap, shared = _overlap(fact, memory)
+    return overlap >= _ENOUGH_OVERLAP or (shared >= _LEAST_WORDS and overlap >= _LEAST_OVERLAP)
+
+
+def _overlap(fact: Fact, memory: Memory) -> tuple[float, int]:
+    """Return how much a memory shares with a fact, and how many words that are."""
     names = set(query_terms(fact.target.memory_target))
-    asked = set(query_terms(fact.index_text)) - names
-    held = set(query_terms(memory.index_text)) - names
-    shared = asked & set(terms(memory.index_text))
-    return len(shared) / max(1, min(len(asked), len(held)))
+    text, other = _DATED.sub(" ", fact.index_text), _DATED.sub(" ", memory.index_text)
+    asked, held = set(query_terms(text)) - names, set(query_terms(other)) - names
+    shared = len(asked & set(terms(other)))
+    return shared / max(1, min(len(asked), len(held))), shared
 
 
 def _taken_in_turn(*rankings: Sequence[Memory]) -> tuple[Memory, ...]:
     taken = {memory.memory_id: memory for memory in chain.from_iterable(zip_longest(*rankings)) if memory is not None}
-    return tuple(taken.values())[:MOST]
+    return tuple(taken.values())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from reme_core.errors import JobNotFoundError, PartialFailureError, ReMeError
 from reme_core.runtime.distil import Distilled
-from reme_core.schema import Job, Memory, RejectedExperience, Usage
+from reme_core.schema import Job, Memory, RejectedExperience, RejectedFact, Usage
 
 _LOG = logging.getLogger("reme")
 
@@ -24,7 +24,8 @@ class Outcome:
         failure: Why it is not done, if it is not; it is pending or dead then.
         has_written: Whether it changed anything, deletions included: there is a run to undo then.
         is_lost: Somebody else has taken it meanwhile, and decides what becomes of it.
-        rejected: What it left out, and why.
+        rejected: Experiences that it left out, and why.
+        rejected_facts: Facts likewise.
     """
 
     job: Job
@@ -34,6 +35,7 @@ class Outcome:
     has_written: bool = False
     is_lost: bool = False
     rejected: tuple[RejectedExperience, ...] = ()
+    rejected_facts: tuple[RejectedFact, ...] = ()
 
 
 def distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
@@ -46,6 +48,8 @@ def outcome_of(job: Job, distilled: Distilled, written: tuple[Memory, ...], usag
     failure = distilled.failures[0][1] if distilled.failures else None
     if failure is not None:
         _LOG.error("job %s is done in part, the rest is tried again: %s", job.job_id, failure)
+    if distilled.rejected_facts:
+        _LOG.warning("job %s: %d facts can't be used, and are left out", job.job_id, len(distilled.rejected_facts))
     batch = distilled.batch
     # A put that would repeat what somebody has just written is answered with that, and writes nothing.
     answered = [(put.memory, memory) for put, memory in zip(batch.puts, written, strict=True)] if written else []
@@ -58,6 +62,7 @@ def outcome_of(job: Job, distilled: Distilled, written: tuple[Memory, ...], usag
         failure=failure,
         has_written=bool(own or batch.deletes),
         rejected=(*distilled.rejected, *(_repeated(new, memory) for new, memory in known)),
+        rejected_facts=distilled.rejected_facts,
     )
 
 

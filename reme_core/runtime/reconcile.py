@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
 from reme_core.ports import ResponseSchema
-from reme_core.runtime.asking import PACKAGE, Question, lowered, with_problems
-from reme_core.runtime.extraction import MAX_CONTENT_CHARS, Fact, list_schema
-from reme_core.schema import Memory, TimePrecision, last_part, shown_time
+from reme_core.runtime.asking import PACKAGE, Mending, Question, lowered, with_problems
+from reme_core.runtime.extraction import Fact, list_schema
+from reme_core.runtime.written_facts import MAX_CONTENT_CHARS, listed, numbered, told_problems
+from reme_core.schema import Memory, TimePrecision, describe, last_part, shown_time
 from reme_core.schema.checks import Text
-from reme_core.text import Language, fence, json_line, load_prompt, shortened
+from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, shortened
 
 SHOWN_CHARS = 300
 """Characters of a memory that the prompt shows: more than nearly all have, less than a page."""
 
 SHOWN_FACT_CHARS = 900
 """Characters of a fact that the prompt shows."""
+
+# Of memories a prompt shows as many as so many tokens hold: a dozen or so.
+_MEMORIES_TOKENS = 350
+_FIGURES = re.compile(r"\s*\d{1,9}\s*")
+# More decisions than so many for each fact are no answer.
+_MOST_TIMES = 10
+# A decision takes some 40 tokens, and one that updates a memory repeats the fact and the memory.
+_TOKENS_ANYWAY, _TOKENS_PER_FACT, _MOST_TOKENS = 500, 150, 8192
 
 
 class Action(StrEnum):
@@ -63,10 +74,23 @@ class Outcome:
     content: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What was read of an answer.
+
+    Attributes:
+        outcomes: What becomes of each fact, in order; None where that can't be told.
+        problems: Why not, in words for a model, by the place of the fact.
+    """
+
+    outcomes: tuple[Outcome | None, ...]
+    problems: Mapping[int, str] = field(default_factory=dict)
+
+
 def _numbers(value: object) -> object:
-    if value is None or value == "":
-        return []
-    return value if isinstance(value, (list, tuple)) else [value]
+    """Return numbers of memories as they were written: 1, "1" or a list of such."""
+    items = value if isinstance(value, (list, tuple)) else () if value is None or value == "" else (value,)
+    return tuple(int(item) if isinstance(item, str) and _FIGURES.fullmatch(item) else item for item in items)
 
 
 class Decision(BaseModel):
@@ -74,21 +98,30 @@ class Decision(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    fact: Annotated[int, Strict()]
     action: Annotated[Action, BeforeValidator(lowered)]
-    memory: Annotated[tuple[Annotated[int, Strict()], ...], BeforeValidator(_numbers)] = ()
+    memory: Annotated[tuple[int, ...], BeforeValidator(_numbers)] = ()
     content: Annotated[Text, AfterValidator(str.strip), Field(max_length=MAX_CONTENT_CHARS)] | None = None
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+def nearest(cases: Sequence[Case]) -> list[Case]:
+    """Return cases with the nearest of their candidates, as many as a prompt has room for.
 
-    decisions: tuple[Decision, ...]
+    The nearest of each fact goes first, then the second of each; a memory takes its room once.
+    """
+    shown: dict[str, Memory] = {}
+    room = _MEMORIES_TOKENS
+    ranked = zip_longest(*(case.candidates for case in cases))
+    for memory in (memory for rank in ranked for memory in rank if memory is not None):
+        if memory.memory_id not in shown and room > 0:
+            shown[memory.memory_id] = memory
+            room -= estimate_tokens(_memory_line(memory, 0))
+    return [
+        replace(case, candidates=tuple(memory for memory in case.candidates if memory.memory_id in shown))
+        for case in cases
+    ]
 
 
-def reconcile_question(
-    cases: Sequence[Case], language: Language, problems: Sequence[str]
-) -> Question[tuple[Outcome, ...]]:
+def reconcile_question(cases: Sequence[Case], language: Language, problems: Sequence[str]) -> Question[Decided]:
     """Return what the model is asked about facts that have candidates; `problems` are those of an earlier attempt."""
     numbers: dict[str, int] = {}
     memories: list[str] = []
@@ -99,17 +132,23 @@ def reconcile_question(
                 memories.append(_memory_line(memory, numbers[memory.memory_id]))
     facts = [_fact_line(case, place, numbers) for place, case in enumerate(cases, 1)]
     parts = [fence("memories", "\n".join(memories)), fence("facts", "\n".join(facts))]
+    reader = DecisionReader(cases=cases, numbers=numbers)
     return Question(
         system=load_prompt(PACKAGE, "reconcile", language).fill({}),
         user=with_problems("\n".join(parts), problems, language),
         schema=_SCHEMA,
         language=language,
-        read=lambda value: read_decisions(value, cases, numbers),
+        read=reader.read,
+        mending=Mending(schema=_SCHEMA, problems=reader.problems, join=reader.join),
+        temperature=0.0,
+        max_tokens=min(_MOST_TOKENS, _TOKENS_ANYWAY + _TOKENS_PER_FACT * len(cases) + estimate_tokens(parts[1])),
     )
 
 
 def _memory_line(memory: Memory, number: int) -> str:
-    line: dict[str, JsonValue] = {"n": number, "since": _date(memory.valid_from, memory.valid_from_precision)}
+    # A memory without a time of its own holds since it was told.
+    time = "told" if memory.valid_from == memory.observed_at else "since"
+    line: dict[str, JsonValue] = {"n": number, time: _date(memory.valid_from, memory.valid_from_precision)}
     if memory.valid_to is not None:
         line["until"] = _end(memory.valid_to, memory.valid_to_precision)
     return json_line({**line, "text": shortened(memory.content, SHOWN_CHARS)})
@@ -142,54 +181,90 @@ _SCHEMA = ResponseSchema(
             "fact": {"type": "integer"},
             "action": {"type": "string", "enum": [action.value for action in Action]},
             "memory": {"type": "array", "items": {"type": "integer"}},
-            "content": {"type": "string"},
+            "content": {"type": ["string", "null"]},
         },
-        required=("fact", "action"),
     ),
 )
 
 
-def read_decisions(value: JsonValue, cases: Sequence[Case], numbers: Mapping[str, int]) -> tuple[Outcome, ...]:
-    """Read an answer about facts; `numbers` are those that their candidates were shown with.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionReader:
+    """Reads decisions, each by itself.
 
-    Raises:
-        ValueError: Saying what is wrong: a fact that is not decided, or twice; a memory that is none of its candidates,
-            or that two facts change.
+    Attributes:
+        cases: What is to be decided.
+        numbers: The numbers that the candidates were shown with, by memory id.
     """
-    written = _Answer.model_validate(value).decisions
-    decisions = {decision.fact: decision for decision in written}
-    wanted = set(range(1, len(cases) + 1))
-    if decisions.keys() != wanted or len(written) != len(cases):
-        missing, unknown = sorted(wanted - decisions.keys()), sorted(decisions.keys() - wanted)
-        msg = (
-            f"decisions: {len(written)} for {len(cases)} facts; each fact is decided once "
-            f"(missing {missing[:20]!s}, unknown {str(unknown[:3])[:60]})"
-        )
-        raise ValueError(msg)
-    outcomes = tuple(_outcome(case, decisions[place], numbers) for place, case in enumerate(cases, 1))
-    changed: set[str] = set()
-    for place, outcome in enumerate(outcomes, 1):
-        ids = {memory.memory_id for memory in outcome.memories}
-        if ids & changed:
-            twice = sorted(numbers[name] for name in ids & changed)
-            msg = f"fact {place}: another fact changes memory {twice[0]} already; a memory is changed by one fact"
+
+    cases: Sequence[Case]
+    numbers: Mapping[str, int]
+
+    def read(self, value: JsonValue) -> Decided:
+        """Read an answer.
+
+        Raises:
+            ValueError: Saying what is wrong: there are no decisions, far too many, or none that can be used.
+        """
+        decided = self._decided([None] * len(self.cases), value, range(len(self.cases)))
+        if not any(decided.outcomes):
+            raise ValueError("\n".join(self.problems(decided)))
+        return decided
+
+    def problems(self, decided: Decided) -> list[str]:
+        """Return what is wrong with the facts that are not decided, by number."""
+        return told_problems("fact", [(place + 1, problem) for place, problem in decided.problems.items()])
+
+    def join(self, first: Decided, value: JsonValue) -> Decided:
+        """Put the decisions of a second answer in place of those that are missing (ValueError: there are none)."""
+        return self._decided(list(first.outcomes), value, list(first.problems))
+
+    def _decided(self, outcomes: list[Outcome | None], value: JsonValue, open_: Sequence[int]) -> Decided:
+        items = listed(value, "decisions", "action")
+        if len(items) > _MOST_TIMES * len(self.cases) + _MOST_TIMES:
+            msg = f"decisions: {len(items)} for {len(self.cases)} facts; each fact is decided once"
             raise ValueError(msg)
-        changed |= ids
-    return outcomes
+        told: dict[int, list[JsonValue]] = {}
+        for place, item in numbered(items, "fact", open_):
+            told.setdefault(place, []).append(item)
+        changed = {memory.memory_id for outcome in outcomes if outcome for memory in outcome.memories}
+        problems: dict[int, str] = {}
+        for place in open_:
+            try:
+                outcome = self._outcome(self.cases[place], told.get(place, []), changed)
+            except ValidationError as exc:
+                problems[place] = describe(exc, "").removeprefix(".")
+            except ValueError as exc:
+                problems[place] = str(exc)
+            else:
+                outcomes[place] = outcome
+                changed |= {memory.memory_id for memory in outcome.memories}
+        return Decided(outcomes=tuple(outcomes), problems=problems)
+
+    def _outcome(self, case: Case, told: Sequence[JsonValue], changed: Set[str]) -> Outcome:
+        """Return what becomes of a fact (ValueError: saying why that can't be told)."""
+        decisions = {Decision.model_validate(item) for item in told}
+        if len(decisions) != 1:
+            msg = "is decided twice, and not in the same way" if decisions else "is not decided"
+            raise ValueError(msg)
+        outcome = _outcome(case, decisions.pop(), self.numbers)
+        twice = sorted(self.numbers[memory.memory_id] for memory in outcome.memories if memory.memory_id in changed)
+        if twice:
+            msg = f"another fact changes memory {twice[0]} already; a memory is changed by one fact"
+            raise ValueError(msg)
+        return outcome
 
 
 def _outcome(case: Case, decision: Decision, numbers: Mapping[str, int]) -> Outcome:
     if decision.action not in CHANGING:
         return Outcome(fact=case.fact, action=decision.action)
-    where = f"fact {decision.fact}"
     own = {numbers[memory.memory_id]: memory for memory in case.candidates}
     named = tuple(dict.fromkeys(decision.memory))
     if not named or (decision.action == Action.UPDATE and len(named) > 1):
-        msg = f"{where}: {decision.action} has to name {'one memory' if named else 'a memory'}"
+        msg = f"{decision.action} has to name {'one memory' if named else 'a memory'}"
         raise ValueError(msg)
     foreign = [number for number in named if number not in own]
     if foreign:
-        msg = f"{where}: memory {str(foreign[0])[:20]} is none of its candidates {sorted(own)}"
+        msg = f"memory {str(foreign[0])[:20]} is none of its candidates {sorted(own)}"
         raise ValueError(msg)
     return Outcome(
         fact=case.fact,

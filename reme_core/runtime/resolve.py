@@ -17,9 +17,20 @@ from reme_core.ports import DeleteMemory, PutMemory, Target, Vector, WriteBatch
 from reme_core.rules import chain_of, place
 from reme_core.runtime.extraction import Fact, join_sources
 from reme_core.runtime.reconcile import SHOWN_CHARS, SHOWN_FACT_CHARS, Action, Outcome
-from reme_core.schema import Memory, Scope, TimePrecision, last_part, new_id, shown_time, shown_validity
+from reme_core.schema import (
+    Block,
+    Memory,
+    MemoryType,
+    Scope,
+    Source,
+    TimePrecision,
+    last_part,
+    new_id,
+    shown_time,
+    shown_validity,
+)
 from reme_core.text import normalise_content
-from reme_core.tools.targets import target_of
+from reme_core.tools.targets import SELF, target_of
 
 AUTHOR = "simple"
 """The author and actor of what the simple strategy writes."""
@@ -68,6 +79,29 @@ class Changes:
                     continue
                 case _:
                     assert_never(outcome.action)
+
+    def sum_up(self, parts: Iterable[tuple[str, Sequence[Block]]]) -> None:
+        """Add what is said of the conversation as a whole, a memory for each of its parts."""
+        for text, blocks in parts:
+            self.adds.append(
+                Memory(
+                    memory_id=new_id(),
+                    memory_space=self.scope.memory_space,
+                    user_id=self.scope.user_id,
+                    memory_type=MemoryType.SUMMARY,
+                    memory_target=SELF,
+                    content=text,
+                    observed_at=max(block.ended_at for block in blocks),
+                    valid_from=min(block.started_at for block in blocks),
+                    created_at=self.now,
+                    updated_at=self.now,
+                    author=AUTHOR,
+                    sources=tuple(
+                        Source(block_id=block.block_id, message_ids=block.message_ids[block.repeats :])
+                        for block in blocks
+                    ),
+                )
+            )
 
     def batch(self, run_id: str, vectors: Mapping[str, Vector]) -> WriteBatch:
         """Return everything as one write; `vectors` are those of the texts of what is new or changed."""
@@ -225,6 +259,13 @@ class Changes:
             author=AUTHOR,
             sources=fact.sources,
         )
+
+
+def summed_up(texts: Sequence[str], blocks: Sequence[Block]) -> list[tuple[str, Sequence[Block]]]:
+    """Return what a model said of blocks with the blocks that it said it of: one each, or all that was said of all."""
+    if len(texts) == len(blocks):
+        return [(text, [block]) for text, block in zip(texts, blocks, strict=True)]
+    return [(" ".join(texts), blocks)] if texts else []
 
 
 def needs_past(outcome: Outcome) -> bool:

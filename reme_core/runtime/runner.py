@@ -23,6 +23,7 @@ from reme_core.errors import (
     StoreError,
 )
 from reme_core.ports import (
+    BlockSummary,
     ClaimJob,
     Clock,
     DeleteMemory,
@@ -287,14 +288,17 @@ class JobRunner:
             except StoreError as exc:
                 _LOG.warning("job %s could not be renewed, and is tried again: %s", job.job_id, exc)
 
-    async def _renew(self, scope: Scope, job: Job, owner: str) -> None:
+    async def _renew(self, scope: Scope, job: Job, owner: str, summaries: Sequence[BlockSummary] = ()) -> None:
         until = self._clock.now() + timedelta(seconds=self._trying.hold_s)
-        await self._jobs.settle_job(scope, SettleJob(job_id=job.job_id, owner=owner, outcome="renew", held_until=until))
+        renewed = SettleJob(
+            job_id=job.job_id, owner=owner, outcome="renew", held_until=until, summaries=tuple(summaries)
+        )
+        await self._jobs.settle_job(scope, renewed)
 
-    async def _keep(self, scope: Scope, job: Job, owner: str) -> None:
+    async def _keep(self, scope: Scope, job: Job, owner: str, summaries: Sequence[BlockSummary] = ()) -> None:
         """Renew, or find out that the job is another's now (JobNotFoundError, _LostError)."""
         try:
-            await self._renew(scope, job, owner)
+            await self._renew(scope, job, owner, summaries)
         except ConflictError as exc:
             raise _LostError(str(exc)) from exc
 
@@ -328,7 +332,9 @@ class JobRunner:
     ) -> tuple[Memory, ...]:
         """Write to a store that doesn't keep jobs. A kill in between is seen by the run id at the next attempt."""
         owner = settle.owner or ""
-        await self._keep(scope, job, owner)  # not ours any more: nothing is written
+        # Not ours any more: nothing is written. The index comes first: after a kill in between it is written anew.
+        await self._keep(scope, job, owner, settle.summaries)
+        settle = replace(settle, summaries=())
         if settle.payload is not None:
             # What is left is noted before the rest is written, beside what is left if it never comes to that.
             ahead = {**settle.payload, "earlier_run": job.run_id, "earlier_targets": job.payload.get("targets")}
@@ -355,12 +361,13 @@ class JobRunner:
             await self._memories.put(scope, WriteBatch(deletes=gone, reason="its job was dropped", at=batch.at))
 
     def _end(self, job: Job, owner: str, distilled: Distilled) -> SettleJob:
+        summaries = distilled.summaries
         if not distilled.failures:
-            return SettleJob(job_id=job.job_id, owner=owner, outcome="done")
+            return SettleJob(job_id=job.job_id, owner=owner, outcome="done", summaries=summaries)
         left: list[JsonValue] = [[str(kind), name] for (kind, name), _ in distilled.failures]
         _, failure = distilled.failures[0]
         kept = {name: value for name, value in job.payload.items() if not name.startswith("earlier_")}
-        return replace(self._after(job, owner, failure), payload={**kept, "targets": left})
+        return replace(self._after(job, owner, failure), payload={**kept, "targets": left}, summaries=summaries)
 
     async def _done_before(self, scope: Scope, job: Job) -> Outcome:
         """Return what a job's run has written, as the events tell."""

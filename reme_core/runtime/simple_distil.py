@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reme_core.ports import ChatModel, Clock, Embedder, MemoryStore, Target, Vector, WriteBatch
+from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, MemoryStore, Target, Vector, WriteBatch
 from reme_core.runtime.asking import Metered, ask
 from reme_core.runtime.distil import Distilled, DistilTask
 from reme_core.runtime.embedding import embed_strictly
@@ -13,9 +13,10 @@ from reme_core.runtime.extraction import Fact, extraction_question, facts_of
 from reme_core.runtime.flow import Stage, stage
 from reme_core.runtime.known_targets import read_known_targets
 from reme_core.runtime.neighbours import Neighbourhood
-from reme_core.runtime.reconcile import Action, Case, Outcome, reconcile_question
-from reme_core.runtime.resolve import AUTHOR, Changes, is_of_another_time, key_of, needs_past
-from reme_core.schema import Memory, Scope, Usage
+from reme_core.runtime.reconcile import Action, Case, Outcome, nearest, reconcile_question
+from reme_core.runtime.resolve import AUTHOR, Changes, is_of_another_time, key_of, needs_past, summed_up
+from reme_core.runtime.written_facts import rejected
+from reme_core.schema import Memory, RejectedFact, Scope, Usage
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.text import Language, prompt_language
 from reme_core.tools import revise
@@ -26,8 +27,9 @@ from reme_core.tools.targets import target_of
 class SimpleDistiller:
     """A `Distiller` of at most two model calls: one takes typed facts from the messages, one reconciles them.
 
-    A fact that says what a current memory says is left alone, one without neighbours is written, neither with a second
-    call. An answer that can't be used is asked for once more.
+    The first one sums the conversation up as well: for the index of its blocks, and as a memory of its own. A fact that
+    says what a current memory says is left alone, one without neighbours is written, neither with a second call. What
+    of an answer can't be used is asked for once more; a fact that can't be used then is left out.
 
     Attributes:
         memories: What is known.
@@ -78,6 +80,8 @@ class _Run:
     problems: Sequence[str] = ()
     near: Neighbourhood = field(init=False)
     usage: Usage = field(default_factory=Usage)
+    rejected: list[RejectedFact] = field(default_factory=list)
+    summaries: tuple[str, ...] = ()
     seen: dict[str, Memory] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
 
@@ -96,14 +100,28 @@ class _Run:
         """Have the model check what came out; return what is wrong with it."""
         before = list(self.seen.values())
         after = changes.after(before)
-        verdict = await revise(self.model, self.task.messages, before, after, self.language)
+        remark = self.task.guidance.shown(self.language)
+        verdict = await revise(self.model, self.task.messages, before, after, self.language, remark=remark)
         self.usage += verdict.usage
         return verdict.problems
 
     async def distilled(self, changes: Changes) -> Distilled:
-        """Return changes as a write, with the vectors of all that is new."""
+        """Return changes as a write, with the vectors of all that is new, and what the index is to say."""
+        parts = summed_up(self.summaries, self.task.blocks)
+        is_open = self.task.memory_type is None and self.task.targets is None
+        if is_open and self.task.guidance.wants_summaries:
+            changes.sum_up(parts)
         await self.embed(changes.texts)
-        return Distilled(batch=changes.batch(self.task.run_id, self.vectors), usage=self.usage)
+        return Distilled(
+            batch=changes.batch(self.task.run_id, self.vectors),
+            usage=self.usage,
+            rejected_facts=tuple(self.rejected),
+            summaries=tuple(
+                BlockSummary(block_id=blocks[0].block_id, summary=text, author=AUTHOR)
+                for text, blocks in parts
+                if len(blocks) == 1
+            ),
+        )
 
     async def embed(self, texts: Sequence[str]) -> None:
         """Get the vectors of texts that have none yet."""
@@ -131,7 +149,9 @@ async def extract(task: DistilTask, run: _Run) -> tuple[Fact, ...]:
     known = await read_known_targets(run.options.memories, run.scope)
     written, usage = await ask(run.model, extraction_question(task, known, run.language, run.problems))
     run.usage += usage
-    return tuple(facts_of(written, task, known))
+    run.rejected = list(written.rejected)
+    run.summaries = written.summaries
+    return tuple(facts_of(written.facts, task, known))
 
 
 @stage
@@ -164,6 +184,7 @@ async def find_candidates(given: _Sorted, run: _Run) -> _Sorted:
         found = await run.near.near(fact, run.vectors.get(fact.index_text))
         run.seen |= {memory.memory_id: memory for memory in found}
         cases.append(Case(fact=fact, candidates=tuple(memory for memory in found if memory.memory_id not in taken)))
+    cases = nearest(cases)
     new = tuple(Outcome(fact=case.fact, action=Action.ADD) for case in cases if not case.candidates)
     return _Sorted(outcomes=(*given.outcomes, *new), cases=tuple(case for case in cases if case.candidates))
 
@@ -173,9 +194,11 @@ async def reconcile(given: _Sorted, run: _Run) -> tuple[Outcome, ...]:
     """Have the model decide what the facts mean for their neighbours."""
     if not given.cases:
         return given.outcomes
-    outcomes, usage = await ask(run.model, reconcile_question(given.cases, run.language, run.problems))
+    decided, usage = await ask(run.model, reconcile_question(given.cases, run.language, run.problems))
     run.usage += usage
-    return (*given.outcomes, *outcomes)
+    for place, problem in decided.problems.items():
+        run.rejected.append(rejected(given.cases[place].fact.content, f"what becomes of it was not told: {problem}"))
+    return (*given.outcomes, *(outcome for outcome in decided.outcomes if outcome is not None))
 
 
 @stage

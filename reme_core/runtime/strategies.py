@@ -33,6 +33,7 @@ from reme_core.ports import (
 from reme_core.runtime.agentic_distil import AgenticDistiller
 from reme_core.runtime.agentic_retrieve import AgenticRetrieval
 from reme_core.runtime.distil import Distiller
+from reme_core.runtime.guidance import Guidance, read_guidance
 from reme_core.runtime.needs import needs_model
 from reme_core.runtime.reranked_retrieve import RerankedRetrieval
 from reme_core.runtime.retrieve import SimpleRetriever
@@ -82,6 +83,16 @@ class BindsDistiller(Protocol):
 
 
 @runtime_checkable
+class GuidesDistiller(Protocol):
+    """Settings of a way up that follows what the application wants; see `DistilTask.guidance`."""
+
+    @property
+    def guidance(self) -> Guidance:
+        """What the application wants of all memories."""
+        ...
+
+
+@runtime_checkable
 class BindsRetriever(Protocol):
     """Settings of a way down."""
 
@@ -98,11 +109,28 @@ class SimpleSummarizer:
         model: A model of its own; None: the memory's.
         language: Of the prompts; None follows the conversation.
         use_reviser: Have a further call check what came out, and do it again once if something is wrong.
+        instructions: What to keep and what never to keep, in words (at most 4,000 characters). It goes before our own
+            rules, is kept with each job, and so holds for a job that another process finishes. Messages are kept as
+            they were said, whatever it says.
+        types: The types of memory to make, of `personal`, `procedural`, `tool`, `identity`, `summary`; None: all.
+        examples: What is to become of what, in words or JSON: at most 10 of 1,000 characters each.
     """
 
     model: ChatModel | None = None
     language: Language | None = None
     use_reviser: bool = False
+    instructions: str = ""
+    types: Sequence[str] | None = None
+    examples: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Check what the application wants (InvalidInputError: naming what is wrong or too long)."""
+        read_guidance(self.instructions, self.types, self.examples)
+
+    @property
+    def guidance(self) -> Guidance:
+        """What the application wants."""
+        return read_guidance(self.instructions, self.types, self.examples)
 
     def bind_distiller(self, ports: RuntimePorts) -> Distiller:
         """Return the distiller over these ports (ConfigurationError: no chat model)."""

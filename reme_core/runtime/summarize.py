@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reme_core.errors import ReMeError
+from reme_core.errors import InvalidInputError, ReMeError
 from reme_core.ports import Clock, SummaryRequest
 from reme_core.runtime.distil import SHOWN_CHARS
+from reme_core.runtime.guidance import Guidance
 from reme_core.runtime.outcomes import Outcome, not_all_done, undone
 from reme_core.runtime.payload import SUMMARY, SummaryPayload
 from reme_core.runtime.record import VerbatimSummarizer, recorded, since
 from reme_core.runtime.runner import JobRunner
+from reme_core.runtime.summary_job import NOT_GUIDED
 from reme_core.schema import Block, Job, Memory, MemoryType, Message, Scope, SummaryResult, Usage
 
 # One job takes one call to extract, whose prompt has to stay small beside the window of a small model.
@@ -29,16 +31,20 @@ class DistillingSummarizer:
         runner: Does the jobs.
         clock: Tells the time.
         start: Has the jobs of a scope done in the background.
+        guidance: What the application wants of the memories; None: the jobs' worker follows no such wishes.
     """
 
     record: VerbatimSummarizer
     runner: JobRunner
     clock: Clock
     start: Callable[[Scope], None]
+    guidance: Guidance | None = None
 
     async def summarize(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
         """Keep the messages and make memories of them; see `Summarizer.summarize`."""
         begun = time.perf_counter()
+        if request.instructions and self.guidance is None:
+            raise InvalidInputError(NOT_GUIDED)
         appended = await self.record.append(
             scope, request, lambda messages, blocks: self._jobs(request, messages, blocks)
         )
@@ -61,6 +67,7 @@ class DistillingSummarizer:
     def _jobs(self, request: SummaryRequest, messages: Sequence[Message], blocks: Sequence[Block]) -> list[Job]:
         sizes = {message.message_id: min(len(message.full_text), SHOWN_CHARS) for message in messages}
         now = self.clock.now()
+        guidance = (self.guidance or Guidance()).and_for_this_call(request.instructions)
         return [
             Job(
                 kind=SUMMARY,
@@ -68,6 +75,8 @@ class DistillingSummarizer:
                     session_id=request.session_id,
                     block_ids=tuple(block.block_id for block in group),
                     memory_type=request.memory_type,
+                    guidance=guidance,
+                    timezone=request.timezone,
                 ).write(),
                 created_at=now,
                 due_at=now,
@@ -106,6 +115,7 @@ def _with_outcomes(
             "run_id": runs[0] if runs else None,
             "run_ids": runs,
             "job_ids": undone(outcomes),
+            "rejected": tuple(fact for outcome in outcomes for fact in outcome.rejected_facts),
             "usage": usage.model_copy(update={"milliseconds": milliseconds}),
         }
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Hit,
         Layer,
         MemoryPage,
+        RejectedFact,
         RetrieveResult,
         SummaryResult,
         UndoResult,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from reme_core.schema.queries import QUERY_CHARS, bounded_query
     from reme_core.schema.scope import Scope, make_scope
     from reme_core.schema.times import (
+        UTC_NAME,
         PartialTime,
         TimePrecision,
         UtcTime,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
         last_part,
         parse_partial_time,
         parse_time,
+        read_zone,
         shown_time,
         utc_now,
     )
@@ -90,6 +93,7 @@ __all__ = [
     "EXTRACTIVE",
     "QUERY_CHARS",
     "STATEMENTS",
+    "UTC_NAME",
     "Block",
     "ChatReply",
     "CleanedOffloads",
@@ -123,6 +127,7 @@ __all__ = [
     "PreparedContext",
     "RecordedToolCalls",
     "RejectedExperience",
+    "RejectedFact",
     "ReloadResult",
     "Reloaded",
     "RetrieveResult",
@@ -161,6 +166,7 @@ __all__ = [
     "parse_tool_call_results",
     "parse_trajectories",
     "read_stored_message",
+    "read_zone",
     "shown",
     "shown_beginning",
     "shown_end",
@@ -177,7 +183,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         {
             "blocks": "EXTRACTIVE Block StoredMessage",
             "context": "CompactedContext ContextUse OffloadedContext PreparedContext",
-            "hits": "ChatReply Erased Hit Layer MemoryPage RetrieveResult SummaryResult UndoResult",
+            "hits": "ChatReply Erased Hit Layer MemoryPage RejectedFact RetrieveResult SummaryResult UndoResult",
             "ids": "new_id",
             "jobs": "Job JobState",
             "library": "DumpedLibrary LineProblem LoadedLibrary",
@@ -191,8 +197,8 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "queries": "QUERY_CHARS bounded_query",
             "scope": "Scope make_scope",
             "times": (
-                "PartialTime TimePrecision UtcTime format_time last_part parse_partial_time parse_time shown_time "
-                "utc_now"
+                "UTC_NAME PartialTime TimePrecision UtcTime format_time last_part parse_partial_time parse_time "
+                "read_zone shown_time utc_now"
             ),
             "tool_calls": (
                 "RecordedToolCalls ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics ToolSummary "

@@ -93,6 +93,18 @@ class RetrieveResult(MappingModel):
     degraded: tuple[str, ...] = ()
 
 
+class RejectedFact(MappingModel):
+    """Something that a model wrote as a fact and that could not be used.
+
+    Attributes:
+        content: What it says, or all of it where that can't be told; cut to some 300 characters.
+        reason: What is wrong with it.
+    """
+
+    content: str
+    reason: str
+
+
 class SummaryResult(MappingModel):
     """The answer of `summary`; all of it is on disk when it is returned.
 
@@ -105,6 +117,8 @@ class SummaryResult(MappingModel):
         run_id: The run that wrote them, for `undo`; None where no memory was written.
         run_ids: All of them: a call of many messages is more than one run.
         job_ids: Work on these messages that is still to be done, in the background or after a failure.
+        rejected: Facts that the model wrote twice in a form that can't be used; the others are kept. What another
+            process has left out is not told.
         usage: What it cost.
     """
 
@@ -116,6 +130,7 @@ class SummaryResult(MappingModel):
     run_id: str | None = None
     run_ids: tuple[str, ...] = ()
     job_ids: tuple[str, ...] = ()
+    rejected: tuple[RejectedFact, ...] = ()
     usage: Usage = Usage()
 
 

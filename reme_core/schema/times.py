@@ -8,15 +8,33 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Annotated
+from zoneinfo import ZoneInfo
 
 from pydantic import BeforeValidator, PlainSerializer
 
 EARLIEST_YEAR = 1900
 LATEST_YEAR = 9998
 """Years outside this range are placeholders (0001-01-01, 9999-12-31), not times that something was said at."""
+
+
+UTC_NAME = "UTC"
+"""The time zone of users of whom no other is known."""
+
+_MAX_ZONE_CHARS = 100
+
+
+def read_zone(name: str) -> tzinfo:
+    """Return a time zone by its IANA name, such as "Europe/Berlin" (ValueError: there is none of that name here)."""
+    if name == UTC_NAME:
+        return UTC
+    try:
+        return ZoneInfo(name[:_MAX_ZONE_CHARS])
+    except (KeyError, ValueError, OSError) as exc:  # an unknown name, a path, a folder of names
+        msg = f"no time zone {name[:40]!r}: give an IANA name such as 'Europe/Berlin' (package tzdata, on some systems)"
+        raise ValueError(msg) from exc
 
 
 def utc_now() -> datetime:

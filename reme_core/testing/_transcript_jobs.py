@@ -4,16 +4,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol, cast
 
 import pytest
 
-from reme_core.errors import ConflictError, UnsupportedFilterError
-from reme_core.ports import AppendMessages, FindMessages, JobQueue, ListBlocks, Planner, Slicer, Transcript
+from reme_core.errors import ConflictError, JobNotFoundError, UnsupportedFilterError
+from reme_core.ports import (
+    AppendMessages,
+    BlockSummary,
+    FindMessages,
+    JobQueue,
+    ListBlocks,
+    Planner,
+    SettleJob,
+    Slicer,
+    Transcript,
+)
 from reme_core.schema import Block, Job, Message
-from reme_core.testing._job_values import job
+from reme_core.testing._job_values import claimed, job
 from reme_core.testing._transcript_messages import SESSION, append, found, several
-from reme_core.testing.store_values import ALICE, block
+from reme_core.testing.store_values import ALICE, BOB, block
 
 
 class PlanningTranscript(Transcript, JobQueue, Protocol):
@@ -35,6 +46,11 @@ def first_two(waiting: Sequence[Message]) -> list[Block]:
 def one_job_a_block(_: Sequence[Message], blocks: Sequence[Block]) -> list[Job]:
     """Plan a job for each block."""
     return [job(f"job of {item.block_id}", payload={"block": item.block_id}) for item in blocks]
+
+
+def summed_up(block_id: str, text: str) -> BlockSummary:
+    """Say what the index is to say of a block."""
+    return BlockSummary(block_id=block_id, summary=text, author="a model")
 
 
 def said_and_planned(
@@ -91,6 +107,36 @@ class TranscriptJobs:
         assert await found(both, FindMessages()) == []
         assert (await both.list_blocks(ALICE, ListBlocks())).blocks == ()
         assert [item.payload for item in await both.list_jobs(ALICE)] == [{"another": "job"}]
+
+    async def test_the_entry_of_the_index_is_written_with_the_job(self, store: Transcript) -> None:
+        both, said = planning(store), several(3)
+        appended = await both.append(ALICE, said_and_planned(*said))
+        [made], [promised] = appended.blocks, appended.jobs
+        taken = await claimed(both)
+        told = [summed_up(made.block_id, "Alice met a zebra."), summed_up("a block that is gone", "nothing")]
+        await both.settle_job(
+            ALICE, SettleJob(job_id=promised.job_id, owner=taken.owner, outcome="done", summaries=told)
+        )
+        [after] = await both.get_blocks(ALICE, [made.block_id])
+        entry = {"summary": "Alice met a zebra.", "summary_author": "a model"}
+        assert after == made.model_copy(update=entry)
+        assert (await both.list_blocks(ALICE, ListBlocks())).blocks == (after,)
+        assert await found(both, FindMessages(unsliced=True)) == said[2:]
+        await both.put_blocks(ALICE, [made, after])
+        assert await both.get_blocks(ALICE, [made.block_id]) == [after]
+
+    async def test_whoever_does_not_hold_the_job_writes_nothing_into_the_index(self, store: Transcript) -> None:
+        both = planning(store)
+        appended = await both.append(ALICE, said_and_planned(*several(2)))
+        [made], [promised] = appended.blocks, appended.jobs
+        told = [summed_up(made.block_id, "Alice met a zebra.")]
+        await claimed(both)
+        stranger = SettleJob(job_id=promised.job_id, owner="stranger", outcome="done", summaries=told)
+        with pytest.raises(ConflictError):
+            await both.settle_job(ALICE, stranger)
+        with pytest.raises(JobNotFoundError):
+            await both.settle_job(BOB, replace(stranger, owner="worker"))
+        assert await both.get_blocks(ALICE, [made.block_id]) == [made]
 
     async def test_a_transcript_that_keeps_no_jobs_refuses_to_plan_them(self, store: Transcript) -> None:
         if isinstance(store, JobQueue):

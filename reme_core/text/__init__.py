@@ -3,7 +3,14 @@
 Pure functions over strings (and messages) of any language; the only library is snowballstemmer, for English.
 """
 
-from reme_core.text.conversation import conversation_lines, fence, json_line, prompt_time, shortened
+from reme_core.text.conversation import (
+    conversation_lines,
+    fence,
+    json_line,
+    prompt_time,
+    shortened,
+    with_media_told,
+)
 from reme_core.text.excerpt import (
     Match,
     Matches,
@@ -20,6 +27,7 @@ from reme_core.text.passages import Passage, cut_passages, passage_spans, segmen
 from reme_core.text.prompts import Prompt, load_prompt, parse_prompt
 from reme_core.text.questions import is_question
 from reme_core.text.relevant_parts import RankedParts, rank_parts
+from reme_core.text.scripts import count_scripts, main_script, share_of_script
 from reme_core.text.segment import TERMS_VERSION, pack_terms, query_terms, terms, unpack_terms
 from reme_core.text.summary import extractive_summary, split_sentences
 from reme_core.text.tokens import estimate_tokens
@@ -36,6 +44,7 @@ __all__ = [
     "Prompt",
     "RankedParts",
     "conversation_lines",
+    "count_scripts",
     "cut_middle",
     "cut_passages",
     "error_class",
@@ -47,6 +56,7 @@ __all__ = [
     "json_line",
     "load_prompt",
     "looks_like_error",
+    "main_script",
     "normalise_content",
     "pack_terms",
     "parse_prompt",
@@ -58,10 +68,12 @@ __all__ = [
     "read_piece",
     "search_text",
     "segment_passages",
+    "share_of_script",
     "shortened",
     "split_sentences",
     "states_wish",
     "terms",
     "unpack_terms",
+    "with_media_told",
     "without_notices",
 ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import get_args
 
 from pydantic import JsonValue
 
-from reme_core.schema import Message, Role
+from reme_core.schema import ContentBlock, FileBlock, ImageBlock, Message, Role, TextBlock
 
 # What ends a line for some reader and is not escaped by JSON; and the character that every fence begins with.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<\x7f\x85\u2028\u2029"}
@@ -20,7 +20,9 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _HEAD_SHARE = 2 / 3
 
 
-def conversation_lines(messages: Sequence[Message], *, first: int = 1, max_chars: int = 8000) -> str:
+def conversation_lines(
+    messages: Sequence[Message], *, first: int = 1, max_chars: int = 8000, zone: tzinfo = UTC
+) -> str:
     r"""Write messages as JSON lines, numbered from `first`: `{"n":1,"at":"2023-05-08 Mon 13:56","by":"Alice",...}`.
 
     Each message is one line, whatever its text holds: breaks are escaped, and every "<" is written `\u003c`, so that a
@@ -28,7 +30,26 @@ def conversation_lines(messages: Sequence[Message], *, first: int = 1, max_chars
     users with a name that is no role. Tool calls and results stand as text. A text of more than `max_chars` characters
     is shown as its head and its tail, with the number of characters left out between them.
     """
-    return "\n".join(_line(message, number, max_chars) for number, message in enumerate(messages, first))
+    return "\n".join(_line(message, number, max_chars, zone) for number, message in enumerate(messages, first))
+
+
+def with_media_told(message: Message) -> Message:
+    """Return a message whose images and files stand in its text, marked as such: `[image: a red door]`."""
+    if all(block.type not in {"image", "file"} for block in message.content):
+        return message
+    told = (TextBlock(text=_told(block)) if block.type in {"image", "file"} else block for block in message.content)
+    return message.model_copy(update={"content": tuple(told)})
+
+
+def _told(block: ContentBlock) -> str:
+    match block:
+        case ImageBlock():
+            said = block.caption or block.url
+        case FileBlock():
+            said = block.name or block.url
+        case _:
+            return ""
+    return f"[{block.type}]" if said.startswith("data:") else f"[{block.type}: {said}]"
 
 
 def json_line(value: Mapping[str, JsonValue]) -> str:
@@ -45,10 +66,11 @@ def fence(name: str, body: str) -> str:
     return f"<{name}>\n{tag.sub(lambda _: _ESCAPES[ord('<')], body)}\n</{name}>"
 
 
-def prompt_time(moment: datetime) -> str:
-    """Write a time as prompts show it, in UTC: `2023-05-08 Mon 13:56`."""
-    moment = moment.astimezone(UTC)
-    return f"{moment:%Y-%m-%d} {_WEEKDAYS[moment.weekday()]} {moment:%H:%M}"
+def prompt_time(moment: datetime, zone: tzinfo = UTC) -> str:
+    """Write a time as prompts show it: `2023-05-08 Mon 13:56`, in other zones than UTC with the offset behind it."""
+    moment = moment.astimezone(zone)
+    offset = "" if zone is UTC else moment.isoformat(timespec="minutes")[len("2023-05-08T13:56") :]
+    return f"{moment:%Y-%m-%d} {_WEEKDAYS[moment.weekday()]} {moment:%H:%M}{offset}"
 
 
 def shortened(text: str, max_chars: int) -> str:
@@ -61,8 +83,8 @@ def shortened(text: str, max_chars: int) -> str:
     return f"{text[:head]} [… {left_out} characters left out …] {text[len(text) - tail :]}"
 
 
-def _line(message: Message, number: int, max_chars: int) -> str:
-    fields: dict[str, JsonValue] = {"n": number, "at": prompt_time(message.created_at), "by": message.speaker}
+def _line(message: Message, number: int, max_chars: int, zone: tzinfo) -> str:
+    fields: dict[str, JsonValue] = {"n": number, "at": prompt_time(message.created_at, zone), "by": message.speaker}
     if message.speaker != message.role and (message.role != "user" or message.speaker in _ROLES):
         fields["role"] = message.role
     fields["text"] = shortened(message.full_text, max_chars)

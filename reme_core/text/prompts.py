@@ -9,7 +9,6 @@ from functools import cache
 from importlib import resources
 
 from reme_core.errors import ConfigurationError
-from reme_core.text.language import Language
 
 _VARIABLE = re.compile(r"\{\{([a-z_]+)\}\}")
 _FIELDS = frozenset({"name", "version", "variables"})
@@ -21,7 +20,7 @@ class Prompt:
 
     name: str
     version: str
-    language: Language
+    language: str
     variables: frozenset[str]
     text: str
 
@@ -43,7 +42,7 @@ class Prompt:
         return _VARIABLE.sub(lambda match: values[match[1]], self.text)
 
 
-def parse_prompt(source: str, language: Language, where: str) -> Prompt:
+def parse_prompt(source: str, language: str, where: str) -> Prompt:
     """Read a prompt.
 
     Raises:
@@ -69,7 +68,7 @@ def parse_prompt(source: str, language: Language, where: str) -> Prompt:
 
 
 @cache
-def load_prompt(package: str, name: str, language: Language) -> Prompt:
+def load_prompt(package: str, name: str, language: str) -> Prompt:
     """Read `prompts/<name>.<language>.md` of a package; once per process.
 
     Raises:

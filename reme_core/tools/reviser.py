@@ -52,11 +52,13 @@ async def revise(
     language: Language,
     *,
     trace: RunTrace | None = None,
+    remark: str = "",
 ) -> Verdict:
     """Ask whether memories hold what messages say, without repetition or conflict.
 
     `before` are the memories concerned as they were, `after` as they are now. What asking has cost is in the verdict;
-    where there is none, because it failed or was cancelled, it is added to the usage of `trace`.
+    where there is none, because it failed or was cancelled, it is added to the usage of `trace`. `remark` is what else
+    the model has to know, such as what is not to be kept.
 
     Raises:
         ModelOutputError: The model answered twice what can't be used.
@@ -65,7 +67,7 @@ async def revise(
     spent: list[Usage] = []
     verdict: Verdict | None = None
     try:
-        answer = await _answer(model, _questions(messages, before, after, language), spent)
+        answer = await _answer(model, _questions(messages, before, after, language, remark), spent)
         problems = tuple(text for text in answer.problems if text.strip())
         verdict = Verdict(ok=not problems, problems=problems, usage=sum(spent, Usage()))
     finally:
@@ -134,7 +136,7 @@ _SCHEMA = ResponseSchema(name="verdict", schema=parameters_of(_Answer))
 
 
 def _questions(
-    messages: Sequence[Message], before: Sequence[Memory], after: Sequence[Memory], language: Language
+    messages: Sequence[Message], before: Sequence[Memory], after: Sequence[Memory], language: Language, remark: str
 ) -> list[Message]:
     task = load_prompt(_PACKAGE, "revise_task", language).fill(
         {
@@ -143,7 +145,8 @@ def _questions(
             "after": fence("after", "\n".join(map(memory_line, after))),
         }
     )
-    return [_message("system", load_prompt(_PACKAGE, "revise", language).text), _message("user", task)]
+    told = f"{task}\n\n{remark}" if remark else task
+    return [_message("system", load_prompt(_PACKAGE, "revise", language).text), _message("user", told)]
 
 
 def _message(role: str, text: str) -> Message:

@@ -23,7 +23,7 @@ from tests.support.virtual_clock import TimelessStore, VirtualLoop
 from tests.support.wire_model import all_prompt_tokens, answering
 
 MESSAGES, CHARS = 10, 850
-MAX_PROMPT_TOKENS = 2000
+MAX_PROMPT_TOKENS = 3000
 U: dict[str, Any] = {"user_id": "u"}
 
 
@@ -135,7 +135,7 @@ def test_the_conversations_are_those_of_the_bar(talk: Talk) -> None:
 
 @TALKS
 @HOLDING
-async def test_a_simple_summary_takes_two_calls_and_two_thousand_prompt_tokens_at_most(
+async def test_a_simple_summary_takes_two_calls_and_three_thousand_prompt_tokens_at_most(
     tmp_path: Path, talk: Talk, holding: bool
 ) -> None:
     async with counting(tmp_path, Concise()) as counted:

@@ -197,34 +197,18 @@ FACTS: dict[str, Any] = {
     "JSON that is cut by the limit of tokens": ended(ONE, "length"),
     "a refusal": ended("I can't help with that.", "content_filter"),
     "another schema": json.dumps({"facts": [{"who": "Alice"}]}),
-    "another key": json.dumps({"memories": [fact()]}),
-    "facts that are no list": json.dumps({"facts": fact()}),
-    "a bare list": json.dumps([fact()]),
     "a bare number": "42",
     "nothing": NOTHING,
     "thoughts alone": THOUGHTS,
     "10,000 facts": facts(*(fact(content=f"Alice owns thing {n}") for n in range(10_000))),
-    "a forged message number": facts(fact(messages=[2])),
-    "message number 0": facts(fact(messages=[0])),
-    "a message number of 400 digits": ONE.replace("[1]", f"[{'9' * 400}]"),
     "a message number of 9,000 digits": ONE.replace("[1]", f"[{'9' * 9000}]"),
-    "a message id for a number": facts(fact(messages=["b"])),
-    "no message": facts(fact(messages=[])),
     "a number that is NaN": ONE.replace("[1]", "[NaN]"),
-    "a date that is Infinity": facts(fact(valid_from=1)).replace(": 1", ": Infinity"),
-    "a target of control characters": facts(fact(target="\x1b\n\x7f")),
-    "a target of blanks": facts(fact(target="  ")),
     "a target without end": facts(fact(target="A" * 100_000)),
     "the routing table for a type": facts(fact(type="meta")),
     "a type that there is not": facts(fact(type="secret")),
     "a content without end": facts(fact(content="x" * 1_000_000)),
     "a content that is empty": facts(fact(content=" ")),
     "a content that is a list": facts(fact(content=["Alice"])),
-    "someday for a date": facts(fact(valid_from="someday")),
-    "the year 99999": facts(fact(valid_from="99999-01-01")),
-    "the year 0": facts(fact(valid_from="0000-01-01")),
-    "the 31st of June": facts(fact(valid_from="2023-06-31")),
-    "an end before the beginning": facts(fact(valid_from="2023", valid_to="2022")),
     "brackets without end": "[" * 100_000,
     "braces without end": '{"facts":' * 100_000,
 }
@@ -232,7 +216,6 @@ DECISIONS: dict[str, Any] = {
     "no JSON": "I would rather not.",
     "JSON that is cut": decided({"fact": 1, "action": "add"})[:-4],
     "nothing": NOTHING,
-    "a bare list": json.dumps([{"fact": 1, "action": "add"}]),
     "no decision": decided(),
     "10,000 decisions": decided(*({"fact": n, "action": "add"} for n in range(1, 10_001))),
     "a fact decided twice": decided({"fact": 1, "action": "add"}, {"fact": 1, "action": "skip"}),
@@ -485,9 +468,21 @@ async def test_what_comes_over_the_wire_and_is_no_answer_waits_until_the_endpoin
         facts(fact(content="Alice lives in Berlin"), fact(content="alice lives in  berlin.")),
         facts(fact(target="  alice ", content="Alice lives in Berlin")),
         json.dumps({"facts": [fact(content="Alice lives in Berlin")], "delete": [ALICE, HERS]}),
+        json.dumps([fact(content="Alice lives in Berlin")]),
+        json.dumps({"memories": [fact(content="Alice lives in Berlin")]}),
+        json.dumps({"facts": fact(content="Alice lives in Berlin")}),
+        facts(fact(content="Alice lives in Berlin", messages=[2])),
+        facts(fact(content="Alice lives in Berlin", messages=[0])),
+        facts(fact(content="Alice lives in Berlin")).replace("[1]", f"[{'9' * 400}]"),
+        facts(fact(content="Alice lives in Berlin", messages=["b"])),
+        facts(fact(content="Alice lives in Berlin", messages=[])),
     ],
-    ids=["prose", "a code block", "thoughts", "scopes", "twice", "another spelling", "further keys"],
-)
+    ids=[
+        "prose", "a code block", "thoughts", "scopes", "twice", "another spelling", "further keys", "a bare list",
+        "another key", "facts that are no list", "a forged message number", "message number 0",
+        "a message number of 400 digits", "a message id for a number", "no message",
+    ],
+)  # fmt: skip
 async def test_json_in_prose_and_keys_that_say_nothing_are_taken_as_what_they_are(tmp_path: Path, answer: str) -> None:
     model = HostileModel("facts", answer, 1)
     async with opened(tmp_path, model) as (memory, store):
@@ -496,7 +491,40 @@ async def test_json_in_prose_and_keys_that_say_nothing_are_taken_as_what_they_ar
         await check_right(memory, mine)
         [new] = [item for item in (await memory.list_memories(**U)).memories if item.memory_id not in {ALICE, BOB}]
         assert (new.user_id, new.memory_space, new.memory_target) == ("u", SPACE, "Alice")
+        assert [source.message_ids for source in new.sources] == [("b",)]
         assert await snapshot(store, THEIRS) == theirs
+
+
+BERLIN = "Alice lives in Berlin"
+
+
+@pytest.mark.parametrize("date", ["someday", "99999-01-01", "0000-01-01", "2023-06-31", 1])
+async def test_a_date_that_is_none_for_ever_costs_the_date_alone(tmp_path: Path, date: Any) -> None:
+    model = HostileModel("facts", facts(fact(content=BERLIN, valid_from=date)), FOR_EVER)
+    async with opened(tmp_path, model) as (memory, store):
+        mine = await memories_of(store, MINE)
+        result = await memory.summary([SAID], **U)
+        assert (model.said, result.rejected) == (2, ())
+        await check_right(memory, mine)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        fact(type="meta"), fact(type="secret"), fact(content=" "), fact(content=["Alice"]), {"who": "Alice"},
+        fact(content="x" * 1_000_000), fact(target="A" * 100_000), "Alice is evil", None, [],
+    ],
+)  # fmt: skip
+async def test_a_bad_fact_for_ever_costs_no_good_one_and_is_told(tmp_path: Path, bad: Any) -> None:
+    model = HostileModel("facts", facts(fact(content=BERLIN), bad), FOR_EVER)
+    async with opened(tmp_path, model) as (memory, store):
+        mine = await memories_of(store, MINE)
+        result = await memory.summary([SAID], **U)
+        assert model.said == 2
+        [left_out] = result.rejected
+        assert left_out.reason
+        assert len(left_out.model_dump_json()) < 1500
+        await check_right(memory, mine)
 
 
 @pytest.mark.parametrize("written", ["Alice\\u0000 lives in Berlin", "Alice lives in Berlin \\ud83d"])

@@ -30,12 +30,12 @@ SAID = [
 ]
 FAULT_POINTS = {
     (False, False): {
-        "append", "put vectors", "claim", "read blocks", "read messages", "read targets", "read memories", "asking",
-        "write and end",
+        "append", "put vectors", "claim", "read blocks", "read messages", "read targets", "read memories", "search",
+        "asking", "write and end",
     },
     (False, True): {
-        "append", "put vectors", "claim", "read blocks", "read messages", "read targets", "read memories", "asking",
-        "end", "write",
+        "append", "put vectors", "claim", "read blocks", "read messages", "read targets", "read memories", "search",
+        "asking", "end", "write",
     },
 }  # fmt: skip
 """The steps of a simple summary, by (agentic, memories in a file of their own); a kill before and after each."""

@@ -75,7 +75,6 @@ _SCHEMA = ResponseSchema(
             "tools_used": {"type": "array", "items": _TEXT},
             "messages": {"type": "array", "items": {"type": "integer"}},
         },
-        required=("when_to_use", "content", "confidence", "step_type", "messages"),
     ),
 )
 

@@ -33,9 +33,7 @@ _REASON_CHARS = 500
 _SCHEMA = ResponseSchema(
     name="verdicts",
     schema=list_schema(
-        "verdicts",
-        {"n": {"type": "integer"}, "score": {"type": "number"}, "reason": {"type": "string"}},
-        required=("n", "score"),
+        "verdicts", {"n": {"type": "integer"}, "score": {"type": "number"}, "reason": {"type": ["string", "null"]}}
     ),
 )
 

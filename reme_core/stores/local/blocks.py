@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 
 from reme_core.errors import BlockNotFoundError, ConflictError
-from reme_core.ports import BlockPage, ListBlocks
-from reme_core.schema import Block, Scope
+from reme_core.ports import BlockPage, BlockSummary, ListBlocks
+from reme_core.schema import EXTRACTIVE, Block, Scope
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local.messages import check_sessions
 from reme_core.stores.local.scopes import Layer, find_scope, find_session, log_changes, make_scope_number
@@ -28,7 +28,7 @@ def _put(connection: sqlite3.Connection, scope: int, block: Block) -> int | None
         "SELECT body FROM blocks WHERE scope = ? AND block_id = ?", (scope, block.block_id)
     ).fetchone()
     if row is not None:
-        if Block.model_validate_json(row[0]) == block:
+        if _is_same(Block.model_validate_json(row[0]), block):
             return None
         msg = f"block {block.block_id!r} exists with other content: blocks are never rewritten"
         raise ConflictError(msg)
@@ -55,6 +55,34 @@ def _put(connection: sqlite3.Connection, scope: int, block: Block) -> int | None
             msg = f"message {message_id!r} lies in another block already: read what is unsliced again"
             raise ConflictError(msg)
     return number
+
+
+def _is_same(held: Block, block: Block) -> bool:
+    """Tell whether two blocks are the same, whatever a model has made of the index entry of one of them."""
+    entry = {"summary": held.summary, "summary_author": held.summary_author}
+    is_summed_up = {held.summary_author, block.summary_author} != {EXTRACTIVE}
+    return held == (block.model_copy(update=entry) if is_summed_up else block)
+
+
+def put_summaries(connection: sqlite3.Connection, scope: Scope, summaries: Sequence[BlockSummary]) -> None:
+    """Write entries of the block index; those of blocks that are gone are passed over."""
+    number = find_scope(connection, scope)
+    rows: list[int] = []
+    for summary in summaries:
+        found = connection.execute(
+            "SELECT block, body FROM blocks WHERE scope = ? AND block_id = ?", (number, summary.block_id)
+        ).fetchone()
+        if found is None:
+            continue
+        entry = {"summary": summary.summary, "summary_author": summary.author}
+        block = Block.model_validate({**Block.model_validate_json(found[1]).model_dump(), **entry})
+        connection.execute(
+            "UPDATE blocks SET terms = ?, body = ? WHERE block = ?",
+            (pack_terms(terms(block.summary)), block.model_dump_json(), found[0]),
+        )
+        rows.append(found[0])
+    if number is not None:
+        log_changes(connection, number, Layer.BLOCKS, rows)
 
 
 def get_blocks(connection: sqlite3.Connection, scope: Scope, block_ids: Sequence[str]) -> list[Block]:

@@ -173,8 +173,8 @@ class Partition:
         """Take over the state of some rows: added, changed or gone."""
         key = _KEYS[self.layer]
         known = rows[np.isin(rows, self.index.keys[self.index.alive])]
-        # The text of messages and blocks never changes: one that is known has got its vector, or is gone.
-        replaced = known if self.layer is Layer.MEMORIES else known[:0]
+        # The text of messages never changes: one that is known has got its vector, or is gone.
+        replaced = known[:0] if self.layer is Layer.MESSAGES else known
         for start in range(0, len(rows), _SOME):
             some = rows[start : start + _SOME].tolist()
             among = f"{key} IN ({', '.join('?' * len(some))})"

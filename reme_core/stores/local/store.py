@@ -247,8 +247,8 @@ class LocalStore(ItemCalls):
         """End, prolong or give back a job; see `JobQueue.settle_job`."""
         checked = jobs.check_settle(settle)
         # A renewal that a power cut takes back harms nobody: whoever held the job is gone as well.
-        settled = checked.outcome != "renew" or checked.payload is not None
-        await self._database.write(lambda c: jobs.settle_job(c, scope, checked), settled=settled)
+        settled = checked.outcome != "renew" or checked.payload is not None or bool(checked.summaries)
+        await self._database.write(lambda c: _settle(c, scope, checked), settled=settled)
 
     async def list_jobs(self, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
         """Return the jobs of a scope, oldest first; see `JobQueue.list_jobs`."""
@@ -264,7 +264,7 @@ class LocalStore(ItemCalls):
 
         def put_and_settle(connection: sqlite3.Connection) -> list[Memory]:
             # First the job: whoever holds it no longer is told so, not what the batch would have met.
-            jobs.settle_job(connection, scope, done)
+            _settle(connection, scope, done)
             return memories.put_batch(connection, scope, checked, fts5=fts5)
 
         return await self._database.write(put_and_settle)
@@ -372,3 +372,9 @@ class LocalStore(ItemCalls):
                     "this file was made without SQLite's FTS5: keywords are found by scanning, which is slower"
                 )
         return self._fts5
+
+
+def _settle(connection: sqlite3.Connection, scope: Scope, settle: SettleJob) -> None:
+    """Settle a job, and write the index entries that come with it, if it may be settled."""
+    jobs.settle_job(connection, scope, settle)
+    blocks.put_summaries(connection, scope, settle.summaries)

@@ -11,6 +11,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.store.base.embed import ensure_embeddings
+from pydantic import Field
 
 from reme_core import ReMe
 from reme_core.errors import (
@@ -95,6 +96,29 @@ class TestEmbedderContract(EmbedderContract):
             return [[float(x) * 3 for x in row] for row in await hashed.embed(texts)]
 
         return as_embedder(embed, dims=hashed.dimension)
+
+
+class WithoutOptions(FakeListChatModel):
+    """Takes no options at call time, as some providers' clients don't, and says so in their words."""
+
+    seen: list[dict] = Field(default_factory=list)
+
+    def _call(self, messages, stop=None, run_manager=None, **kwargs):
+        self.seen.append(kwargs)
+        for name in kwargs:
+            msg = f"chat() got an unexpected keyword argument '{name}'"
+            raise TypeError(msg)
+        return super()._call(messages, stop, run_manager)
+
+
+@pytest.mark.requirement("LC-MODEL-01")
+async def test_options_that_a_model_refuses_are_left_out_from_then_on():
+    model = WithoutOptions(responses=["Hi!"])
+    chat = as_chat_model(model)
+    request = ChatRequest(messages=asking("Hi").messages, temperature=0.0, max_tokens=9)
+    for _ in range(2):
+        assert (await chat.chat(request)).message.text == "Hi!"
+    assert [sorted(options) for options in model.seen] == [["max_tokens", "temperature"], ["max_tokens"], [], []]
 
 
 def said_by(kind: str) -> object:

@@ -32,6 +32,8 @@ json_values = st.recursive(
         '<think>Is it {"a": 2}?</think>\n{"a": 1}',
         '<thinking>{"a": 2}</thinking>```json\n{"a": 1}```',
         '[0] {"a": 1}',
+        '{"a": 1,}',
+        '```json\n{"a": 1 , \n}\n```',
     ],
 )
 def test_an_object_is_found(text: str) -> None:
@@ -65,6 +67,38 @@ def test_what_holds_no_object_of_its_own_is_an_error_that_keeps_the_text(text: s
 def test_a_schema_of_another_type_decides_what_is_looked_for() -> None:
     assert parse_answer('{"a": 1} and [1, 2]', {"type": "array"}) == [1, 2]
     assert parse_answer("3", {}) == 3
+
+
+FACTS = {"type": "object", "properties": {"summary": {"type": "string"}, "facts": {"items": {"type": "object"}}}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"a": 1}]',
+        'Here they are: [{"a": 1},]. Good?',
+        '<think>[{"a": 2}]</think>```json\n[{"a": 1,}]\n```',
+        '{"facts": [{"a": 1},]}',
+    ],
+)
+def test_a_list_alone_is_the_object_that_has_one_list_of_objects(text: str) -> None:
+    assert parse_answer(text, FACTS) == {"facts": [{"a": 1}]}
+
+
+@pytest.mark.parametrize("text", ["[]", "[1]", "see [1] and [2]", '{"facts": [{"a": 1}], "summary": "cut', "[[], 1]"])
+def test_a_list_of_something_else_or_inside_something_broken_is_no_answer(text: str) -> None:
+    with pytest.raises(ModelOutputError):
+        parse_answer(text, FACTS)
+
+
+def test_commas_inside_texts_stay() -> None:
+    assert parse_answer('{"a": "x,] \\" ,}", "b": ",]",}', OBJECT) == {"a": 'x,] " ,}', "b": ",]"}
+
+
+@pytest.mark.parametrize("text", ['\\"' * 200_000, '"' + '\\"' * 200_000, "[," * 200_000, '",]' * 200_000])
+def test_texts_of_marks_alone_are_no_answer(text: str) -> None:
+    with pytest.raises(ModelOutputError):
+        parse_answer(text, FACTS)
 
 
 @given(json_values)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import pickle
 from typing import Any
 
 import pytest
 
-from reme_core.errors import ConfigurationError, InvalidInputError, ModelOutputError
+from reme_core.errors import ConfigurationError, ContextTooLongError, InvalidInputError, ModelOutputError
 from reme_core.models import OpenAIChat
 from reme_core.ports import ChatRequest, ResponseSchema
 from reme_core.schema import FileBlock, ImageBlock, Message, OtherBlock, TextBlock, ToolCallBlock, ToolResultBlock
@@ -285,14 +286,19 @@ async def test_the_schema_joins_the_system_message_that_is_there(server: OpenAIS
     assert user["content"] == "Hi"
 
 
-async def test_one_refused_schema_spoils_nothing_for_others(server: OpenAIServer) -> None:
+async def test_one_refused_schema_is_asked_for_more_loosely_and_spoils_nothing_for_others(server: OpenAIServer) -> None:
     chat = chat_at(server)
-    server.replies(Status(400, "Invalid schema for response_format 'a_colour'"), Completion(text='{"colour": "blue"}'))
-    await chat.chat(ask(response_schema=COLOUR))
-    server.replies(Completion(text='{"colour": "blue"}'))
-    await chat.chat(ask(response_schema=COLOUR))
+    server.replies(Status(400, "Invalid schema for response_format 'a_colour'"))
+    for schema in (COLOUR, COLOUR, ResponseSchema(name="another", schema=COLOUR.schema)):
+        server.replies(Completion(text='{"colour": "blue"}'))
+        await chat.chat(ask(response_schema=schema))
     kinds = [body["response_format"]["type"] for body in server.bodies]
-    assert kinds == ["json_schema", "json_object", "json_schema"]
+    assert kinds == ["json_schema", "json_object", "json_object", "json_schema"]
+    assert '"colour"' in server.bodies[2]["messages"][0]["content"]
+
+
+def options_sent(server: OpenAIServer) -> list[list[str]]:
+    return [sorted(body.keys() - {"model", "messages"}) for body in server.bodies]
 
 
 async def test_an_endpoint_that_calls_the_token_limit_otherwise_is_understood(server: OpenAIServer) -> None:
@@ -300,11 +306,63 @@ async def test_an_endpoint_that_calls_the_token_limit_otherwise_is_understood(se
     chat = chat_at(server)
     for _ in range(2):
         await chat.chat(ask(max_tokens=5))
-    assert [sorted(body.keys() - {"model", "messages"}) for body in server.bodies] == [
-        ["max_tokens"],
-        ["max_completion_tokens"],
-        ["max_completion_tokens"],
-    ]
+    assert options_sent(server) == [["max_tokens"], ["max_completion_tokens"], ["max_completion_tokens"]]
+
+
+async def test_a_limit_or_temperature_that_an_endpoint_does_not_know_is_left_out_from_then_on(
+    server: OpenAIServer,
+) -> None:
+    server.refused_options = {
+        "temperature": "Unsupported value: 'temperature' does not support 0 with this model.",
+        "max_tokens": "Unsupported parameter: use 'max_completion_tokens' instead.",
+        "max_completion_tokens": "Unknown parameter: 'max_completion_tokens'.",
+    }
+    chat = chat_at(server)
+    for _ in range(2):
+        await chat.chat(ask(temperature=0.0, max_tokens=5))
+    assert options_sent(server)[-2:] == [[], []]
+    assert len(server.requests) == 5
+
+
+async def test_a_limit_above_the_endpoints_own_is_left_out_and_lower_ones_are_sent(server: OpenAIServer) -> None:
+    chat = chat_at(server)
+    server.replies(Status(400, "max_tokens is too large: 9000. This model supports at most 4096 completion tokens."))
+    for limit in (9000, 9001, 4000):
+        await chat.chat(ask(max_tokens=limit))
+    assert [body.get("max_tokens") for body in server.bodies] == [9000, None, None, 4000]
+
+
+async def test_a_limit_that_leaves_no_room_for_the_prompt_is_left_out_of_that_request(server: OpenAIServer) -> None:
+    chat = chat_at(server)
+    said = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (1000 in the "
+    full = Status(400, said + "messages, 8000 in the completion).", code="context_length_exceeded")
+    server.replies(full, Completion(text="Blue."))
+    assert (await chat.chat(ask(max_tokens=8000))).message.text == "Blue."
+    await chat.chat(ask(max_tokens=8000))
+    assert [body.get("max_tokens") for body in server.bodies] == [8000, None, 8000]
+    server.replies(full, Status(400, "too long", code="context_length_exceeded"))
+    with pytest.raises(ContextTooLongError):
+        await chat.chat(ask(max_tokens=8000))
+
+
+async def test_what_is_learnt_of_an_endpoint_is_known_to_all_who_speak_to_it_and_forgotten_with_them(
+    server: OpenAIServer,
+) -> None:
+    server.formats = {"json_object"}
+    server.otherwise = Completion(text='{"colour": "blue"}')
+    first, second = chat_at(server), chat_at(server)
+    for chat in (first, second, chat_at(server)):
+        await chat.chat(ask(response_schema=COLOUR))
+    kinds = [body["response_format"]["type"] for body in server.bodies]
+    assert kinds == ["json_schema", "json_object", "json_object", "json_object"]
+    other = OpenAIChat("another-model", base_url=server.base_url, api_key=KEY)
+    await other.chat(ask(response_schema=COLOUR))
+    assert server.bodies[4]["response_format"]["type"] == "json_schema"
+    del first, second, chat
+    gc.collect()
+    server.formats = {"json_schema"}
+    await chat_at(server).chat(ask(response_schema=COLOUR))
+    assert server.bodies[-1]["response_format"]["type"] == "json_schema"
 
 
 async def test_tool_calls_may_come_before_the_json(server: OpenAIServer) -> None:

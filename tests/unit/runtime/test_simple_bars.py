@@ -13,13 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reme_core.errors import ModelOutputError
-from reme_core.models import OpenAIChat
+from reme_core.models import CharacterTokenCounter, OpenAIChat
 from reme_core.ports import ChatRequest, MemorySearch
 from reme_core.runtime.distil import DistilTask
-from reme_core.schema import Memory, MemoryType
+from reme_core.schema import Memory, MemoryType, Message
 from reme_core.stores import InMemoryStore, LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
-from reme_core.text import estimate_tokens
 from tests.support.openai_server import KEY, Completion, OpenAIServer
 from tests.unit.runtime.distilling import (
     NOW,
@@ -124,32 +123,50 @@ def of_length(text: str, chars: int) -> str:
     return (text * (chars // len(text) + 1))[:chars]
 
 
-@pytest.mark.parametrize(
-    ("talk", "memory", "language"),
-    [
-        (TALK_EN, "Alice works as a nurse in the city hospital, ward {}", "en"),
-        (TALK_ZH, "小王在市立医院第{}病区当护士，每周值两次夜班", "zh"),
-    ],
-    ids=["en", "zh"],
-)
-async def test_a_short_conversation_with_ten_candidates_costs_two_calls_and_few_tokens(
-    talk: str, memory: str, language: str
-) -> None:
-    store = await store_of(*(known(memory.format(number)) for number in range(10)))
-    said = [fact(f"{memory.format('A')}{number}", number + 1) for number in range(5)]
-    decided = [decision(number + 1, "add") for number in range(5)]
-    messages = say(*[of_length(talk, 85)] * 10)
-    assert sum(len(message.text) for message in messages) == 850
+def tokens_of(server: OpenAIServer) -> int:
+    """What the requests take, the forms of the answers included."""
+    count = CharacterTokenCounter().count
+    formats = sum(count(json.dumps(body["response_format"], ensure_ascii=False)) for body in server.bodies)
+    return formats + sum(count(item["content"]) for body in server.bodies for item in body["messages"])
+
+
+async def spend(messages: list[Message], memory: str, facts_told: int, **options: Any) -> int:
+    """Return the tokens of a session whose target is known well, and whose facts all have neighbours."""
+    store = await store_of(*(known(memory.format(number)) for number in range(40)))
+    said = [fact(f"{memory.format('A')}{number}", number + 1) for number in range(facts_told)]
+    decided = [decision(number + 1, "add") for number in range(facts_told)]
     with OpenAIServer() as server:
         server.replies(Completion(text=facts(*said)), Completion(text=decisions(*decided)))
         async with OpenAIChat("any", base_url=server.base_url, api_key=KEY) as model:
-            await distiller(store, model).distil(SCOPE, task_of(messages))
-    assert len(server.requests) == 2
-    formats = sum(estimate_tokens(json.dumps(body["response_format"], ensure_ascii=False)) for body in server.bodies)
-    spent = server.prompt_tokens + formats
-    assert (server.bodies[0]["messages"][0]["content"].startswith("列出")) == (language == "zh")
-    assert spent <= 2000, spent
-    assert language == "zh" or spent <= 1500, spent
+            await distiller(store, model).distil(SCOPE, task_of(messages, **options))
+        assert len(server.requests) == 2
+        return tokens_of(server)
+
+
+NURSE_EN = "Alice works as a nurse in the city hospital, ward {}"
+NURSE_ZH = "小王在市立医院第{}病区当护士，每周值两次夜班"
+
+
+@pytest.mark.parametrize(
+    ("talk", "chars", "memory"), [(TALK_EN, 85, NURSE_EN), (TALK_ZH, 30, NURSE_ZH)], ids=["en", "zh"]
+)
+async def test_twenty_short_messages_cost_two_calls_and_three_thousand_tokens(
+    talk: str, chars: int, memory: str
+) -> None:
+    assert await spend(say(*[of_length(talk, chars)] * 20), memory, 10) <= 3000
+
+
+@pytest.mark.parametrize(
+    ("talk", "chars", "memory"), [(TALK_EN, 800, NURSE_EN), (TALK_ZH, 250, NURSE_ZH)], ids=["en", "zh"]
+)
+async def test_a_chunk_of_long_messages_costs_its_own_tokens_and_fifteen_hundred_a_call(
+    talk: str, chars: int, memory: str
+) -> None:
+    texts = [of_length(talk, chars)] * 20
+    own = sum(map(CharacterTokenCounter().count, texts))
+    before = tuple(say(*[of_length(talk, 2000)] * 6))
+    thread = of_length(talk, 1000)
+    assert await spend(say(*texts), memory, 15, before=before, thread=thread) <= own + 2 * 1500
 
 
 @pytest.mark.parametrize("spoken", ["I moved last week", "I skied yesterday", "In two months I fly to Rome"])

@@ -12,6 +12,7 @@ from reme_core.ports import ChatRequest, MemoryFilter, MemorySearch, Target
 from reme_core.schema import Memory, MemoryType, Scope, Source, shown_validity
 from reme_core.stores import InMemoryStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
+from reme_core.text import estimate_tokens
 from tests.unit.runtime.distilling import (
     NOW,
     OTHER,
@@ -180,6 +181,32 @@ async def test_what_is_near_nothing_of_many_is_written_without_a_second_call() -
     store = await store_of(*(known(f"Alice collects stamps of country{number}") for number in range(30)))
     await run(store, task_of(say("x")), facts(fact("Alice swims on Fridays")))
     assert len(await all_of(store)) == 31
+
+
+@pytest.mark.parametrize(("day", "other"), [("(8 May 2023)", "(8 May 2023)"), ("（2023年5月8日）", "（2023年5月9日）")])
+async def test_a_date_that_is_shared_makes_no_neighbours(day: str, other: str) -> None:
+    store = await store_of(*(known(f"Alice collected a stamp of country{number} {day}") for number in range(30)))
+    await run(store, task_of(say("x")), facts(fact(f"Alice swam {other}")))
+    assert len(await all_of(store)) == 31
+
+
+async def test_one_word_that_is_shared_among_others_makes_no_neighbours() -> None:
+    store = await store_of(*(known(f"Alice paints a lake with colour{number} at night") for number in range(30)))
+    await run(store, task_of(say("x")), facts(fact("Alice bought blue colours to paint with Bob's children")))
+    assert len(await all_of(store)) == 31
+
+
+async def test_prompts_show_the_nearest_of_each_fact_first_and_only_so_many_memories() -> None:
+    things = [f"quilt{number} of wool" for number in range(40)]
+    store = await store_of(*(known(f"Alice sews {thing} for the winter fair in Oslo") for thing in things))
+    said = facts(*(fact(f"Alice sold {thing} at the winter fair in Oslo") for thing in things[:12]))
+    _, model = await run(store, task_of(say("x")), said, choose())
+    texts = {line["n"]: line["text"] for line in shown(model.requests[1], "memories")}
+    assert sum(map(estimate_tokens, texts.values())) <= 350
+    assert len(set(texts.values())) == len(texts) >= 12
+    for line in shown(model.requests[1], "facts"):
+        assert line["candidates"]
+        assert line["text"].split()[2] in texts[line["candidates"][0]]
 
 
 async def test_an_update_keeps_id_and_first_time_and_joins_the_sources() -> None:

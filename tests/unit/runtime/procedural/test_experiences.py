@@ -31,7 +31,7 @@ BAD: dict[str, Any] = {
     "cut JSON": GOOD[:-10],
     "cut off by the limit": said(GOOD, finish_reason="length", parsed=json.loads(GOOD)),
     "nothing": ModelOutputError("the model said nothing", raw=""),
-    "a bare list": json.dumps([written("a")]),
+    "a bare list of texts": json.dumps(["check the limits"]),
     "another object": json.dumps({"memories": []}),
     "one that is no list": json.dumps({"experiences": written("a")}),
     "texts": experiences("check the limits"),

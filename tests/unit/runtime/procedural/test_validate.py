@@ -108,7 +108,7 @@ async def test_a_yes_as_a_number_lets_nothing_pass(beside: tuple[Any, ...]) -> N
 
 UNUSABLE = {
     "no JSON": "All of them are great.",
-    "a bare list": json.dumps([verdict(1, 1.0)]),
+    "a bare list of numbers": json.dumps([1, 1, 1]),
     "another object": json.dumps({"scores": [1, 1, 1]}),
     "verdicts by number": json.dumps({"verdicts": {"1": 1.0}}),
     "null": json.dumps({"verdicts": None}),
@@ -126,6 +126,11 @@ async def test_an_answer_without_a_list_is_asked_for_again_and_then_an_error(ans
         with pytest.raises(ModelOutputError):
             await validation()(THREE, run)
     assert run.trace.rejected == []
+
+
+async def test_a_bare_list_of_verdicts_is_taken() -> None:
+    async with ScriptedChatModel([json.dumps([verdict(number, 1.0) for number in (1, 2, 3)])]) as model:
+        assert len(await validation()(THREE, context(model))) == 3
 
 
 async def test_no_experiences_no_call() -> None:
