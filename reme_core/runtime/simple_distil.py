@@ -210,6 +210,7 @@ async def resolve(outcomes: tuple[Outcome, ...], run: _Run) -> Changes:
         now=run.options.clock.now(),
         equal=await _equal(outcomes, run),
         past={target: await run.near.all_of(target) for target in late},
+        zone=run.task.zone,
     )
     changes.take(outcomes)
     return changes
