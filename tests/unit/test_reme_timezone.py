@@ -13,6 +13,7 @@ from reme_core import ReMe
 from reme_core.errors import InvalidInputError
 from reme_core.testing import FixedClock, ScriptedChatModel
 from tests.unit.runtime.distilling import choose, fact, facts
+from tests.unit.runtime.distilling import shown as shown_lines
 
 
 def said(text: str, at: str) -> dict[str, Any]:
@@ -108,6 +109,26 @@ async def test_a_change_of_today_replaces_and_one_of_tomorrow_does_not_yet(
             await memory.summary([said("I live in Kyoto as of 9 May", now)], user_id="u")
             kept = (await memory.list_memories(user_id="u")).memories
     assert sorted(item.content for item in kept) == current
+
+
+@pytest.mark.parametrize(
+    ("zone", "told", "since"),
+    [("UTC", "8 May 2023", "9 May 2023"), ("Asia/Tokyo", "9 May 2023", "10 May 2023")],
+)
+async def test_memories_and_facts_are_shown_with_the_users_days_and_months(
+    tmp_path: Path, zone: str, told: str, since: str
+) -> None:
+    more = [
+        fact("Alice sold a boat in the morning", valid_from="2023-05-09T22:30:00Z"),
+        fact("Alice built a boat", valid_from="2023-05", valid_to="2023-05"),
+    ]
+    with ScriptedChatModel([facts(fact("Alice has a boat")), facts(*more), choose()]) as model:
+        async with ReMe("space", tmp_path, llm=model, embedding=None, timezone=zone) as memory:
+            await memory.summary([LATE], user_id="u")
+            await memory.summary([said("I sold it", "2023-05-10T01:00:00Z")], user_id="u")
+    assert [line["told"] for line in shown_lines(model.requests[-1], "memories")] == [told]
+    sold, built = shown_lines(model.requests[-1], "facts")
+    assert (sold["since"], built["since"], built["until"]) == (since, "May 2023", "May 2023")
 
 
 async def test_of_an_end_before_the_beginning_in_the_users_zone_the_end_is_kept(tmp_path: Path) -> None:
