@@ -1,7 +1,7 @@
 """Agents: a chat model, tools and a prompt each, run by one bounded loop."""
 
 from reme_core.agents.base import AgentArguments, BaseMemoryAgentOp, TargetArguments
-from reme_core.agents.loop import Limits, LoopResult, OnText, run_loop
+from reme_core.agents.loop import Ending, Limits, LoopResult, OnText, run_loop
 from reme_core.agents.reme import ReMeRetrieveAgentV1Op, ReMeSummaryAgentV1Op, ReMyAgentV1Op
 from reme_core.agents.targets import (
     IdentitySummaryAgentV1Op,
@@ -14,6 +14,7 @@ from reme_core.agents.targets import (
 __all__ = [
     "AgentArguments",
     "BaseMemoryAgentOp",
+    "Ending",
     "IdentitySummaryAgentV1Op",
     "Limits",
     "LoopResult",

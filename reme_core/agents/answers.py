@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 from reme_core.ports import ChatResult
-from reme_core.schema import Message, TextBlock, ToolCallBlock
+from reme_core.schema import Message, TextBlock, ToolCallBlock, ToolResultBlock
 from reme_core.text.conversation import shortened
 
 MAX_CALLS = 64
@@ -20,6 +20,11 @@ _SHOWN_CHARS = 2000
 def tool_calls(message: Message) -> list[ToolCallBlock]:
     """Return the tool calls of an answer, in order."""
     return [block for block in message.content if isinstance(block, ToolCallBlock)]
+
+
+def tool_results(message: Message) -> list[ToolResultBlock]:
+    """Return the answers to tool calls in a message, in order."""
+    return [block for block in message.content if isinstance(block, ToolResultBlock)]
 
 
 def fault_of(result: ChatResult, *, may_call: bool) -> str | None:

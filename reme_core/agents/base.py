@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
-from reme_core.agents.loop import LastStep, Limits, OnText, run_loop
+from reme_core.agents.loop import Ending, LastStep, Limits, OnText, run_loop
 from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError
 from reme_core.ports import AgentResult, AgentTask, ChatModel, Target, Tool, ToolContext
 from reme_core.schema import MemoryType, Message, Source, TextBlock, describe, parse_messages, utc_now
 from reme_core.text import Language, Prompt, load_prompt, prompt_language
 from reme_core.tools import ThinkToolOp
+
+_FOR_TOOL = re.compile(r"\[([a-z_]+)\] ")
 
 
 def _read_messages(value: object, info: ValidationInfo) -> tuple[Message, ...]:
@@ -72,8 +75,9 @@ class BaseMemoryAgentOp(ABC):
     ```
 
     The system prompt takes no variables: what comes from users, memories or files stands in the task prompt, fenced as
-    data, which becomes the user's message. An object holds options, never the state of a run, so any number of runs may
-    be under way at once.
+    data, which becomes the user's message. A line of it that begins with the name of a tool in brackets, as
+    `[add_memory] - new: add_memory`, is told only to an agent that has this tool. An object holds options, never the
+    state of a run, so any number of runs may be under way at once.
 
     Attributes:
         name: Who writes.
@@ -84,6 +88,10 @@ class BaseMemoryAgentOp(ABC):
         arguments: The model of what it is called with.
         own_limits: Its limits, unless it is given others.
         last_step: See `run_loop`.
+        last_tools: See `run_loop`.
+        final_tools: See `Ending`: where a model calls nothing else, its calls are its last word. None unless named, so
+            that the model is asked once more and answers in words.
+        needed_tools: See `Ending`.
     """
 
     name: ClassVar[str]
@@ -94,6 +102,9 @@ class BaseMemoryAgentOp(ABC):
     arguments: ClassVar[type[AgentArguments]] = AgentArguments
     own_limits: ClassVar[Limits] = Limits()
     last_step: ClassVar[LastStep] = "raise"
+    last_tools: ClassVar[frozenset[str]] = frozenset()
+    final_tools: ClassVar[frozenset[str]] = frozenset()
+    needed_tools: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(
         self,
@@ -162,6 +173,11 @@ class BaseMemoryAgentOp(ABC):
             sources=sources,
         )
 
+    def ending(self, context: ToolContext) -> Ending:
+        """Return when a run within a context ends; see `Ending`."""
+        del context  # for those that have to come to something there
+        return Ending(final_tools=self.final_tools, needed_tools=self.needed_tools, one_call_ends=self.enable_multiple)
+
     def conversation(self, task: AgentTask, told: str) -> list[Message]:
         """Return what is said to the model after the system prompt; `told` is the filled task prompt."""
         del task  # it is in `told`
@@ -203,6 +219,8 @@ class BaseMemoryAgentOp(ABC):
             context,
             self.limits,
             last_step=self.last_step,
+            ending=self.ending(context),
+            last_tools=self.last_tools,
             on_text=on_text,
         )
         return AgentResult(
@@ -257,7 +275,7 @@ class BaseMemoryAgentOp(ABC):
         if self.system_prompt is not None:
             return self.system_prompt, f"{self.name}.custom"
         prompt = _load(self.prompt, language)
-        return prompt.fill({}), prompt.label
+        return _for_tools(prompt.fill({}), [tool.name for tool in self.tools]), prompt.label
 
     def _read(self, arguments: Mapping[str, object] | AgentArguments, context: ToolContext) -> AgentArguments:
         given = dict(arguments) if isinstance(arguments, (Mapping, BaseModel)) else arguments
@@ -291,6 +309,12 @@ class BaseMemoryAgentOp(ABC):
         if context.targets is not None and Target(self.memory_type, wanted) not in context.targets:
             msg = f"{self.name}: {wanted!r} of type {self.memory_type.value!r} is none of the targets of this call"
             raise InvalidInputError(msg)
+
+
+def _for_tools(text: str, names: Collection[str]) -> str:
+    """Return a prompt with those lines for single tools whose tool is there, without their marks."""
+    lines = [(_FOR_TOOL.match(line), line) for line in text.splitlines()]
+    return "\n".join(line[mark.end() :] if mark else line for mark, line in lines if not mark or mark[1] in names)
 
 
 def _load(name: str, language: Language) -> Prompt:

@@ -16,20 +16,27 @@ and say what they left out; this holds for searches with long memories, and for 
 
 
 async def answer_calls(
-    calls: Sequence[ToolCallBlock], tools: Mapping[str, Tool], context: ToolContext
+    calls: Sequence[ToolCallBlock],
+    tools: Mapping[str, Tool],
+    context: ToolContext,
+    *,
+    last: frozenset[str] = frozenset(),
 ) -> list[Message]:
     """Run tool calls and return their answers, one message each, in the order of the calls.
 
-    Calls next to each other whose tools are concurrent run at once, others one after the other. What the model got
-    wrong (an unknown tool, arguments, what a tool says by `ToolFeedback`) is answered in words.
+    Calls next to each other whose tools are concurrent run at once, others one after the other; those of the tools in
+    `last` run after all others. What the model got wrong (an unknown tool, arguments, what a tool says by
+    `ToolFeedback`) is answered in words.
 
     Raises:
         ReMeError: Of the first tool that failed; the calls at its side are cancelled, later ones are not made.
     """
-    answers: list[Message] = []
-    for together in _side_by_side(calls, tools):
-        answers += await _run_at_once(together, tools, context)
-    return answers
+    answers: dict[str, Message] = {}
+    for part in ([call for call in calls if call.name not in last], [call for call in calls if call.name in last]):
+        for together in _side_by_side(part, tools):
+            said = await _run_at_once(together, tools, context)
+            answers |= {call.call_id: answer for call, answer in zip(together, said, strict=True)}
+    return [answers[call.call_id] for call in calls]
 
 
 def _side_by_side(calls: Sequence[ToolCallBlock], tools: Mapping[str, Tool]) -> Iterator[list[ToolCallBlock]]:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from reme_core.agents.answers import complaint, fault_of, tool_calls
+from reme_core.agents.answers import complaint, fault_of, tool_calls, tool_results
 from reme_core.agents.calls import answer_calls
 from reme_core.errors import (
     BudgetExceededError,
@@ -21,7 +21,7 @@ from reme_core.errors import (
     StepLimitError,
 )
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, StreamingChatModel, Tool, ToolContext, ToolSpec
-from reme_core.schema import Message, Usage
+from reme_core.schema import Message, ToolCallBlock, Usage
 from reme_core.text import estimate_tokens
 from reme_core.tools.base import parameters_of
 
@@ -72,20 +72,39 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """When a run ends without another answer, and when an answer in words does not end it.
+
+    Attributes:
+        final_tools: An answer that calls only these ends the run if every call of it succeeds: nothing is left to ask.
+        needed_tools: Of these, as far as the run has them, each has to have succeeded before a run ends like that.
+        one_call_ends: Whether an answer of a single call does. False where tools take one item: more may follow.
+        missing: Asked when the model answers in words; says in words for it what it still has to do, or None. It is
+            told once; the second time the run has failed.
+    """
+
+    final_tools: frozenset[str] = frozenset()
+    needed_tools: frozenset[str] = frozenset()
+    one_call_ends: bool = True
+    missing: Callable[[], str | None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopResult:
     """What a run came to.
 
     Attributes:
-        answer: The last words of the model.
+        answer: The last words of the model; may be empty where it ended with calls.
         transcript: The messages handed in, and all that was said after them; every tool call is answered.
         usage: What the model calls cost, those with unusable answers included; what tools cost is in the trace.
-        stop_reason: `answer`: the model had finished. `limit`: it was made to answer at its last step.
+        stop_reason: `answer`: the model had finished. `calls`: its last calls left nothing to ask, see `Ending`.
+            `limit`: it was made to answer at its last step.
     """
 
     answer: str
     transcript: tuple[Message, ...]
     usage: Usage
-    stop_reason: Literal["answer", "limit"]
+    stop_reason: Literal["answer", "calls", "limit"]
 
 
 async def run_loop(
@@ -96,9 +115,11 @@ async def run_loop(
     limits: Limits,
     *,
     last_step: LastStep = "raise",
+    ending: Ending | None = None,
+    last_tools: frozenset[str] = frozenset(),
     on_text: OnText | None = None,
 ) -> LoopResult:
-    """Let a model call tools until it answers in words.
+    """Let a model call tools until it answers in words, or until its calls leave nothing to ask (`ending`).
 
     Nothing is kept between runs, and any number may be under way at once. An answer that can't be used (empty, cut
     off, ids given twice …) is asked for again once, with what was wrong; it stays out of the transcript but for its
@@ -115,6 +136,8 @@ async def run_loop(
             begins with them, and some refuse a conversation that holds tool calls without them. Where the model
             calls one anyway (some servers ignore the choice), it is asked once more without them. "raise": a model
             that still calls tools has failed; those calls are not made.
+        ending: When the run ends without another answer; None: never.
+        last_tools: Their calls are made after the other calls of the same answer, wherever they stand in it.
         on_text: Is given what the model says while it says it, if it can stream, else each text at once: what it says
             beside its tool calls too, and two line breaks between two answers. What it was given of an answer that
             turns out unusable can't be taken back.
@@ -122,12 +145,14 @@ async def run_loop(
     Raises:
         StepLimitError: The steps are used up.
         BudgetExceededError: The tokens or the seconds are used up.
-        ModelOutputError: The model answered twice what can't be used (`raw` is the second), or its answer was held
-            back by a filter.
+        ModelOutputError: The model answered twice what can't be used, or in words while something was `missing` (`raw`
+            is the second), or its answer was held back by a filter.
         ConfigurationError: Two tools have one name.
         ReMeError: What the model or a tool raises.
     """
-    run = _Run(model, _by_name(tools), list(messages), context, limits, last_step, on_text)
+    run = _Run(
+        model, _by_name(tools), list(messages), context, limits, last_step, ending or Ending(), last_tools, on_text
+    )
     deadline = asyncio.timeout(limits.max_seconds)
     result: LoopResult | None = None
     try:
@@ -162,10 +187,14 @@ class _Run:
     context: ToolContext
     limits: Limits
     last_step: LastStep
+    ending: Ending
+    last_tools: frozenset[str]
     on_text: OnText | None
     usage: Usage = field(default_factory=Usage)
     tokens: int = 0
     has_spoken: bool = False
+    is_told: bool = False
+    done_tools: set[str] = field(default_factory=set)
     specs: tuple[ToolSpec, ...] = ()
     spec_tokens: int = 0
 
@@ -181,25 +210,50 @@ class _Run:
         )
 
     async def to_the_end(self) -> LoopResult:
-        """Go step by step until the model answers without calling a tool."""
+        """Go step by step until the model has finished."""
         for step in range(1, self.limits.max_steps + 1):
             is_last = step == self.limits.max_steps
             is_forced = is_last and self.last_step == "answer" and bool(self.specs)
             result = await self._ask(may_call=not is_forced)
             calls = tool_calls(result.message)
             if not calls:
-                self.said.append(result.message)
-                return LoopResult(
-                    answer=result.message.text.strip(),
-                    transcript=tuple(self.said),
-                    usage=self.usage,
-                    stop_reason="limit" if is_forced else "answer",
-                )
-            if not is_last:
-                answers = await answer_calls(calls, self.tools, self.context)
+                missing = self.ending.missing()
+                if missing is None:
+                    self.said.append(result.message)
+                    return self._result(result, "limit" if is_forced else "answer")
+                self._tell(result.message, missing, is_last=is_last)
+            elif not is_last:
+                answers = await answer_calls(calls, self.tools, self.context, last=self.last_tools)
                 self.said += [result.message, *answers]
+                if self._leaves_nothing(calls, answers):
+                    return self._result(result, "calls")
         msg = f"the model still calls tools after {self.limits.max_steps} steps: allow more by Limits(max_steps=…)"
         raise StepLimitError(msg)
+
+    def _result(self, result: ChatResult, stop_reason: Literal["answer", "calls", "limit"]) -> LoopResult:
+        return LoopResult(
+            answer=result.message.text.strip(), transcript=tuple(self.said), usage=self.usage, stop_reason=stop_reason
+        )
+
+    def _tell(self, said: Message, missing: str, *, is_last: bool) -> None:
+        """Tell the model what it still has to do (ModelOutputError: it was told before, or has no step left for it)."""
+        if self.is_told or is_last:
+            msg = f"the model has ended too early: {missing}"
+            raise ModelOutputError(msg, raw=said.model_dump_json())
+        self.is_told = True
+        self.said += complaint(said, missing)
+
+    def _leaves_nothing(self, calls: Sequence[ToolCallBlock], answers: Sequence[Message]) -> bool:
+        """Tell whether the run ends with these calls; see `Ending`."""
+        failed = {block.call_id for answer in answers for block in tool_results(answer) if block.is_error}
+        self.done_tools |= {call.name for call in calls if call.call_id not in failed}
+        called, ending = {call.name for call in calls}, self.ending
+        return (
+            not failed
+            and called <= ending.final_tools
+            and ending.needed_tools & self.tools.keys() <= self.done_tools
+            and (ending.one_call_ends or len(calls) > 1)
+        )
 
     async def _ask(self, *, may_call: bool) -> ChatResult:
         """Ask for an answer, and once more where it can't be used."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from reme_core.agents.answers import tool_calls, tool_results
 from reme_core.agents.base import BaseMemoryAgentOp
-from reme_core.agents.loop import Limits
-from reme_core.agents.shown import fenced_messages, fenced_text, quoted, said_between
+from reme_core.agents.loop import Ending, Limits, OnText
+from reme_core.agents.shown import fenced_messages, fenced_text, quoted, said_between, wish
 from reme_core.agents.stored import keep_messages
 from reme_core.agents.targets import (
     IdentitySummaryAgentV1Op,
@@ -15,7 +16,8 @@ from reme_core.agents.targets import (
     ProceduralSummaryAgentV1Op,
     ToolSummaryAgentV1Op,
 )
-from reme_core.ports import AgentTask, ChatModel, MemoryAgent, Tool, ToolContext
+from reme_core.errors import RunError
+from reme_core.ports import AgentResult, AgentTask, ChatModel, MemoryAgent, RunTrace, Tool, ToolContext
 from reme_core.schema import ContentBlock, ImageBlock, Message, TextBlock
 from reme_core.text import Language, conversation_lines, fence, prompt_time
 from reme_core.tools import (
@@ -27,6 +29,14 @@ from reme_core.tools import (
     ReadMetaMemoryOp,
     VectorRetrieveMemoryOp,
 )
+from reme_core.tools.targets import label
+
+_HANDS_OFF = "hands_off"
+_NOTHING = (
+    "nothing was handed on, so nothing would be remembered: call hands_off with every target that the messages say "
+    "something lasting about (add_meta_memory first makes those that are new), or without a target and with the reason "
+    "why nothing is worth keeping"
+)
 
 
 class ReMeSummaryAgentV1Op(BaseMemoryAgentOp):
@@ -36,8 +46,11 @@ class ReMeSummaryAgentV1Op(BaseMemoryAgentOp):
     description = "Turns messages into memories of every type."
     prompt = "reme_summary"
     task_prompt = "summary_task"
-    # Two steps where all is called in one answer; a model that calls one tool at a time takes five.
+    # One step where all is called in one answer; a model that calls one tool at a time takes three, and is told twice.
     own_limits = Limits(max_steps=6)
+    last_tools = frozenset({_HANDS_OFF})
+    needed_tools = frozenset({_HANDS_OFF, "add_summary_memory"})
+    final_tools = needed_tools | {"add_meta_memory"}
 
     def __init__(
         self,
@@ -100,7 +113,7 @@ class ReMeSummaryAgentV1Op(BaseMemoryAgentOp):
         multiple, thinking = self.enable_multiple, self.enable_thinking_params
         return [
             AddMetaMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
-            AddSummaryMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
+            AddSummaryMemoryOp(add_metadata=False, enable_multiple=multiple, enable_thinking_params=thinking),
             HandsOffOp(agents=self.agents, enable_multiple=multiple, enable_thinking_params=thinking),
         ]
 
@@ -111,12 +124,36 @@ class ReMeSummaryAgentV1Op(BaseMemoryAgentOp):
             return context
         return replace(context, sources=await keep_messages(task.messages, context))
 
+    def ending(self, context: ToolContext) -> Ending:
+        """Return when a run ends: not before something is handed on, or a reason is given why nothing is."""
+        if all(tool.name != _HANDS_OFF for tool in self.tools):
+            return super().ending(context)
+        before = _settled(context.trace)
+        return replace(super().ending(context), missing=lambda: _NOTHING if _settled(context.trace) == before else None)
+
+    async def run(self, task: AgentTask, context: ToolContext, *, on_text: OnText | None = None) -> AgentResult:
+        """Route messages; see `BaseMemoryAgentOp.run`. Targets that it leaves unknown have failed, as the trace says.
+
+        Raises:
+            ModelOutputError: Also where it handed on nothing and gave no reason, and was told so.
+        """
+        result = await super().run(task, context, on_text=on_text)
+        trace = context.trace
+        for target in trace.unknown if _was_refused(result.transcript) else ():
+            msg = (
+                f"{self.name} named {label(target)}, which is none of the targets, and neither added it nor left it "
+                "out when told so"
+            )
+            trace.failures.append((target, RunError(msg)))
+        trace.unknown.clear()
+        return result
+
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Read the identity and the targets that there are."""
         return {
             "identity": await _identity(context, enabled=self.enable_identity_memory),
             "targets": await _targets(context, tool=self.enable_tool_memory, identity=self.enable_identity_memory),
-            "query": quoted("query", task.query),
+            "query": wish(task.query),
             "conversation": fenced_messages(task.messages),
             "said": said_between(task.messages, context),
         }
@@ -262,6 +299,21 @@ class ReMyAgentV1Op(BaseMemoryAgentOp):
             *(part for message in before for part in _retold(message)),
             Message(role="user", content=(notes, *newest)),
         ]
+
+
+def _settled(trace: RunTrace) -> int:
+    """Count the decisions about targets: those handed on, and that there are none."""
+    return len(trace.done) + len(trace.failures) + len(trace.nothing)
+
+
+def _was_refused(transcript: Sequence[Message]) -> bool:
+    """Tell whether something was refused when targets were handed on for the last time."""
+    for place in reversed(range(len(transcript))):
+        handed = {call.call_id for call in tool_calls(transcript[place]) if call.name == _HANDS_OFF}
+        if handed:
+            after = [block for message in transcript[place:] for block in tool_results(message)]
+            return any(block.is_error and block.call_id in handed for block in after)
+    return False
 
 
 def _own_words(message: Message) -> tuple[ContentBlock, ...]:

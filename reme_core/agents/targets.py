@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from reme_core.agents.base import BaseMemoryAgentOp, TargetArguments
-from reme_core.agents.loop import Limits
-from reme_core.agents.shown import fenced_memories, fenced_messages, quoted, said_between, similar_memories
+from reme_core.agents.loop import Ending, Limits
+from reme_core.agents.shown import fenced_concerning, fenced_memories, quoted, said_between, similar_memories, wish
 from reme_core.ports import AgentTask, Tool, ToolContext
 from reme_core.schema import MemoryType
+from reme_core.text import json_line
 from reme_core.tools import (
     AddMemoryOp,
     DeleteMemoryOp,
@@ -17,22 +19,27 @@ from reme_core.tools import (
     UpdateMemoryOp,
     VectorRetrieveMemoryOp,
 )
-from reme_core.tools.targets import SELF
+from reme_core.tools.targets import SELF, assigned_target
 
 TARGET_LIMITS = Limits(max_steps=5)
-"""A model that is sure of itself takes two steps, since it is shown the memories that come closest: its changes, and
-the last word. With a router's two that makes four model calls for one target, and where no router is asked, five at
-most. The other three steps are for a search, a correction, or changes made one by one. What is not finished by then has
-failed, and is told so: an agent that was made to stop would lose memories without a word."""
+"""A model that is sure of itself takes one step, since it is shown the memories that come closest: its changes. The
+other four are for a search, a correction, or changes made one by one. What is not finished by then has failed, and is
+told so: an agent that was made to stop would lose memories without a word."""
+
+_WRITING = frozenset({"add_memory", "update_memory", "delete_memory"})
 
 
 async def target_variables(task: AgentTask, context: ToolContext) -> dict[str, str]:
     """Return the variables of `target_task`: what an agent of one target is shown."""
+    target = assigned_target(context, "what an agent of one target is shown")
+    named = [quoted("memory_target", target.memory_target)]
+    if context.elsewhere:
+        named.append(json_line({"elsewhere": list(context.elsewhere)}))
     return {
-        "target": quoted("memory_target", context.memory_target or ""),
-        "query": quoted("query", task.query),
+        "target": "\n".join(named),
+        "query": wish(task.query),
         "memories": fenced_memories(await similar_memories(task, context)),
-        "conversation": fenced_messages(task.messages),
+        "conversation": fenced_concerning(target, task.messages),
         "said": said_between(task.messages, context),
     }
 
@@ -43,6 +50,7 @@ class PersonalSummaryAgentV1Op(BaseMemoryAgentOp):
     name = "personal_summary_agent"
     description = "Keeps the memories about one person."
     memory_type = MemoryType.PERSONAL
+    final_tools = _WRITING
     prompt = "personal_summary"
     task_prompt = "target_task"
     arguments = TargetArguments
@@ -52,8 +60,7 @@ class PersonalSummaryAgentV1Op(BaseMemoryAgentOp):
         """Build add, update, delete and search."""
         multiple, thinking = self.enable_multiple, self.enable_thinking_params
         return [
-            AddMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
-            UpdateMemoryOp(keep_past=True, enable_multiple=multiple, enable_thinking_params=thinking),
+            *_writing(when_to_use=False, multiple=multiple, thinking=thinking),
             DeleteMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
             VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
         ]
@@ -69,6 +76,7 @@ class ProceduralSummaryAgentV1Op(BaseMemoryAgentOp):
     name = "procedural_summary_agent"
     description = "Keeps the lessons about one kind of task."
     memory_type = MemoryType.PROCEDURAL
+    final_tools = _WRITING
     prompt = "procedural_summary"
     task_prompt = "target_task"
     arguments = TargetArguments
@@ -78,8 +86,7 @@ class ProceduralSummaryAgentV1Op(BaseMemoryAgentOp):
         """Build add (with when to use it), update, delete and search."""
         multiple, thinking = self.enable_multiple, self.enable_thinking_params
         return [
-            AddMemoryOp(add_when_to_use=True, enable_multiple=multiple, enable_thinking_params=thinking),
-            UpdateMemoryOp(keep_past=True, enable_multiple=multiple, enable_thinking_params=thinking),
+            *_writing(when_to_use=True, multiple=multiple, thinking=thinking),
             DeleteMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
             VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
         ]
@@ -95,6 +102,7 @@ class ToolSummaryAgentV1Op(BaseMemoryAgentOp):
     name = "tool_summary_agent"
     description = "Keeps the guidelines for one tool."
     memory_type = MemoryType.TOOL
+    final_tools = _WRITING
     prompt = "tool_summary"
     task_prompt = "target_task"
     arguments = TargetArguments
@@ -104,8 +112,7 @@ class ToolSummaryAgentV1Op(BaseMemoryAgentOp):
         """Build add (with when to use it), update and search; a guideline is corrected, never deleted."""
         multiple, thinking = self.enable_multiple, self.enable_thinking_params
         return [
-            AddMemoryOp(add_when_to_use=True, enable_multiple=multiple, enable_thinking_params=thinking),
-            UpdateMemoryOp(keep_past=True, enable_multiple=multiple, enable_thinking_params=thinking),
+            *_writing(when_to_use=True, multiple=multiple, thinking=thinking),
             VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
         ]
 
@@ -120,6 +127,7 @@ class IdentitySummaryAgentV1Op(BaseMemoryAgentOp):
     name = "identity_summary_agent"
     description = "Keeps what the assistant itself is."
     memory_type = MemoryType.IDENTITY
+    final_tools = frozenset({"update_identity_memory"})
     prompt = "identity_summary"
     task_prompt = "target_task"
     own_limits = TARGET_LIMITS
@@ -136,6 +144,23 @@ class IdentitySummaryAgentV1Op(BaseMemoryAgentOp):
         """Return `self`, which a task may leave out."""
         return SELF if task.memory_target is None else task.memory_target
 
+    def ending(self, context: ToolContext) -> Ending:
+        """Return when a run ends: its tool writes the whole text, so that no call has to follow."""
+        return replace(super().ending(context), one_call_ends=True)
+
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Recall the identity as it stands."""
         return await target_variables(task, context)
+
+
+def _writing(*, when_to_use: bool, multiple: bool, thinking: bool) -> list[Tool]:
+    """Return adding and updating. Metadata is not offered: what a memory says belongs into its text."""
+    return [
+        AddMemoryOp(
+            add_when_to_use=when_to_use,
+            add_metadata=False,
+            enable_multiple=multiple,
+            enable_thinking_params=thinking,
+        ),
+        UpdateMemoryOp(keep_past=True, add_metadata=False, enable_multiple=multiple, enable_thinking_params=thinking),
+    ]

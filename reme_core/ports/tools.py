@@ -50,6 +50,9 @@ class RunTrace:
         hits: What was found and shown to a model, in order.
         done: Targets whose agents have finished.
         failures: Targets whose agents have failed, and why.
+        unknown: Targets that were to be handed on and that there are not, as long as they are neither added nor left
+            out.
+        nothing: Why nothing was to be handed on, in the words of who decided so.
         usage: What sub-agents, embeddings and failed runs have cost; what a finished run's own model calls have cost
             is in its result.
     """
@@ -57,6 +60,8 @@ class RunTrace:
     hits: list[Hit] = field(default_factory=list)
     done: list[Target] = field(default_factory=list)
     failures: list[tuple[Target, ReMeError]] = field(default_factory=list)
+    unknown: list[Target] = field(default_factory=list)
+    nothing: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
 
 
@@ -77,6 +82,7 @@ class ToolContext:
         memory_type: The type that the call is about. None: any, where the tool's arguments choose.
         memory_target: The target that the call is about. None: any, where the tool's arguments choose.
         targets: Those that may be read or handed on. None: all of the scope.
+        elsewhere: Other targets of the same type, worked on at the same time, that keep what they share with this one.
         sources: The block and messages that what is written comes from.
         messages: The messages that the call is about, in order.
         instruction: What the run is asked besides, such as a reviewer's findings; sub-agents are asked it, too.
@@ -95,6 +101,7 @@ class ToolContext:
     memory_type: MemoryType | None = None
     memory_target: str | None = None
     targets: frozenset[Target] | None = None
+    elsewhere: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
     messages: tuple[Message, ...] = ()
     instruction: str = ""
@@ -159,10 +166,11 @@ class AgentResult:
     """What an agent came to.
 
     Attributes:
-        answer: Its last words.
+        answer: Its last words; may be empty where it ended with calls.
         transcript: Everything that was said, system prompt included.
         usage: What its own model calls cost.
-        stop_reason: `answer`: it had finished. `limit`: it was made to answer at its last step.
+        stop_reason: `answer`: it had finished. `calls`: its last calls left nothing to ask. `limit`: it was made to
+            answer at its last step.
         prompts: Name and version of each prompt used.
     """
 

@@ -1,5 +1,6 @@
 """The ranking index of one partition."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -276,7 +277,7 @@ class RankingIndex:
         vector = np.ascontiguousarray(vector, np.float32)
         cosines = self._own.products(vector, len(pieces)).astype(np.float64)
         own = weights.vector + MEAN_TO_WINDOW * weights.vector_nearby * (1.0 - shape.nearness)
-        found.pieces[:] += own * cosines
+        found.pieces[:] += (own if pieces.all_whole else own[pieces.owner]) * cosines
         if not pieces.all_whole:
             cosines = np.where(self._own.present(len(pieces)), cosines, -1.0)
             cosines = pieces.best(cosines) - PASSAGE_DISCOUNT * np.log(pieces.counts())
@@ -292,10 +293,16 @@ class RankingIndex:
         """Lift what the person says whom a query is about: the user, where the query speaks of who asks first."""
         asks = first_person(text)
         if asks is not None and (not named or asks < named[0][0]):
-            speaks = self._columns.by_user & (self._pieces.best(found.pieces) > 0.0) & ~found.echoes
+            speaks = self._users() & (found.rows != 0.0) & ~found.echoes
             found.rows[:] += self._weights.first_person * speaks
         elif (name := subject(text, named)) is not None:
             found.rows[:] += self._weights.speaker * (self._columns.speakers == self._columns.names[name])
+
+    def _users(self) -> BoolArray:
+        """Tell which texts are by the user who asks: those without a name where there are any, or else all."""
+        by_user = self._columns.by_user
+        nameless: BoolArray = by_user & (self._columns.speakers == self._columns.names.get("user", -1))
+        return nameless if nameless.any() else by_user
 
     def _add_date(self, total: FloatArray, query: Query) -> None:
         if not self._weights.date:
@@ -306,10 +313,15 @@ class RankingIndex:
             total += self._weights.date * date_fit(calendar_days(self._columns.times), named, spans)
 
     def _length_prior(self) -> FloatArray:
-        """Log of the terms of each row; where messages are long, length says little about their worth."""
-        nearness = self._shape().nearness if self._weights.length and len(self._columns) else 1.0
-        prior: FloatArray = nearness * np.log1p(np.minimum(self._columns.lengths, LONG))
-        return prior
+        """Log of the terms of each row, up to that of a long one; where messages are long, it says little.
+
+        What is long has the same prior everywhere, so that rows of short and of long talk can be compared.
+        """
+        longest = math.log1p(LONG)
+        missing: FloatArray = np.log1p(np.minimum(self._columns.lengths, LONG)) - longest
+        if self._weights.length and len(missing):
+            missing *= self._shape().nearness
+        return longest + missing
 
     def _lift_wishes(self, scores: FloatArray, speaks: BoolArray, text: str) -> None:
         """Lift standing wishes of the user where a query speaks of who asks or is asked, and of no other person."""

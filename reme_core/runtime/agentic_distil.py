@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 from reme_core.errors import RunError
 from reme_core.ports import (
     AgentTask,
@@ -18,13 +20,14 @@ from reme_core.ports import (
     Target,
     ToolContext,
 )
-from reme_core.runtime.asking import Metered
+from reme_core.rules import Change
+from reme_core.runtime.asking import PACKAGE, Metered
 from reme_core.runtime.distil import Distilled, DistilTask
-from reme_core.schema import MemoryType, Scope, Source, Usage
+from reme_core.schema import Memory, MemoryType, Scope, Source, Usage
 from reme_core.schema.checks import check_id
-from reme_core.text import Language, prompt_language
-from reme_core.tools import AddMetaMemoryOp, Draft, HandsOffOp, read_meta, revise
-from reme_core.tools.targets import MAX_TARGET_CHARS
+from reme_core.text import Language, json_line, load_prompt, prompt_language, prompt_time
+from reme_core.tools import AddMetaMemoryOp, Draft, HandsOffOp, Verdict, read_meta, revise
+from reme_core.tools.targets import MAX_TARGET_CHARS, target_of
 
 REASON = "agentic summary"
 
@@ -66,14 +69,14 @@ class AgenticDistiller:
         """Have the agents work out what a task changes; see `Distiller.distil`."""
         draft, trace, usage = await self._attempt(scope, task, "")
         if self.use_reviser and not trace.failures and not draft.is_empty:
-            before = [change.before for change in draft.changes if change.before is not None]
-            after = [change.after for change in draft.changes if change.after is not None]
+            changes = _statements(draft.changes)
+            before = [change.before for change in changes if change.before is not None]
+            after = [change.after for change in changes if change.after is not None]
             language = self.language or prompt_language(message.full_text for message in task.messages)
             verdict = await revise(Metered(self.model, task.meter), task.messages, before, after, language)
             usage += verdict.usage
             if not verdict.ok:
-                said = "A reviewer found this wrong with the first attempt:\n" + "\n".join(verdict.problems)
-                draft, trace, again = await self._attempt(scope, task, said)
+                draft, trace, again = await self._attempt(scope, task, _said_of(changes, verdict, language))
                 usage += again
         batch = draft.batch(reason=REASON, run_id=task.run_id, actor=self.name, at=self.clock.now())
         return Distilled(batch=batch, usage=usage, failures=tuple(trace.failures))
@@ -135,6 +138,37 @@ class AgenticDistiller:
                 await AddMetaMemoryOp(enable_multiple=False)(entry, context)
         tasks = [{"memory_type": str(kind), "memory_target": name} for kind, name in targets]
         await HandsOffOp(agents=self.agents)({"memory_tasks": tasks}, context)
+
+
+def _statements(changes: Sequence[Change]) -> list[Change]:
+    """Return the changes of memories that say something; entries of the routing table say nothing."""
+    return [change for change in changes if MemoryType.META not in {item.memory_type for item in _states(change)}]
+
+
+def _states(change: Change) -> list[Memory]:
+    return [memory for memory in (change.before, change.after) if memory is not None]
+
+
+def _said_of(changes: Sequence[Change], verdict: Verdict, language: Language) -> str:
+    """Return what a second attempt is told: what the first has made, and what is wrong with it."""
+    words = load_prompt(PACKAGE, "second_attempt", language)
+    problems = "\n".join(json_line({"problem": " ".join(problem.split())}) for problem in verdict.problems)
+    return words.fill({"attempt": "\n".join(map(_made, changes)), "problems": problems})
+
+
+def _made(change: Change) -> str:
+    """Write a change on one line. A memory that was added has no id: there is none that it could be changed by."""
+    before, memory = change.before, _states(change)[-1]
+    if before is None:
+        did: dict[str, JsonValue] = {"did": "added"}
+    elif change.after is None:
+        did = {"did": "deleted", "memory_id": change.memory_id}
+    else:
+        did = {"did": "changed" if memory.superseded_by is None else "closed", "memory_id": change.memory_id}
+    times: dict[str, JsonValue] = {"valid_from": prompt_time(memory.valid_from)}
+    if memory.valid_to is not None:
+        times["valid_to"] = prompt_time(memory.valid_to)
+    return json_line({**did, "about": "/".join(target_of(memory)), **times, "text": memory.content})
 
 
 def _sources(task: DistilTask) -> tuple[Source, ...]:

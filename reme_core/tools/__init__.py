@@ -25,7 +25,8 @@ from reme_core.tools.search import VectorRetrieveMemoryOp
 from reme_core.tools.summary import AddSummaryMemoryOp
 from reme_core.tools.targets import find_target, may_touch
 from reme_core.tools.think import ThinkToolOp
-from reme_core.tools.write import AddMemoryOp, DeleteMemoryOp, UpdateMemoryOp
+from reme_core.tools.update import UpdateMemoryOp
+from reme_core.tools.write import AddMemoryOp, DeleteMemoryOp
 
 __all__ = [
     "AddHistoryMemoryOp",

@@ -6,27 +6,32 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, Field, create_model
+from pydantic.config import JsonDict
 
 from reme_core.errors import (
     ConfigurationError,
     ConflictError,
+    InvalidInputError,
     MemoryNotFoundError,
+    PartialFailureError,
     ReMeError,
     RunError,
     ToolFeedback,
 )
 from reme_core.ports import AgentResult, AgentTask, MemoryAgent, Target, ToolContext
 from reme_core.schema import MemoryType
+from reme_core.schema.checks import Text
 from reme_core.text import shortened
-from reme_core.tools.base import BaseMemoryToolOp, ToolItem
+from reme_core.tools.base import MAX_ITEMS, BaseMemoryToolOp, ToolItem, check_arguments
 from reme_core.tools.draft import Draft
 from reme_core.tools.meta import read_meta
-from reme_core.tools.targets import IDENTITY, TargetName, find_target, label, may_touch
+from reme_core.tools.targets import IDENTITY, ROUTED, TargetName, find_target, label, may_touch
 
 _LOG = logging.getLogger("reme")
 
@@ -35,15 +40,18 @@ _ANSWER_CHARS = 500
 _TIMES = 2
 
 
+_Kind = Literal["identity", "personal", "procedural", "tool"]
+_KIND_HELP = "The type of memory that has to be looked after."
+_TARGET_HELP = "Whom or what it is about; for identity: self."
+_ALL_HELP = "Every target that the messages say something lasting about; empty if there is none."
+_REASON_HELP = "Only without a target: why nothing in the conversation is worth keeping."
+
+
 class HandsOffItem(ToolItem):
     """A target."""
 
-    memory_type: Literal["identity", "personal", "procedural", "tool"] = Field(
-        description="The type of memory that has to be looked after."
-    )
-    memory_target: TargetName = Field(
-        description="Whom or what it is about, as read_meta_memory names it; for identity: self."
-    )
+    memory_type: _Kind = Field(description=_KIND_HELP)
+    memory_target: TargetName = Field(description=_TARGET_HELP)
 
 
 class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
@@ -51,7 +59,10 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
 
     What an agent has finished goes into the call's memories as one write. Where somebody has meanwhile changed a memory
     that the write is about, the agent looks again, once. One that fails, by whatever error, leaves nothing there; the
-    others are not concerned, and the trace of the run keeps both.
+    others are not concerned, and the trace of the run keeps both. A target that can't be handed on is named in the
+    answer, and the others are worked on.
+
+    Without a target and with a `reason` it says that nothing in the conversation is worth keeping.
     """
 
     name = "hands_off"
@@ -79,54 +90,92 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
         Raises:
             ConfigurationError: No agents, one without a type, or two of the same type.
         """
+        self.agents = _by_type(agents)
         super().__init__(
             enable_multiple=enable_multiple,
             enable_thinking_params=enable_thinking_params,
             memory_metadata_dir=memory_metadata_dir,
         )
-        self.agents = _by_type(agents)
+
+    async def run(self, arguments: BaseModel, context: ToolContext) -> str:
+        """Hand on, or take note that there is nothing to hand on; see `Tool.run`."""
+        given = arguments.model_dump(exclude_unset=True)
+        reason = str(given.pop("reason", None) or "").strip()
+        if any(given.get(name) for name in ("memory_tasks", "memory_type", "memory_target")):
+            return await super().run(check_arguments(self.name, super()._build_arguments(), given), context)
+        if not reason:
+            msg = "nothing was handed on: name the targets, or give the reason why nothing is worth keeping"
+            raise ToolFeedback(msg)
+        context.trace.nothing.append(shortened(reason, _ANSWER_CHARS))
+        context.trace.unknown.clear()
+        return "nothing is handed on"
 
     async def execute(self, items: Sequence[HandsOffItem], context: ToolContext) -> str:
-        """Run the agents; see `BaseMemoryToolOp.execute`."""
-        targets = await self._targets(items, context)
-        async with asyncio.TaskGroup() as group:
-            running = [group.create_task(self._run(target, context)) for target in targets]
-        return "\n".join(task.result() for task in running)
+        """Run the agents; see `BaseMemoryToolOp.execute`.
 
-    async def _targets(self, items: Sequence[HandsOffItem], context: ToolContext) -> list[Target]:
-        """Return the targets meant, each once (ToolFeedback, if one can't be handed on)."""
+        Raises:
+            ToolFeedback: Some targets can't be handed on. The others are worked on; where there are any, the cause is
+                a PartialFailureError.
+        """
+        targets, refused = await self._targets(items, context)
+        if not targets:
+            raise ToolFeedback("\n".join(["nothing was handed on:", *refused]))
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(self._run(target, targets, context)) for target in targets]
+        done = [task.result() for task in running]
+        if refused:
+            failures = [InvalidInputError(line) for line in refused]
+            partly = PartialFailureError(f"{self.name}: {refused[0]}", done=tuple(done), failures=failures)
+            raise ToolFeedback("\n".join([*done, *refused])) from partly
+        return "\n".join(done)
+
+    async def _targets(self, items: Sequence[HandsOffItem], context: ToolContext) -> tuple[list[Target], list[str]]:
+        """Return the targets meant, each once, and why others can't be handed on."""
         known = [IDENTITY, *(entry.target for entry in await read_meta(context.memories, context.scope))]
         known += sorted(target for target in context.targets or () if target not in known)
-        targets: list[Target] = []
+        targets, refused = list[Target](), list[str]()
         for item in items:
             wanted = Target(MemoryType(item.memory_type), item.memory_target)
             found = find_target(known, wanted)
             if found is None and wanted.memory_type is MemoryType.TOOL:
                 found = wanted  # a tool is known by its calls
-            self._check(wanted, found, context)
-            targets.append(found or wanted)
-            known.append(found or wanted)
-        return list(dict.fromkeys(targets))
+            problem = self._problem(wanted, found, context)
+            if problem is None:
+                targets.append(found or wanted)
+                known.append(found or wanted)
+                continue
+            refused.append(f"- {label(wanted)}: not handed on: {problem}")
+            is_noted = wanted in context.trace.unknown
+            if found is None and wanted.memory_type in self.agents and may_touch(context, wanted) and not is_noted:
+                context.trace.unknown.append(wanted)
+        _settle_unknown(targets, context)
+        return list(dict.fromkeys(targets)), refused
 
-    def _check(self, wanted: Target, found: Target | None, context: ToolContext) -> None:
+    def _problem(self, wanted: Target, found: Target | None, context: ToolContext) -> str | None:
+        """Say why a target can't be handed on; None if it can."""
         if wanted.memory_type not in self.agents:
-            types = ", ".join(sorted(self.agents))
-            msg = f"nobody keeps {wanted.memory_type} memories here; nothing was handed on: there are {types}"
-            raise ToolFeedback(msg)
+            return f"nobody keeps {wanted.memory_type} memories here, leave it out: there are {', '.join(self.agents)}"
         if found is None and wanted.memory_type is MemoryType.IDENTITY:
-            msg = "identity memories have one target, self; nothing was handed on: write that"
-            raise ToolFeedback(msg)
+            return "identity memories are about the assistant alone, and have one target, self: write that"
         if not may_touch(context, found or wanted):
-            msg = f"{label(wanted)} is none of the targets of this call; nothing was handed on: leave it out"
-            raise ToolFeedback(msg)
+            return "it is none of the targets of this call, leave it out"
         if found is None:
-            msg = f"there is no target {label(wanted)}; nothing was handed on: call add_meta_memory first"
-            raise ToolFeedback(msg)
+            return (
+                "there is no such target: call add_meta_memory for it and hand it on, hand on the one that is meant, "
+                "or call this again with no target and the reason why it is left out"
+            )
+        return None
 
-    async def _run(self, target: Target, context: ToolContext) -> str:
+    def _build_arguments(self) -> type[BaseModel]:
+        types = tuple(str(kind) for kind in ROUTED if kind in self.agents)
+        return _with_reason(super()._build_arguments(), types, self.enable_multiple)
+
+    async def _run(self, target: Target, targets: Sequence[Target], context: ToolContext) -> str:
         """Have the agent of a target do its work; a failure is an answer, so that the other agents go on."""
+        before = targets[: targets.index(target)]
+        elsewhere = tuple(other.memory_target for other in before if other.memory_type is target.memory_type)
         try:
-            result = await self._work(target, context)
+            result = await self._work(target, replace(context, elsewhere=elsewhere))
         except ReMeError as exc:
             failure = exc
         except Exception as exc:  # noqa: BLE001  # the outer edge of an agent of somebody else's, which may raise anything
@@ -135,7 +184,7 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
             failure.__cause__ = exc
         else:
             context.trace.done.append(target)
-            return f"- {label(target)}: done. {shortened(' '.join(result.answer.split()), _ANSWER_CHARS)}"
+            return f"- {label(target)}: done. {shortened(' '.join(result.answer.split()), _ANSWER_CHARS)}".rstrip()
         context.trace.failures.append((target, failure))
         return f"- {label(target)}: failed, nothing was changed: {shortened(str(failure), _ANSWER_CHARS)}"
 
@@ -187,3 +236,29 @@ def _by_type(agents: Sequence[MemoryAgent]) -> Mapping[MemoryType, MemoryAgent]:
         msg = "agents: hands_off needs at least one agent to hand on to"
         raise ConfigurationError(msg)
     return MappingProxyType(found)
+
+
+def _settle_unknown(targets: Sequence[Target], context: ToolContext) -> None:
+    """Take targets that are handed on from those that are unknown."""
+    unknown = context.trace.unknown
+    unknown[:] = [target for target in unknown if find_target(targets, target) is None]
+
+
+# As in `BaseMemoryToolOp`, making a model takes its time.
+@lru_cache(maxsize=64)
+def _with_reason(
+    handing: type[BaseModel],
+    types: tuple[str, ...],
+    is_multiple: bool,  # noqa: FBT001  # cached, by place
+) -> type[BaseModel]:
+    """Return the arguments of `hands_off` with a reason in place of targets; only types that are kept are offered."""
+    enum: JsonDict = {"enum": list(types)}
+    kind: Any = Field(description=_KIND_HELP, json_schema_extra=enum)
+    fields: dict[str, Any] = {"reason": (Text | None, Field(default=None, description=_REASON_HELP))}
+    if is_multiple:
+        item = create_model("HandsOffItem", __base__=HandsOffItem, memory_type=(_Kind, kind))
+        fields["memory_tasks"] = (list[item], Field(max_length=MAX_ITEMS, description=_ALL_HELP))
+    else:
+        fields["memory_type"] = (_Kind | None, Field(default=None, description=_KIND_HELP, json_schema_extra=enum))
+        fields["memory_target"] = (str | None, Field(default=None, description=_TARGET_HELP))
+    return create_model(handing.__name__, __base__=handing, **fields)

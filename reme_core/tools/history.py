@@ -193,5 +193,5 @@ def _left_out(messages: Sequence[Message]) -> str:
     times = sorted(message.created_at for message in messages)
     return (
         f"[{len(messages)} more messages are not shown, said from {prompt_time(times[0])} to {prompt_time(times[-1])} "
-        "UTC: read on with retrieve_message, with these times or with a key word]"
+        "UTC: read on by these times or by a key word, where a tool takes them]"
     )

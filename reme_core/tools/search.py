@@ -43,7 +43,7 @@ class RetrieveItem(ToolItem):
         default=None, description="Only memories of this type."
     )
     memory_target: TargetName | None = Field(
-        default=None, description="Only memories about this person, domain or tool, as read_meta_memory names them."
+        default=None, description="Only memories about this person, domain or tool, named as the targets are."
     )
 
 
@@ -158,13 +158,11 @@ async def _vectors(queries: Sequence[str], context: ToolContext) -> list[Vector 
     return list(matrix)
 
 
-def memory_line(memory: Memory) -> str:
-    """Write a memory on one line, as models see what was found: id, target, dates, text."""
-    fields: dict[str, JsonValue] = {
-        "memory_id": memory.memory_id,
-        "about": "/".join(target_of(memory)),
-        "said": prompt_time(memory.observed_at),
-    }
+def memory_line(memory: Memory, *, with_target: bool = True) -> str:
+    """Write a memory on one line, as models see what was found: id, target (where it may be any), dates, text."""
+    fields: dict[str, JsonValue] = {"memory_id": memory.memory_id}
+    fields |= {"about": "/".join(target_of(memory))} if with_target else {}
+    fields["said"] = prompt_time(memory.observed_at)
     fields |= {"valid_from": begins} if (begins := shown_beginning(memory)) else {}
     fields |= {"valid_to": ends} if (ends := shown_end(memory)) else {}
     if memory.when_to_use:

@@ -59,6 +59,11 @@ class StandIn:
 
     def routed(self, request: ChatRequest, tools: Mapping[str, ToolSpec]) -> list[tuple[str, Item]]:
         people = list(dict.fromkeys(map(speaker, said(request))))
+        if not people:
+            fields: Any = tools["hands_off"].parameters["properties"]
+            none = {"memory_tasks": []} if "memory_tasks" in fields else {}
+            thinking = {"thinking": THOUGHT} if "thinking" in fields else {}
+            return [("hands_off", {**thinking, **none, "reason": "nobody says anything"})]
         targets = [{"memory_type": "personal", "memory_target": name} for name in people]
         talk = [{"summary_memory": f"{' and '.join(people)} talked: {said(request)[0]['text']}"}] if people else []
         return [

@@ -323,6 +323,11 @@ ROUTED: dict[str, Any] = {
     "a workspace id among the arguments": bad_calls(("hands_off", {"memory_tasks": [TASK], "workspace_id": "x"})),
     "arguments that are no JSON": bad_calls(("hands_off", "everybody")),
     "the same target for ever": bad_calls(("add_meta_memory", {"meta_memories": [TASK]})),
+    "a target that there is not beside one that there is": bad_calls(
+        ("hands_off", {"memory_tasks": [{**TASK, "memory_target": "Nobody"}, TASK]})
+    ),
+    "no target and no reason": bad_calls(("hands_off", {"memory_tasks": []})),
+    "no target and a blank reason": bad_calls(("hands_off", {"memory_tasks": [], "reason": " "})),
 }
 # Such a call stands in the conversation from then on, and is more than a run may use.
 TOO_MUCH: dict[str, tuple[str, Any]] = {
@@ -342,6 +347,7 @@ AGENTIC = (
     {f"{stage}: {name}": Kind(stage, bad) for stage in ("router", "agent") for name, bad in UNUSABLE.items()}
     | {f"agent: {name}": Kind("agent", bad, StepLimitError) for name, bad in CORRECTED.items()}
     | {f"router: {name}": Kind("router", bad, StepLimitError) for name, bad in ROUTED.items()}
+    | {"router: words alone": Kind("router", "All of it is remembered now.")}
     | {
         f"{stage}: {name}": Kind(stage, bad, BudgetExceededError, forgiven=False)
         for name, (stage, bad) in TOO_MUCH.items()
@@ -584,10 +590,12 @@ async def test_a_target_that_looks_like_something_else_is_a_name(
     async with opened(tmp_path, Naming(target), agentic=agentic) as (memory, store):
         mine, theirs = await memories_of(store, MINE), await snapshot(store, THEIRS)
         files = names_in(tmp_path)
-        result = await memory.summary([SAID], **U)
         if agentic and target != kept:
-            assert result.memories == ()  # the tool has refused the name, and the model gave up
+            with pytest.raises(PartialFailureError) as caught:  # the tool has refused the name, and the model gave up
+                await memory.summary([SAID], **U)
+            await check_waiting(memory, caught.value, ModelOutputError, "b")
         else:
+            result = await memory.summary([SAID], **U)
             assert [(item.memory_target, item.content) for item in result.memories] == [(kept, "Somebody is evil")]
             found = await memory.list_memories(**U, memory_target=kept)
             assert [item.memory_id for item in found.memories] == [result.memories[0].memory_id]

@@ -99,12 +99,14 @@ class RuleModel:
         if "hands_off" in tools:
             targets = list(dict.fromkeys(line["text"].split()[0] for line in lines))
             items = [{"memory_type": "personal", "memory_target": name} for name in targets]
+            if not items:
+                return calls(("hands_off", {"memory_tasks": [], "reason": "nobody says anything"}))
             return calls(("add_meta_memory", {"meta_memories": items}), ("hands_off", {"memory_tasks": items}))
         if "add_memory" in tools:
-            text = request.messages[-1].text
-            mine = [line["text"] for line in lines if f'"{line["text"].split()[0]}"' in text]
-            new = [{"memory_content": said} for said in mine if text.count(said) == 1]
+            [target] = (line for line in request.messages[-1].text.splitlines() if '{"memory_target":' in line)
+            mine = dict.fromkeys(line["text"] for line in lines if f'"{line["text"].split()[0]}"' in target)
             known = shown(request, "memories")
+            new = [{"memory_content": said} for said in mine if said not in {line["text"] for line in known}]
             for said in (item["memory_content"] for item in list(new)):
                 old = [line for line in known if contradict(said, line["text"])]
                 if not old:

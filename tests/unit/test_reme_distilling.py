@@ -120,7 +120,7 @@ async def test_a_summary_costs_a_few_calls(tmp_path: Path, agentic: bool) -> Non
     async with open_memory(tmp_path, model, use_agentic_mode=agentic) as memory:
         await memory.summary([BERLIN], **U)
         result = await memory.summary([LISBON], **U)
-        assert result.usage.model_calls <= (5 if agentic else 2)
+        assert result.usage.model_calls <= (3 if agentic else 2)
         used = len(model.requests)
         found = await memory.retrieve("Where does Alice live?", **U)
         assert len(model.requests) - used == found.usage.model_calls <= (3 if agentic else 0)

@@ -71,9 +71,9 @@ def test_each_agent_has_the_tools_of_the_table(agent: type[BaseMemoryAgentOp], n
 
 
 @pytest.mark.parametrize("agent", SUMMARISERS)
-@pytest.mark.parametrize(("messages", "language", "done"), [(TALK, "en", "done"), (CHINESE, "zh", "完成")])
-async def test_a_sure_model_writes_in_two_calls_and_all_in_the_draft(
-    store: LocalStore, agent: type[BaseMemoryAgentOp], messages: tuple[Message, ...], language: str, done: str
+@pytest.mark.parametrize(("messages", "language"), [(TALK, "en"), (CHINESE, "zh")])
+async def test_a_sure_model_writes_in_one_call_and_all_in_the_draft(
+    store: LocalStore, agent: type[BaseMemoryAgentOp], messages: tuple[Message, ...], language: str
 ) -> None:
     block = await stored_block(store, messages)
     kind = agent.memory_type
@@ -84,12 +84,12 @@ async def test_a_sure_model_writes_in_two_calls_and_all_in_the_draft(
     add = {"memories": [{"memory_content": "John sold his car in May 2023."}]}
     update = {"memories": [{"memory_id": old.memory_id, "memory_content": "John lives in Lisbon since May 2023."}]}
     asked = calling(call("add_memory", add, "1"), call("update_memory", update, "2"))
-    async with ScriptedChatModel([asked, done]) as model:
+    async with ScriptedChatModel([asked]) as model:
         result = await agent().run(
             task(messages=messages, ref_memory_id=block.block_id), target_context(store, draft, target, model=model)
         )
-    assert (result.answer, result.stop_reason) == (done, "answer")
-    assert result.prompts == (f"{agent.prompt}.{language}@1", f"target_task.{language}@1")
+    assert (result.answer, result.stop_reason) == ("", "calls")
+    assert result.prompts == (f"{agent.prompt}.{language}@2", f"target_task.{language}@2")
     assert not any(item.is_error for item in results(result.transcript))
     assert await current(draft) == [
         (kind.value, "John", "John lives in Lisbon since May 2023."),
@@ -193,18 +193,19 @@ async def test_endless_calls_are_an_error_and_nothing_reaches_the_store(store: L
         ("zh", (message("从现在起你叫小马。"),), "助手叫小马。"),
     ],
 )
+@pytest.mark.parametrize("multiple", [True, False])
 async def test_the_identity_is_replaced_as_a_whole(
-    store: LocalStore, language: str, messages: tuple[Message, ...], identity: str
+    store: LocalStore, language: str, messages: tuple[Message, ...], identity: str, multiple: bool
 ) -> None:
     own = Target(MemoryType.IDENTITY, "self")
     await remember(store, "The assistant is called Remy.", own)
     draft = Draft(store)
     asked = calling(call("update_identity_memory", {"identity_memory": identity}))
-    async with ScriptedChatModel([asked, "done"]) as model:
-        result = await IdentitySummaryAgentV1Op().run(
+    async with ScriptedChatModel([asked]) as model:
+        result = await IdentitySummaryAgentV1Op(enable_multiple=multiple).run(
             task(None, messages), target_context(store, draft, own, model=model)
         )
-    assert result.prompts[0] == f"identity_summary.{language}@1"
+    assert result.prompts[0] == f"identity_summary.{language}@2"
     assert "called Remy" in told(model.requests[0])
     assert await current(draft) == [("identity", "self", identity)]
 
@@ -213,7 +214,7 @@ async def test_called_by_itself_an_agent_takes_its_target_from_the_arguments(sto
     block = await stored_block(store, TALK)
     draft = Draft(store)
     asked = calling(call("add_memory", {"memories": [{"memory_content": "John lives in Lisbon."}]}))
-    async with ScriptedChatModel([asked, "done"]) as model:
+    async with ScriptedChatModel([asked]) as model:
         await PersonalSummaryAgentV1Op(model=model)(
             {"workspace_id": "space", "memory_target": "John", "ref_memory_id": block.block_id},
             context_over(store, draft),
@@ -295,7 +296,7 @@ async def test_its_own_model_prompt_language_tools_and_limits_go_before_the_defa
     [request] = own.requests
     assert request.messages[0].text == "Be brief."
     assert (request.tools, request.max_tokens) == ((), 50)
-    assert result.prompts == ("personal_summary_agent.custom", "target_task.zh@1")
+    assert result.prompts == ("personal_summary_agent.custom", "target_task.zh@2")
 
 
 @pytest.mark.parametrize("agent", [*SUMMARISERS, IdentitySummaryAgentV1Op])
@@ -316,7 +317,7 @@ async def test_an_agent_of_ones_own_changes_only_what_it_names(store: LocalStore
 
     draft = Draft(store)
     asked = calling(call("add_memory", {"memories": [{"memory_content": "John plays chess."}]}))
-    async with ScriptedChatModel([asked, "done"]) as model:
+    async with ScriptedChatModel([asked]) as model:
         await HobbyAgentOp().run(task(), target_context(store, draft, model=model))
     [change] = draft.changes
     assert change.after is not None
@@ -338,7 +339,7 @@ async def test_an_agent_of_ones_own_brings_its_prompts(
     async with ScriptedChatModel(["done"]) as model:
         result = await HobbyAgentOp().run(task(), target_context(store, Draft(store), model=model))
     assert result.transcript[0].text == "Keep hobbies."
-    assert result.prompts == ("hobbies.en@7", "target_task.en@1")
+    assert result.prompts == ("hobbies.en@7", "target_task.en@2")
     with pytest.raises(ConfigurationError, match="'hobbies' in 'zh'"):
         await HobbyAgentOp(language="zh").run(task(), target_context(store, Draft(store), model=model))
 

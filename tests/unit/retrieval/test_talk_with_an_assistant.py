@@ -17,24 +17,28 @@ FILLER = (
 )
 
 
-def index_of(turns: Sequence[Turn]) -> RankingIndex:
-    """One session of (role, text) turns; the key of a turn is its place."""
-    index, n = RankingIndex(), len(turns)
+def in_session(turns: Sequence[Turn], *, session: int = 0, first: int = 0, name: str = "") -> Rows:
+    """Rows of one session of (role, text) turns; the key of a turn is its place, from `first`."""
+    n = len(turns)
     cut = [segment_passages(text) for _, text in turns]
-    index.extend(
-        Rows(
-            keys=np.arange(n),
-            terms=[pack_terms(words) for words, _ in cut],
-            sessions=np.zeros(n, np.int64),
-            positions=np.arange(n),
-            speakers=[role for role, _ in turns],
-            times=np.arange(n) * 60.0,
-            questions=np.array([is_question(text) for _, text in turns]),
-            by_user=np.array([role == "user" for role, _ in turns]),
-            wishes=np.array([role == "user" and states_wish(text) for role, text in turns]),
-            passages=[passages for _, passages in cut],
-        )
+    return Rows(
+        keys=np.arange(first, first + n),
+        terms=[pack_terms(words) for words, _ in cut],
+        sessions=np.full(n, session),
+        positions=np.arange(first, first + n),
+        speakers=[name or role for role, _ in turns],
+        times=np.arange(first, first + n) * 60.0,
+        questions=np.array([is_question(text) for _, text in turns]),
+        by_user=np.array([role == "user" for role, _ in turns]),
+        wishes=np.array([role == "user" and states_wish(text) for role, text in turns]),
+        passages=[passages for _, passages in cut],
     )
+
+
+def index_of(turns: Sequence[Turn]) -> RankingIndex:
+    """One session of turns."""
+    index = RankingIndex()
+    index.extend(in_session(turns))
     return index
 
 
@@ -123,7 +127,8 @@ def test_vectors_of_passages_that_are_not_there_are_passed_over() -> None:
 @pytest.mark.parametrize("answer", ["In August.", "The lease ends in August, as I said."])
 def test_an_earlier_identical_question_never_stands_above_its_answer(answer: str) -> None:
     turns = [("user", "When does my lease end?"), ("assistant", answer), ("user", "Thanks a lot for it!")]
-    assert found(index_of(turns), "When does my lease end?")[:2] == [1, 0]
+    places = found(index_of(turns), "When does my lease end?")
+    assert places.index(1) < places.index(0)
 
 
 def test_a_question_that_says_no_more_stands_behind_statements() -> None:
@@ -177,3 +182,22 @@ def test_a_wish_is_not_lifted_for_questions_about_others() -> None:
 
 def test_a_wish_for_which_nothing_speaks_is_not_found() -> None:
     assert found(index_of(WISHES), "What is my submarine?") == []
+
+
+def test_each_session_has_the_weights_of_its_own_lengths() -> None:
+    chat: list[Turn] = [
+        ("user", "We flew to Lisbon."),
+        ("user", "The food was lovely, too."),
+        ("user", "It has trams."),
+    ]
+    alone, beside = index_of(chat), index_of(chat)
+    long_talk = [("assistant", FILLER * 14)] * 20
+    beside.extend(in_session(long_talk, session=1, first=len(chat)))
+    question = Query(text="Lisbon trip")
+    assert [hit.key for hit in alone.rank(question, limit=3)] == [hit.key for hit in beside.rank(question, limit=3)]
+
+
+def test_the_user_who_asks_is_the_one_without_a_name_where_there_is_one() -> None:
+    index = index_of([("user", "The lease ends in May."), *[("assistant", FILLER)] * 3])
+    index.extend(in_session([("user", "The lease of mine ends in June, the lease.")], session=1, first=4, name="Ann"))
+    assert found(index, "When does my lease end?")[0] == 0

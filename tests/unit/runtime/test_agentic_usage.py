@@ -57,7 +57,7 @@ async def test_calls_of_agents_are_counted_as_they_go_on(store: LocalStore) -> N
     assert task.meter.usage.model_calls == len(model.requests)
 
 
-@pytest.mark.parametrize("first", [1, 4])
+@pytest.mark.parametrize("first", [1, 3])
 async def test_calls_of_a_router_that_fails_are_counted(store: LocalStore, first: int) -> None:
     model, task = Failing(first), task_of(say("Alice lives in Berlin"))
     with pytest.raises(ModelOutputError):
@@ -76,4 +76,4 @@ async def test_calls_of_a_reviser_that_fails_are_counted(store: LocalStore) -> N
     model, task = Unsure(), task_of(say("Alice lives in Berlin"))
     with pytest.raises(ModelOutputError):
         await distiller(store, model, use_reviser=True).distil(SCOPE, task)
-    assert task.meter.usage.model_calls == len(model.requests) > 4
+    assert task.meter.usage.model_calls == len(model.requests) > 3

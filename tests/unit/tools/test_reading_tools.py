@@ -169,7 +169,7 @@ async def test_a_long_history_says_what_it_leaves_out(store: LocalStore) -> None
     last = answer.splitlines()[-1]
     assert f"[{20 - len(context.trace.hits)} more messages" in last
     assert "2026-01-15 Thu 12:19" in last
-    assert "retrieve_message" in last
+    assert "retrieve_message" not in last  # whoever reads this may not have it
 
 
 async def test_added_history_is_one_block_in_a_session_of_its_own(store: LocalStore) -> None:

@@ -14,6 +14,7 @@ from reme_core.errors import (
     ConflictError,
     InvalidInputError,
     ModelUnavailableError,
+    PartialFailureError,
     RunError,
     ToolFeedback,
 )
@@ -361,31 +362,105 @@ async def test_tools_the_identity_and_targets_of_the_call_need_no_entry(store: L
 
 
 @pytest.mark.parametrize(
+    ("item", "fields", "said", "unknown"),
+    [
+        (task("Liam"), {}, "add_meta_memory", [Target(PERSONAL, "Liam")]),
+        (task("Emma", "procedural"), {}, "nobody keeps procedural", []),
+        (task("Emma", "identity"), {}, "nobody keeps identity", []),
+        (task("Noah"), {"targets": frozenset({EMMA})}, "none of the targets", []),
+    ],
+)
+async def test_one_target_that_cannot_be_handed_on_is_named_and_the_others_are_worked_on(
+    store: LocalStore, item: dict[str, str], fields: dict[str, object], said: str, unknown: list[Target]
+) -> None:
+    for tasks in ([task("Emma"), item], [item, task("Emma")]):
+        agent, context = NotingAgent(), context_over(store, **{**ANY, **fields})
+        tool = hands(agent)
+        with pytest.raises(ToolFeedback, match=said) as told:
+            await tool.run(tool.arguments.model_validate({"memory_tasks": tasks}), context)
+        assert "- personal(Emma): done. kept Emma" in str(told.value)
+        assert [done.memory_target for done in agent.tasks] == ["Emma"]
+        assert (context.trace.done, context.trace.unknown) == ([EMMA], unknown)
+        with pytest.raises(PartialFailureError, match=said) as failed:  # the same, outside of a loop
+            await tool({"memory_tasks": tasks}, context)
+        assert failed.value.done == ("- personal(Emma): done. kept Emma",)
+        assert len(failed.value.failures) == 1
+
+
+@pytest.mark.parametrize(
     ("item", "fields", "said"),
     [
-        (task("Liam"), {}, "add_meta_memory"),
-        (task("Emma", "procedural"), {}, "nobody keeps procedural"),
-        (task("Emma", "identity"), {}, "nobody keeps identity"),
-        (task("Noah"), {"targets": frozenset({EMMA})}, "none of the targets"),
-        (task("Noah"), {"memory_type": TOOL}, "none of the targets"),
+        (task("Liam"), {}, "nothing was handed on.*add_meta_memory"),
+        (task("Noah"), {"memory_type": TOOL}, "nothing was handed on.*none of the targets"),
         (task("Emma", "summary"), {}, "memory_type"),
         (task(""), {}, "memory_target"),
     ],
 )
-async def test_targets_that_cannot_be_handed_on_are_named(
+async def test_where_no_target_can_be_handed_on_nothing_is_done(
     store: LocalStore, item: dict[str, str], fields: dict[str, object], said: str
 ) -> None:
-    agent = NotingAgent()
-    with pytest.raises(InvalidInputError, match=said):
-        await hands(agent)({"memory_tasks": [task("Emma"), item]}, context_over(store, **{**ANY, **fields}))
+    agent, context = NotingAgent(), context_over(store, **{**ANY, **fields})
+    with pytest.raises(InvalidInputError, match=f"(?s){said}"):
+        await hands(agent)({"memory_tasks": [item]}, context)
+    assert (agent.tasks, context.trace.done, context.trace.nothing) == ((), [], [])
+
+
+async def test_an_unknown_target_is_settled_once_it_is_added_or_left_out(store: LocalStore) -> None:
+    tool, context = hands(NotingAgent()), context_over(store, **ANY)
+    for name in ("Liam", "Lia"):
+        with pytest.raises(InvalidInputError):
+            await tool({"memory_tasks": [task(name)]}, context)
+    assert [target.memory_target for target in context.trace.unknown] == ["Liam", "Lia"]
+    await AddMetaMemoryOp()({"meta_memories": [task("liam")]}, context)
+    await tool({"memory_tasks": [task("LIAM")]}, context)
+    assert [target.memory_target for target in context.trace.unknown] == ["Lia"]
+    await tool({"memory_tasks": [], "reason": "Lia was a misspelling"}, context)
+    assert context.trace.unknown == []
+
+
+@pytest.mark.parametrize("multiple", [True, False])
+async def test_that_nothing_is_worth_keeping_is_said_with_a_reason(store: LocalStore, multiple: bool) -> None:
+    none: dict[str, object] = {"memory_tasks": []} if multiple else {}
+    agent, context = NotingAgent(), context_over(store, **ANY)
+    tool = hands(agent, multiple=multiple)
+    assert await tool({**none, "reason": " small talk "}, context) == "nothing is handed on"
+    assert context.trace.nothing == ["small talk"]
+    for reason in ({}, {"reason": " "}, {"reason": None}):
+        with pytest.raises(InvalidInputError, match="name the targets, or give the reason"):
+            await tool({**none, **reason}, context)
+    assert context.trace.nothing == ["small talk"]
     assert agent.tasks == ()
+    some = {"memory_tasks": [task("Emma")]} if multiple else dict(task("Emma"))
+    await tool({**some, "reason": "she moved"}, context)  # a reason beside a target says nothing
+    assert (context.trace.done, context.trace.nothing) == ([EMMA], ["small talk"])
+
+
+async def test_of_a_target_without_its_type_the_form_is_told(store: LocalStore) -> None:
+    with pytest.raises(InvalidInputError, match=r"memory_type.*write an object of this form"):
+        await hands(multiple=False)({"memory_target": "Emma"}, context_over(store, **ANY))
+
+
+async def test_what_targets_share_is_kept_with_the_first_of_them(store: LocalStore) -> None:
+    seen: dict[str, tuple[str, ...]] = {}
+
+    class Seeing(NotingAgent):
+        async def run(self, task: AgentTask, context: ToolContext) -> AgentResult:
+            seen[str(task.memory_target)] = context.elsewhere
+            return await super().run(task, context)
+
+    people, tools = Seeing(), Seeing(TOOL)
+    tasks = [task("Noah"), task("search", "tool"), task("Emma")]
+    await hands(people, tools)({"memory_tasks": tasks}, context_over(store, **ANY))
+    assert seen == {"Noah": (), "search": (), "Emma": ("Noah",)}
 
 
 async def test_the_identity_has_one_target(store: LocalStore) -> None:
     tool = hands(NotingAgent(MemoryType.IDENTITY))
     arguments = tool.arguments.model_validate({"memory_tasks": [task("Emma", "identity")]})
+    context = context_over(store, **ANY)
     with pytest.raises(ToolFeedback, match="one target, self"):
-        await tool.run(arguments, context_over(store, **ANY))
+        await tool.run(arguments, context)
+    assert context.trace.unknown == [Target(IDENTITY, "Emma")]
 
 
 @pytest.mark.parametrize("agents", [[], [NotingAgent(), NotingAgent()]])

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from reme_core.errors import ConfigurationError, InvalidInputError, ToolFeedback
 from reme_core.ports import Tool
+from reme_core.schema import MemoryType
 from reme_core.tools import (
     AddHistoryMemoryOp,
     AddMemoryOp,
@@ -38,13 +39,27 @@ from reme_core.tools import (
 from tests.support.toolbox import NotingAgent, every_tool
 
 TARGET = ["memory_type", "memory_target"]
-AGENTS = {"agents": [NotingAgent()]}
+TIMES = ["valid_from", "valid_to"]
+AGENTS: dict[str, Any] = {"agents": [NotingAgent()]}
 # Tool, options, name, arguments of an item (an asterisk: required), name of the list in multiple mode.
 TABLE: list[tuple[Any, dict[str, Any], str, list[str], str | None]] = [
-    (AddMemoryOp, {}, "add_memory", ["memory_content*", "metadata"], "memories"),
-    (AddMemoryOp, {"add_when_to_use": True}, "add_memory", ["when_to_use", "memory_content*", "metadata"], "memories"),
-    (AddMemoryOp, {"add_metadata": False}, "add_memory", ["memory_content*"], "memories"),
-    (UpdateMemoryOp, {}, "update_memory", ["memory_id*", "memory_content*", "metadata"], "memories"),
+    (AddMemoryOp, {}, "add_memory", ["memory_content*", *TIMES, "metadata"], "memories"),
+    (
+        AddMemoryOp,
+        {"add_when_to_use": True},
+        "add_memory",
+        ["when_to_use", "memory_content*", *TIMES, "metadata"],
+        "memories",
+    ),
+    (AddMemoryOp, {"add_metadata": False}, "add_memory", ["memory_content*", *TIMES], "memories"),
+    (UpdateMemoryOp, {}, "update_memory", ["memory_id*", "memory_content*", *TIMES, "metadata"], "memories"),
+    (
+        UpdateMemoryOp,
+        {"keep_past": True, "add_metadata": False},
+        "update_memory",
+        ["memory_id*", "memory_content*", "changed", *TIMES],
+        "memories",
+    ),
     (DeleteMemoryOp, {}, "delete_memory", ["memory_id*"], "memory_ids"),
     (VectorRetrieveMemoryOp, {}, "vector_retrieve_memory", ["query*"], "query_items"),
     (
@@ -62,7 +77,6 @@ TABLE: list[tuple[Any, dict[str, Any], str, list[str], str | None]] = [
     (ReadIdentityMemoryOp, {}, "read_identity_memory", [], None),
     (UpdateIdentityMemoryOp, {}, "update_identity_memory", ["identity_memory*"], None),
     (ThinkToolOp, {}, "think_tool", ["reflection*"], None),
-    (HandsOffOp, AGENTS, "hands_off", ["memory_type*", "memory_target*"], "memory_tasks"),
     (RetrieveBlockOp, {}, "retrieve_block", ["block_id*"], None),
     (RetrieveMessageOp, {}, "retrieve_message", ["key_word", "start_time", "end_time", "limit"], None),
     (TimeAwareRetrieveOp, {}, "time_aware_retrieve", ["start_time*", "end_time*"], None),
@@ -117,6 +131,26 @@ def test_thinking_comes_first_and_is_required(
     tool = make(enable_thinking_params=True, enable_multiple=multiple, **options)
     expected = [f"{listed}*"] if multiple and listed else fields
     assert told(function(tool)["parameters"]) == ["thinking*", *expected]
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_handing_on_takes_targets_or_a_reason_why_there_are_none(*, thinking: bool) -> None:
+    first = ["thinking*"] * thinking
+    single = HandsOffOp(enable_multiple=False, enable_thinking_params=thinking, **AGENTS)
+    assert isinstance(single, Tool)
+    assert told(function(single)["parameters"]) == [*first, *TARGET, "reason"]
+    multiple = function(HandsOffOp(enable_thinking_params=thinking, **AGENTS))["parameters"]
+    assert told(multiple) == [*first, "memory_tasks*", "reason"]
+    assert "minItems" not in multiple["properties"]["memory_tasks"]
+    assert told(multiple["properties"]["memory_tasks"]["items"]) == ["memory_type*", "memory_target*"]
+
+
+@pytest.mark.parametrize("multiple", [True, False])
+def test_handing_on_offers_only_the_types_that_somebody_keeps(*, multiple: bool) -> None:
+    agents = [NotingAgent(MemoryType.TOOL), NotingAgent()]
+    fields = function(HandsOffOp(agents=agents, enable_multiple=multiple))["parameters"]["properties"]
+    fields = fields["memory_tasks"]["items"]["properties"] if multiple else fields
+    assert fields["memory_type"]["enum"] == ["personal", "tool"]
 
 
 def properties(schema: Any) -> list[dict[str, Any]]:

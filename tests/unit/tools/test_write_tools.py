@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from reme_core.errors import (
     ModelUnavailableError,
 )
 from reme_core.ports import EventQuery, MemorySearch, Target
-from reme_core.schema import MemoryType, Source
+from reme_core.schema import MemoryType, Source, shown_validity
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW
@@ -304,6 +304,115 @@ async def test_the_same_text_under_another_memory_is_feedback_where_the_past_is_
     with pytest.raises(ConflictError):
         await UpdateMemoryOp(keep_past=True)({"memories": [item]}, context_over(store))
     assert all(memory.is_current for memory in await store.get(ALICE, ["emma-8", "emma-9"]))
+
+
+def day(year: int, month: int = 1, day: int = 1) -> datetime:
+    return datetime(year, month, day, tzinfo=UTC)
+
+
+SATURDAY = day(2023, 3, 4) + timedelta(hours=18.5)
+
+
+@pytest.mark.parametrize(
+    ("times", "begins", "ends", "shown"),
+    [
+        ({}, MESSAGES[0].created_at, None, ""),
+        ({"valid_from": "2023"}, day(2023), None, "since 2023"),
+        (
+            {"valid_from": "2023-03", "valid_to": "2023-05-07"},
+            day(2023, 3),
+            day(2023, 5, 8),
+            "March 2023 to 7 May 2023",
+        ),
+        ({"valid_from": "2023-03-04 Sat"}, day(2023, 3, 4), None, "since 4 March 2023"),
+        ({"valid_from": "2023-03-04 Sat 18:30"}, SATURDAY, None, "since 4 March 2023 18:30"),
+        ({"valid_from": "2023-03-04T20:30:00+02:00"}, SATURDAY, None, "since 4 March 2023 18:30"),
+        ({"valid_from": 2023, "valid_to": "present"}, day(2023), None, "since 2023"),
+        ({"valid_from": None, "valid_to": "null"}, MESSAGES[0].created_at, None, ""),
+        ({"valid_to": "2019"}, day(2019), day(2020), "2019"),
+        ({"valid_from": "2023-03-04", "valid_to": "2023"}, day(2023, 3, 4), day(2024), "4 March 2023 to 2023"),
+        ({"valid_from": "2023-03-04", "valid_to": "2023-03-04"}, day(2023, 3, 4), day(2023, 3, 5), "4 March 2023"),
+        ({"valid_to": "2051-02"}, MESSAGES[0].created_at, day(2051, 3), "until February 2051"),
+    ],
+)
+@pytest.mark.parametrize("multiple", [True, False])
+async def test_an_added_memory_has_the_times_that_were_stated(
+    store: LocalStore, multiple: bool, times: dict[str, Any], begins: datetime, ends: datetime | None, shown: str
+) -> None:
+    item = {"memory_content": "Emma drinks tea.", **times}
+    await AddMemoryOp(enable_multiple=multiple)({"memories": [item]} if multiple else item, context_over(store))
+    [event] = await store.events(ALICE, EventQuery(run_id="run-1"))
+    assert event.after is not None
+    assert (event.after.valid_from, event.after.valid_to) == (begins, ends)
+    assert shown_validity(event.after) == shown
+    assert event.after.observed_at == MESSAGES[0].created_at
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({"valid_from": "someday"}, "is no time: write 2023, 2023-01, 2023-01-05"),
+        ({"valid_from": "2023-13"}, "is no time"),
+        ({"valid_from": "2023-02-30"}, "is no time"),
+        ({"valid_to": "99999-01-01"}, "is no time"),
+        ({"valid_to": ["2023"]}, "valid_to"),
+        ({"valid_from": "2023", "valid_to": "2022"}, "lies after the end"),
+    ],
+)
+async def test_times_that_are_none_are_asked_for_again_and_nothing_is_written(
+    store: LocalStore, times: dict[str, Any], said: str
+) -> None:
+    before = await snapshot(store, ALICE)
+    added = {"memory_content": "Emma sings.", **times}
+    changed = {"memory_id": "emma-1", "memory_content": "Emma lives in Berlin, in the north.", **times}
+    for tool, item in ((AddMemoryOp(), added), (UpdateMemoryOp(), changed), (UpdateMemoryOp(keep_past=True), changed)):
+        with pytest.raises(InvalidInputError, match=said):
+            await tool({"memories": [item]}, context_over(store))
+    assert await snapshot(store, ALICE) == before
+
+
+@pytest.mark.parametrize("keep_past", [False, True])
+async def test_an_update_keeps_the_times_of_a_memory_or_sets_them(store: LocalStore, keep_past: bool) -> None:
+    await put(store, held("emma-9", "Emma works in Rome.", observed_at=EARLY, valid_from=day(2020)))
+    tool = UpdateMemoryOp(keep_past=keep_past)
+    item: dict[str, Any] = {"memory_id": "emma-9", "memory_content": "Emma works in Rome as a baker."}
+    await tool({"memories": [item]}, context_over(store))
+    [memory] = await store.get(ALICE, ["emma-9"])
+    assert (memory.valid_from, memory.valid_to) == (day(2020), None)
+    await tool({"memories": [{**item, "valid_from": "2019-05", "valid_to": "2051"}]}, context_over(store))
+    [memory] = await store.get(ALICE, ["emma-9"])
+    assert (memory.valid_from, memory.valid_to) == (day(2019, 5), day(2052))
+    assert shown_validity(memory) == "May 2019 to 2051"
+    await tool({"memories": [{**item, "valid_to": "2018"}]}, context_over(store))  # over before it is said to begin
+    [memory] = await store.get(ALICE, ["emma-9"])
+    assert shown_validity(memory) == "2018"
+
+
+async def test_the_model_says_whether_things_have_changed_or_are_told_better(store: LocalStore) -> None:
+    await put(
+        store,
+        held("emma-8", "Emma went to a choir.", observed_at=EARLY, valid_from=EARLY),
+        held("emma-9", "Emma works in Rome.", observed_at=EARLY, valid_from=EARLY),
+    )
+    better = {"memory_id": "emma-8", "memory_content": "Emma sang with a choir in Rome.", "changed": False}
+    changed = {
+        "memory_id": "emma-9",
+        "memory_content": "Emma works in Rome no longer, she is in Oslo now.",
+        "changed": True,
+        "valid_from": "2026-01-10",
+    }
+    await UpdateMemoryOp(keep_past=True)({"memories": [better, changed]}, context_over(store))
+    choir, rome = await store.get(ALICE, ["emma-8", "emma-9"])
+    assert (choir.content, choir.valid_from, choir.superseded_by) == ("Emma sang with a choir in Rome.", EARLY, None)
+    assert (rome.content, rome.valid_to) == ("Emma works in Rome.", day(2026, 1, 10))
+    [oslo] = await store.get(ALICE, [str(rome.superseded_by)])
+    assert (oslo.content, oslo.valid_from) == (changed["memory_content"], day(2026, 1, 10))
+
+
+async def test_where_the_past_is_not_kept_nobody_is_asked_whether_things_have_changed(store: LocalStore) -> None:
+    item = {"memory_id": "emma-1", "memory_content": "Emma lives in Oslo.", "changed": True}
+    with pytest.raises(InvalidInputError, match="changed"):
+        await UpdateMemoryOp()({"memories": [item]}, context_over(store))
 
 
 OVEN = Target(MemoryType.TOOL, "oven")

@@ -65,3 +65,19 @@ def _in_figures(found: re.Match[str]) -> str:
     number = _MONTHS.index(month.lower()) + 1 if month.isalpha() else int(month)
     day = "" if parts["day"] is None else f"-{int(parts['day']):02d}"
     return f"{found['year']}-{number:02d}{day}"
+
+
+def parse_said_time(value: object) -> PartialTime | None:
+    """Read a time as a model writes it, in UTC; what is wrong with it is told in words for a model.
+
+    Raises:
+        ValueError: It is something else; the message says how to write it.
+    """
+    try:
+        return read_said_time(value)
+    except ValueError as exc:
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            raise
+        shown = f"{str(value).strip()[:40]!r}"
+        msg = f"{shown} is no time: write 2023, 2023-01, 2023-01-05 or 2023-01-05T18:30:00Z, or leave it out"
+        raise ValueError(msg) from exc
