@@ -29,7 +29,6 @@ from reme_core.text import (
     shortened,
     with_media_told,
 )
-from reme_core.text.said_times import read_said_time
 
 # A fact's fields take some 50 tokens beside its text, and a message of talk holds up to two. Most endpoints write
 # 8,192 tokens at most.
@@ -112,7 +111,8 @@ def extraction_question(
     lines = conversation_lines(messages, max_chars=SHOWN_CHARS, zone=task.zone)
     before = [fence("before", text)] if (text := _before(task)) else []
     fences = [fence("request", json_line(_wanted(task, types, known))), *before, fence("conversation", lines)]
-    reader = FactReader(types=types, texts=[shortened(message.full_text, SHOWN_CHARS) for message in messages])
+    texts = [shortened(message.full_text, SHOWN_CHARS) for message in messages]
+    reader = FactReader(types=types, texts=texts, zone=task.zone)
     system = load_prompt(PACKAGE, "extract", language).fill({"example": _example(task)})
     guided = task.guidance.shown(language)
     schema = partial(_schema, types, parts=len(task.blocks))
@@ -254,8 +254,7 @@ def _speaker(said: Sequence[Message]) -> str:
 
 
 def _fact(written: WrittenFact, target: Target, said: Sequence[Message], task: DistilTask) -> Fact:
-    since = read_said_time(written.valid_from, task.zone)
-    until = read_said_time(written.valid_to, task.zone)
+    since, until = written.valid_from, written.valid_to
     return Fact(
         target=target,
         content=written.content,
@@ -276,7 +275,6 @@ def _joined(one: Fact, other: Fact) -> Fact:
         observed_at=max(one.observed_at, other.observed_at),
         stated_from=one.stated_from or other.stated_from,
         stated_precision=one.stated_precision if one.stated_from is not None else other.stated_precision,
-        ended_at=one.ended_at,
         sources=join_sources(one.sources, other.sources),
     )
 

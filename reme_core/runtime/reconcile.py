@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime, time, tzinfo
 from enum import StrEnum
 from itertools import zip_longest
 from typing import Annotated
@@ -114,23 +114,28 @@ def nearest(cases: Sequence[Case]) -> list[Case]:
     for memory in (memory for rank in ranked for memory in rank if memory is not None):
         if memory.memory_id not in shown and room > 0:
             shown[memory.memory_id] = memory
-            room -= estimate_tokens(_memory_line(memory, 0))
+            room -= estimate_tokens(_memory_line(memory, 0, UTC))
     return [
         replace(case, candidates=tuple(memory for memory in case.candidates if memory.memory_id in shown))
         for case in cases
     ]
 
 
-def reconcile_question(cases: Sequence[Case], language: Language, problems: Sequence[str]) -> Question[Decided]:
-    """Return what the model is asked about facts that have candidates; `problems` are those of an earlier attempt."""
+def reconcile_question(
+    cases: Sequence[Case], language: Language, problems: Sequence[str], *, zone: tzinfo = UTC
+) -> Question[Decided]:
+    """Return what the model is asked about facts that have candidates; `problems` are those of an earlier attempt.
+
+    Days are those of `zone`, as in the words of facts.
+    """
     numbers: dict[str, int] = {}
     memories: list[str] = []
     for case in cases:
         for memory in case.candidates:
             if memory.memory_id not in numbers:
                 numbers[memory.memory_id] = len(numbers) + 1
-                memories.append(_memory_line(memory, numbers[memory.memory_id]))
-    facts = [_fact_line(case, place, numbers) for place, case in enumerate(cases, 1)]
+                memories.append(_memory_line(memory, numbers[memory.memory_id], zone))
+    facts = [_fact_line(case, place, numbers, zone) for place, case in enumerate(cases, 1)]
     parts = [fence("memories", "\n".join(memories)), fence("facts", "\n".join(facts))]
     reader = DecisionReader(cases=cases, numbers=numbers)
     return Question(
@@ -145,32 +150,36 @@ def reconcile_question(cases: Sequence[Case], language: Language, problems: Sequ
     )
 
 
-def _memory_line(memory: Memory, number: int) -> str:
+def _memory_line(memory: Memory, number: int, zone: tzinfo) -> str:
     # A memory without a time of its own holds since it was told.
-    time = "told" if memory.valid_from == memory.observed_at else "since"
-    line: dict[str, JsonValue] = {"n": number, time: _date(memory.valid_from, memory.valid_from_precision)}
+    since = "told" if memory.valid_from == memory.observed_at else "since"
+    line: dict[str, JsonValue] = {"n": number, since: _date(memory.valid_from, memory.valid_from_precision, zone)}
     if memory.valid_to is not None:
-        line["until"] = _end(memory.valid_to, memory.valid_to_precision)
+        line["until"] = _end(memory.valid_to, memory.valid_to_precision, zone)
     return json_line({**line, "text": shortened(memory.content, SHOWN_CHARS)})
 
 
-def _fact_line(case: Case, number: int, numbers: Mapping[str, int]) -> str:
+def _fact_line(case: Case, number: int, numbers: Mapping[str, int], zone: tzinfo) -> str:
     fact = case.fact
     line: dict[str, JsonValue] = {"fact": number}
     if fact.stated_from is not None:
-        line["since"] = _date(fact.stated_from, fact.stated_precision)
+        line["since"] = _date(fact.stated_from, fact.stated_precision, zone)
     if fact.ended_at is not None:
-        line["until"] = _end(fact.ended_at, fact.ended_precision)
+        line["until"] = _end(fact.ended_at, fact.ended_precision, zone)
     own: list[JsonValue] = [numbers[memory.memory_id] for memory in case.candidates]
     return json_line({**line, "text": shortened(fact.content, SHOWN_FACT_CHARS), "candidates": own})
 
 
-def _date(moment: datetime, precision: TimePrecision) -> str:
-    return shown_time(moment, TimePrecision.DAY if precision is TimePrecision.EXACT else precision)
+def _date(moment: datetime, precision: TimePrecision, zone: tzinfo) -> str:
+    if precision is not TimePrecision.EXACT:
+        return shown_time(moment, precision)
+    # At midnight it was a date, before dates had a precision.
+    here = moment if moment.time() == time.min else moment.astimezone(zone).replace(tzinfo=UTC)
+    return shown_time(here, TimePrecision.DAY)
 
 
-def _end(moment: datetime, precision: TimePrecision) -> str:
-    return _date(last_part(moment, precision), precision)
+def _end(moment: datetime, precision: TimePrecision, zone: tzinfo) -> str:
+    return _date(last_part(moment, precision), precision, zone)
 
 
 _SCHEMA = ResponseSchema(

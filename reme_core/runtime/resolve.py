@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import assert_never
 
 from reme_core.ports import DeleteMemory, PutMemory, Target, Vector, WriteBatch
@@ -47,12 +47,14 @@ class Changes:
         now: The time of writing.
         equal: The current memories by target and normalised content, as far as outcomes may meet them.
         past: All memories, replaced ones included, of the targets where `needs_past` says so.
+        zone: Where the user is: on their calendar it is told what lies ahead.
     """
 
     scope: Scope
     now: datetime
     equal: Mapping[tuple[Target, str], Memory]
     past: Mapping[Target, Sequence[Memory]] = field(default_factory=dict)
+    zone: tzinfo = UTC
     adds: list[Memory] = field(default_factory=list)
     deletes: list[Memory] = field(default_factory=list)
     _changed: dict[str, Memory] = field(default_factory=dict)
@@ -166,9 +168,9 @@ class Changes:
         A change that lies ahead closes nothing yet but what lies ahead itself.
         """
         new = self._new(outcome.fact)
-        chain, at = self._chain(outcome), self.now
-        if new.valid_from > self.now:
-            chain = [memory for memory in chain if memory.valid_from > self.now]
+        chain, at = self._chain(outcome), max(self.now, new.valid_from)
+        if self._lies_ahead(new):
+            chain = [memory for memory in chain if self._lies_ahead(memory)]
             at = max(memory.valid_from for memory in (new, *chain))
         placed = place(chain, new, at=at, named={memory.memory_id for memory in outcome.memories})
         if placed.memory is None:
@@ -180,6 +182,12 @@ class Changes:
             self._change(memory.model_copy(update=link))
         if placed.changed and successor == new.memory_id:
             self._replacing.add(successor)
+
+    def _lies_ahead(self, memory: Memory) -> bool:
+        """Tell whether a memory has not begun; a day, a month or a year begins where the user is."""
+        if memory.valid_from_precision is TimePrecision.EXACT:
+            return memory.valid_from > self.now
+        return memory.valid_from > self.now.astimezone(self.zone).replace(tzinfo=UTC)
 
     def _chain(self, outcome: Outcome) -> list[Memory]:
         """Return what a fact replaces, and all that hangs together with it, as outcomes so far have left it."""

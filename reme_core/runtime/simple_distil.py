@@ -194,7 +194,8 @@ async def reconcile(given: _Sorted, run: _Run) -> tuple[Outcome, ...]:
     """Have the model decide what the facts mean for their neighbours."""
     if not given.cases:
         return given.outcomes
-    decided, usage = await ask(run.model, reconcile_question(given.cases, run.language, run.problems))
+    question = reconcile_question(given.cases, run.language, run.problems, zone=run.task.zone)
+    decided, usage = await ask(run.model, question)
     run.usage += usage
     for place, problem in decided.problems.items():
         run.rejected.append(rejected(given.cases[place].fact.content, f"what becomes of it was not told: {problem}"))
@@ -210,6 +211,7 @@ async def resolve(outcomes: tuple[Outcome, ...], run: _Run) -> Changes:
         now=run.options.clock.now(),
         equal=await _equal(outcomes, run),
         past={target: await run.near.all_of(target) for target in late},
+        zone=run.task.zone,
     )
     changes.take(outcomes)
     return changes

@@ -6,16 +6,17 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, tzinfo
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
 from reme_core.runtime.asking import lowered, not_blank
-from reme_core.schema import MemoryType, RejectedFact, describe, shown
+from reme_core.schema import MemoryType, PartialTime, RejectedFact, describe, shown
 from reme_core.schema.checks import Text
 from reme_core.schema.times import may_end
 from reme_core.text import share_of_script, shortened
-from reme_core.text.said_times import read_said_time, said_date
+from reme_core.text.said_times import read_said_time
 
 MAX_CONTENT_CHARS = 4000
 """A fact is a sentence or two, a procedure a page; what is longer is a copy of the conversation."""
@@ -51,7 +52,7 @@ class WrittenFact(BaseModel):
         target: What it is about; empty where the model didn't say.
         content: What it says.
         when_to_use: When it is of use; may be empty.
-        valid_from: Since when, as `said_date` returns it.
+        valid_from: Since when, as exact as it was written; None where that was not told.
         valid_to: Until when, likewise.
         messages: The numbers of the messages it was told in; none where the model gave none that there are.
     """
@@ -66,8 +67,8 @@ class WrittenFact(BaseModel):
     when_to_use: Annotated[
         Text, BeforeValidator(_none_as_blank), AfterValidator(str.strip), Field(max_length=MAX_CONTENT_CHARS)
     ] = ""
-    valid_from: str | None = None
-    valid_to: str | None = None
+    valid_from: PartialTime | None = None
+    valid_to: PartialTime | None = None
     messages: tuple[int, ...] = ()
 
 
@@ -130,10 +131,12 @@ class FactReader:
     Attributes:
         types: The types that were asked for.
         texts: The messages that were shown, numbered from 1.
+        zone: Where the user is, whose times of the day are written.
     """
 
     types: Sequence[MemoryType]
     texts: Sequence[str]
+    zone: tzinfo = UTC
 
     @property
     def messages(self) -> int:
@@ -191,10 +194,10 @@ class FactReader:
         if kind not in self.types:
             problem = f"type: {shown(kind)} is none of {', '.join(self.types)}"
             return Entry(written=item, fact=None, problem=problem)
-        dates, problems = {}, list[str]()
+        dates, problems = dict[str, PartialTime | None](), list[str]()
         for name in ("valid_from", "valid_to"):
             try:
-                dates[name] = said_date(item.get(name))
+                dates[name] = read_said_time(item.get(name), self.zone)
             except ValueError as exc:
                 dates[name] = None
                 problems.append(f"{name}: {exc}")
@@ -220,9 +223,9 @@ class FactReader:
         return tuple(sorted({number for number in found if 1 <= number <= self.messages}))
 
 
-def _in_order(dates: Mapping[str, str | None]) -> Mapping[str, str | None]:
+def _in_order(dates: Mapping[str, PartialTime | None]) -> Mapping[str, PartialTime | None]:
     """Return dates of which the end does not lie before the beginning: then it was dated by when it was told."""
-    begins, ends = read_said_time(dates["valid_from"]), read_said_time(dates["valid_to"])
+    begins, ends = dates["valid_from"], dates["valid_to"]
     if begins is None or ends is None or may_end(begins.start, ends.end, ends.precision):
         return dates
     return {**dates, "valid_from": None}

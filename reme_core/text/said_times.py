@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, tzinfo
 
-from reme_core.schema import PartialTime, TimePrecision, parse_partial_time
+from reme_core.schema import PartialTime, TimePrecision, parse_partial_time, parse_time
 
 _NONE = frozenset(
     {"", "none", "null", "unknown", "n/a", "na", "-", "?", "未知", "无", "不详", "没说", "未提及"}
@@ -30,10 +30,11 @@ _FORMS = tuple(
 _WEEKDAY = re.compile(r"(?:\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\b,?|[(（]?(?:周|星期)[一二三四五六日天][)）]?)\s*")
 
 
-def said_date(value: object) -> str | None:
-    """Return a date that a model wrote as ISO 8601, as exact as it was written: "2023", "2023-05", "2023-05-08".
+def read_said_time(value: object, zone: tzinfo = UTC) -> PartialTime | None:
+    """Read a date that a model wrote, as exact as it was written: a year, a month, a day or a time.
 
-    A time stays with it. None, an empty text and words such as "unknown" or "present" are None.
+    A day, a month and a year are those of the calendar, wherever the user is; a time of the day without an offset is
+    that of `zone`. None, an empty text and words such as "unknown" or "present" are None.
 
     Raises:
         ValueError: It is something else, or there is no such date.
@@ -49,8 +50,11 @@ def said_date(value: object) -> str | None:
     if text.casefold() in _NONE:
         return None
     text = next((_in_figures(found) for form in _FORMS if (found := form.fullmatch(text))), text)
-    read_said_time(text)
-    return text
+    read = parse_partial_time(text)
+    parse_time(read.end)  # the end of the last year has none that can be kept
+    if read.precision is not TimePrecision.EXACT or datetime.fromisoformat(text).tzinfo is not None:
+        return read
+    return PartialTime(parse_time(read.start.replace(tzinfo=zone)))
 
 
 def _in_figures(found: re.Match[str]) -> str:
@@ -63,31 +67,14 @@ def _in_figures(found: re.Match[str]) -> str:
     return f"{found['year']}-{number:02d}{day}"
 
 
-def read_said_time(text: str | None, zone: tzinfo = UTC) -> PartialTime | None:
-    """Read what `said_date` returned, as exact as it was said.
-
-    A day, a month and a year are those of the calendar, wherever the user is; a time of the day without an offset is
-    that of `zone`.
-
-    Raises:
-        ValueError: There is no such date.
-    """
-    if text is None:
-        return None
-    read = parse_partial_time(text)
-    if read.precision is not TimePrecision.EXACT or datetime.fromisoformat(text.strip()).tzinfo is not None:
-        return read
-    return PartialTime(read.start.replace(tzinfo=zone).astimezone(UTC))
-
-
 def parse_said_time(value: object) -> PartialTime | None:
-    """Read a time as a model writes it, in one go: `said_date`, then `read_said_time` in UTC.
+    """Read a time as a model writes it, in UTC; what is wrong with it is told in words for a model.
 
     Raises:
         ValueError: It is something else; the message says how to write it.
     """
     try:
-        return read_said_time(said_date(value))
+        return read_said_time(value)
     except ValueError as exc:
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise

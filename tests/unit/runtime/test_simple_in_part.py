@@ -148,11 +148,12 @@ async def test_what_is_unreadable_twice_is_reported_with_its_reason_and_costs_no
     assert distilled.usage.model_calls == 2
 
 
-@pytest.mark.parametrize("date", ["someday", "2023-06-31", "99999-01-01", "0000-01-01", [2023]])
-async def test_a_date_that_is_none_twice_costs_the_date_and_not_the_fact(date: Any) -> None:
-    answer = facts({**ONE, "valid_from": date})
+@pytest.mark.parametrize("name", ["valid_from", "valid_to"])
+@pytest.mark.parametrize("date", ["someday", "2023-06-31", "99999-01-01", "0000-01-01", "9998", "9998-12-31", [2023]])
+async def test_a_date_that_is_none_twice_costs_the_date_and_not_the_fact(name: str, date: Any) -> None:
+    answer = facts({**ONE, name: date})
     distilled, [memory], _ = await distilled_of(answer, answer)
-    assert (memory.content, memory.valid_from) == (ONE["content"], memory.observed_at)
+    assert (memory.content, memory.valid_from, memory.valid_to) == (ONE["content"], memory.observed_at, None)
     assert distilled.rejected_facts == ()
 
 
