@@ -149,9 +149,15 @@ def _line(hit: Hit) -> str:
 
 
 def _said_line(hit: Hit) -> str:
-    """Write what was said: the day, who said it, the words. No id, which a model would take for that of a memory."""
+    """Write what was said: the day, who said it, the words; of a long text its best passage.
+
+    No id, which a model would take for that of a memory.
+    """
     day = f"{hit.created_at.date().isoformat()} " if hit.created_at is not None else ""
-    text = " ".join(hit.memory.split())
+    text = hit.memory
+    if len(text) > _SAID_CHARS and hit.passage is not None and not hit.is_passage:
+        text = f"… {text[slice(*hit.passage)]} …"
+    text = " ".join(text.split())
     shown = text if len(text) <= _SAID_CHARS else f"{text[:_SAID_CHARS]} …"
     return f"{day}{hit.name or hit.role or 'somebody'} said: {shown}"
 

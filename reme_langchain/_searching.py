@@ -44,10 +44,10 @@ async def in_words(memory: ReMe, user_id: str, hits: Sequence[Hit]) -> list[Hit]
     worded = []
     for hit in wanted:
         answer = answers.get(hit.message_ids[0]) if hit.role == "assistant" else None
-        if answer is None or not answer.call_ids:
+        if answer is None or not answer.call_ids or hit.is_passage:
             worded.append(hit)
         elif answer.text.strip():
-            worded.append(hit.model_copy(update={"memory": answer.text}))
+            worded.append(hit.model_copy(update={"memory": answer.text, "passage": None}))
     return worded
 
 

@@ -120,6 +120,7 @@ def _document(hit: Hit) -> Document:
         "role": hit.role,
         "session_id": hit.session_id,
         "message_ids": list(hit.message_ids) or None,
+        "passage": None if hit.passage is None else list(hit.passage),
         "validity": shown_validity(hit) or None,
         "metadata": dict(hit.metadata) or None,
     }

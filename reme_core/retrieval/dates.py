@@ -6,6 +6,7 @@ query is asked.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -38,17 +39,22 @@ _SPANS = {
     "today": (0, 0), "tonight": (0, 0), "yesterday": (1, 1), "day before yesterday": (2, 2), "last night": (1, 1),
     "last week": _LAST_WEEK, "this week": _THIS_WEEK, "last month": _LAST_MONTH, "this month": _THIS_MONTH,
     "last year": _LAST_YEAR, "this year": _THIS_YEAR,
-    "今天": (0, 0), "昨天": (1, 1), "前天": (2, 2), "上周": _LAST_WEEK, "上週": _LAST_WEEK, "上星期": _LAST_WEEK,
+    "今天": (0, 0), "昨天": (1, 1), "前天": (2, 2), "大前天": (3, 3), "上周": _LAST_WEEK, "上週": _LAST_WEEK,
+    "上星期": _LAST_WEEK,
     "上个星期": _LAST_WEEK, "本周": _THIS_WEEK, "这周": _THIS_WEEK, "上个月": _LAST_MONTH, "上個月": _LAST_MONTH,
     "这个月": _THIS_MONTH, "本月": _THIS_MONTH, "去年": _LAST_YEAR, "今年": _THIS_YEAR, "今日": (0, 0), "昨日": (1, 1),
-    "一昨日": (2, 2), "先週": _LAST_WEEK, "今週": _THIS_WEEK, "先月": _LAST_MONTH, "今月": _THIS_MONTH,
-    "오늘": (0, 0), "어제": (1, 1), "그제": (2, 2), "지난주": _LAST_WEEK, "지난 주": _LAST_WEEK,
+    "一昨日": (2, 2), "おととい": (2, 2), "先週": _LAST_WEEK, "今週": _THIS_WEEK, "先月": _LAST_MONTH,
+    "今月": _THIS_MONTH,
+    "오늘": (0, 0), "어제": (1, 1), "그제": (2, 2), "그저께": (2, 2), "지난주": _LAST_WEEK, "지난 주": _LAST_WEEK,
     "지난달": _LAST_MONTH, "지난 달": _LAST_MONTH, "작년": _LAST_YEAR, "올해": _THIS_YEAR,
 }  # fmt: skip
 # Of ASCII letters alone the case is ignored: other letters may have a lower case of another length.
 _FLAGS = re.ASCII | re.IGNORECASE
 _SPAN = re.compile(
-    r"\b(?:" + "|".join(w for w in _SPANS if w.isascii()) + r")\b|" + "|".join(w for w in _SPANS if not w.isascii()),
+    r"\b(?:"
+    + "|".join(w for w in _SPANS if w.isascii())
+    + r")\b|"
+    + "|".join(sorted((w for w in _SPANS if not w.isascii()), key=len, reverse=True)),
     _FLAGS,
 )
 _COUNT = r"[0-9]{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten"
@@ -96,12 +102,15 @@ def without_times(text: str) -> str:
 
 def without_relative_days(text: str) -> str:
     """Return a text without what `relative_days` reads in it."""
+    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return _LASTING.sub(_GAP, _AGO.sub(_GAP, _SPAN.sub(_GAP, text)))
 
 
 def _take_dates(text: str) -> tuple[list[NamedDate], str]:
     """Return the dates that a text names, and the text without them."""
     found: list[NamedDate] = []
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)  # full-width figures, blanks of other widths
     if text.isascii() and not _may_name_date(text):
         return found, text
     for pattern, order in (
@@ -140,6 +149,7 @@ def _day_of(now: datetime) -> date:
 
 def _spans(text: str, today: date) -> Iterator[tuple[DaySpan, DaySpan]]:
     """Return each span on the wide side, and by the calendar."""
+    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
     for match in _SPAN.finditer(text):
         named = _SPANS[match.group().lower()]
         yield from _span(today, *named, by_calendar=_calendar_first(today, named))

@@ -27,8 +27,10 @@ from reme_core.retrieval.weights import LONG, MEAN_TO_WINDOW, MESSAGE_WEIGHTS, O
 _NEW_TERMS = 1
 # Standing wishes that a query lifts: more of them take the places of what it asks for (BEAM: 2 or 3, rather than all).
 _WISHES = 2
-# Its words count this much, and it stands behind its answer by so little.
+# What speaks for it counts this much, and it stands behind what follows it by so little.
 _ECHO = 0.25
+# A question that was asked so often in a row still stands behind its answer.
+_REPEATED = 3
 _BEHIND = 1e-6
 # Removed rows are dropped for good when there are this many, and they are a quarter of all.
 _DEAD_ROWS = 64
@@ -233,6 +235,7 @@ class RankingIndex:
         self._add_words(found, query_words(self._sought_words(query), [name for _, name in named]))
         if query.vector is not None and len(self._own):
             self._add_vectors(found, query.vector)
+        found.rows[found.echoes] *= _ECHO
         self._add_date(found.rows, query)
         self._add_speaker(found, query.text, named)
         return found
@@ -256,21 +259,20 @@ class RankingIndex:
         shape = self._shape()
         matches = gather_units(matches, words, len(pieces))
         own = own_text(matches, words.weights, pieces.lengths, shape.pieces, shape.mean_length)
-        own /= own.max()
+        own /= own.max() or 1.0
         found.pieces[:] += weights.text * own
-        said = own = pieces.best(own)
+        own = pieces.best(own)
         if not pieces.all_whole:
             matches = replace(matches, rows=pieces.owner[matches.rows].astype(np.int64))
         if weights.sequential:
             found.echoes[:] = columns.questions & (new_terms(matches, words, columns.lengths) < _NEW_TERMS)
-        own = np.where(found.echoes, _ECHO * own, own)
         found.rows[:] += (weights.text + OWN_SHARE * weights.text_nearby * (1.0 - shape.nearness)) * own
         if weights.answers:
-            asked = np.append(np.where(columns.questions, said, 0.0), 0.0)
+            asked = np.append(np.where(columns.questions, own, 0.0), 0.0)
             found.rows[:] += weights.answers * shape.brevity * asked[shape.line.before]
         if weights.text_nearby:
             nearby = nearby_text(matches, words.weights, shape.line, shape.nearby_norm, living=len(self))
-            found.rows[:] += (weights.text_nearby * shape.nearness / nearby.max()) * nearby
+            found.rows[:] += (weights.text_nearby * shape.nearness / (nearby.max() or 1.0)) * nearby
 
     def _add_vectors(self, found: _Evidence, vector: Matrix) -> None:
         weights, shape, pieces = self._weights, self._shape(), self._pieces
@@ -336,7 +338,8 @@ class RankingIndex:
         """Put questions that say no more than the query does behind what follows them."""
         before = self._shape().line.before
         answers = np.flatnonzero((before >= 0) & echoes[before])
-        scores[before[answers]] = np.minimum(scores[before[answers]], scores[answers] - _BEHIND)
+        for _ in range(_REPEATED):
+            scores[before[answers]] = np.minimum(scores[before[answers]], scores[answers] - _BEHIND)
 
     def _shape(self) -> Shape:
         if self._cached is None:
@@ -373,10 +376,13 @@ class RankingIndex:
         if self._pieces.all_whole:
             return [None] * len(slots)
         firsts, counts = self._pieces.first[slots].tolist(), self._pieces.counts()[slots].tolist()
-        return [
-            int(np.argmax(values[first : first + count])) if count > 1 else None
-            for first, count in zip(firsts, counts, strict=True)
-        ]
+        return [_best_piece(values[first : first + count]) for first, count in zip(firsts, counts, strict=True)]
 
     def _changed(self) -> None:
         self._cached = None
+
+
+def _best_piece(values: FloatArray) -> int | None:
+    """Return the place of the highest value; None for a text of one piece, or one of which no piece says anything."""
+    best = int(np.argmax(values))
+    return best if len(values) > 1 and values[best] > 0.0 else None

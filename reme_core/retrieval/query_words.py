@@ -7,7 +7,7 @@ import numpy as np
 
 from reme_core.retrieval.arrays import FloatArray, HashArray, IntArray
 from reme_core.retrieval.thesaurus import related_terms
-from reme_core.text.segment import pack_terms, query_terms, unpack_terms
+from reme_core.text.segment import pack_terms, query_terms, terms, unpack_terms
 
 # What a related term counts beside the term of the query itself; 0.2 to 0.6 do alike on LoCoMo.
 _RELATED = 0.4
@@ -24,7 +24,8 @@ class QueryWords:
         hashes: (m,) hashes to look up.
         units: (m,) the unit of each hash, 0 .. q - 1, rising.
         weights: (q,) what a unit counts.
-        plain: the first so many units are one term each.
+        plain: the first so many units are one term each; the last of them, of weight 0, are the single characters of
+            scripts without blanks, which texts have beside their pairs.
     """
 
     hashes: HashArray
@@ -42,10 +43,12 @@ def query_words(text: str, dropped: Iterable[str] = ()) -> QueryWords:
     own = dict.fromkeys(query_terms(text))
     names = {term for name in dropped for term in query_terms(name)}
     words = ([term for term in own if term not in names] or list(own))[:_MOST_TERMS]
+    asked = len(words)
+    singles = [term for term in dict.fromkeys(terms(text)) if term not in own][:_MOST_TERMS]
+    words, weights = words + singles, [1.0] * asked + [0.0] * len(singles)
     plain = len(words)
     units = list(range(plain))
-    weights = [1.0] * plain
-    for term in words[:plain] if plain <= _MOST_TERMS_RELATED else ():
+    for term in words[:asked] if asked <= _MOST_TERMS_RELATED else ():
         related = [other for other in related_terms(term) if other not in own]
         if related:
             units += [len(weights)] * len(related)

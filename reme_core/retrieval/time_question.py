@@ -45,6 +45,21 @@ _EMPTY_EASTERN = re.compile(
 )
 
 
+# A month that is a person's name too, where no word or number beside it says that the month is meant.
+_NAME_OR_MONTH = re.compile(
+    r"(?<!\bin )(?<!\bof )(?<!\bthis )(?<!\blast )(?<!\bduring )(?<!\bearly )(?<!\blate )(?<!\d )(?<!st )(?<!nd )"
+    r"(?<!rd )(?<!th )\b(?:April|May|June|August)\b(?!,? (?:of )?\d)"
+)
+# Words of ranges, of which single days would be an answer that looks complete: such a question goes by its words.
+_RANGE = re.compile(
+    r"\b(?:since|until|till|before|after|between|through|from)\b"
+    "|以来|以來|之前|以前|之后|之後|以后|以後|为止|為止|[日号號月年][到至]|から|まで|부터|까지",
+    re.IGNORECASE,
+)
+# Feasts whose signs would be read as words for times.
+_FEASTS = re.compile("过年|過年|周年|週年")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedTime:
     """The time that a question names, at least one date or span.
@@ -75,7 +90,12 @@ def telling_terms(text: str) -> list[str]:
 
 
 def names_no_topic(text: str) -> bool:
-    """Tell whether a question, its times apart, leaves open what it is about: "what happened", "我们聊了什么"."""
+    """Tell whether a question, its times apart, leaves open what it is about: "what happened", "我们聊了什么".
+
+    One that names a range ("since May", "5月1日到5月20日"), or a month that may be a person, leaves nothing open.
+    """
+    if _FEASTS.search(text) or _NAME_OR_MONTH.search(text) or (_RANGE.search(text) and named_dates(text)):
+        return False
     return not telling_terms(text if text.isascii() else _EMPTY_EASTERN.sub(" ", without_times(text)))
 
 

@@ -7,7 +7,8 @@ Korean are known; one that is missed is found like any other statement.
 import re
 
 _WISH = re.compile(
-    r"^\W*(?:please,?\s+)?(?:always|never|from now on)\b"
+    r"^\W*(?:please,?\s+)?(?:from now on\b|(?:always|never)\b(?!\s*[,.!?]| (?:mind|ever|again|been|had|was|knew|\w+ed|"
+    r"heard|seen|thought|said|did|got|a|an|the|in|on|at)\b))"
     r"|\b(?:i|we)(?:['\u2019]d| would)?(?: \w+ly| much)? prefer\b"
     "|(?:以后|以後|今后|今後|从现在起|從現在起)[^。？?]*(?:请|請|要|都|别|別)|我(?:更|比较|比較)喜[欢歡]|我(?:偏好|倾向|傾向)"
     "|(?:これから|今後)は|(?:必ず|いつも|絶対に)[^。？?]*(?:ください|ほしい)|(?:方|ほう)が好き"

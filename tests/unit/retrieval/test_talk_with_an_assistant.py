@@ -201,3 +201,26 @@ def test_the_user_who_asks_is_the_one_without_a_name_where_there_is_one() -> Non
     index = index_of([("user", "The lease ends in May."), *[("assistant", FILLER)] * 3])
     index.extend(in_session([("user", "The lease of mine ends in June, the lease.")], session=1, first=4, name="Ann"))
     assert found(index, "When does my lease end?")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [("我的租约什么时候到期？", "租约到三月三十一日为止。"), ("いつ家賃を払いますか？", "家賃は月末に払います。")],
+)
+def test_an_identical_question_in_a_script_without_blanks_stands_behind_its_answer(question: str, answer: str) -> None:
+    places = found(index_of([("user", question), ("assistant", answer), ("user", "谢谢")]), question)
+    assert places.index(1) < places.index(0)
+
+
+def test_a_question_asked_twice_stands_behind_its_answer_by_its_vector_too() -> None:
+    index = index_of([("user", "When does my lease end?")] * 2 + [("assistant", "The lease: in August.")])
+    basis = np.eye(4, dtype=np.float32)
+    index.set_vectors(np.arange(3), np.stack([basis[0], basis[0], 0.8 * basis[0] + 0.6 * basis[1]]))
+    assert found(index, "When does my lease end?", basis[0])[0] == 2
+
+
+def test_a_question_of_what_no_piece_says_has_no_passage() -> None:
+    index = index_of([("user", "note")] * 3 + [("assistant", FILLER * 14)])
+    index.set_vectors(np.array([3]), np.eye(2, dtype=np.float32)[:1], np.array([0]))
+    [*_, last] = index.rank(Query(text="zebra", vector=-np.eye(2, dtype=np.float32)[0]), limit=4)
+    assert last.passage is None

@@ -216,3 +216,33 @@ def _day(day: date) -> int:
 
 def _days(*days: date) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return calendar_days(np.array([_at(day.year, day.month, day.day) for day in days]))
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What has happened since January 5 2024?",
+        "What happened between 1 May 2024 and 20 May 2024?",
+        "What did I say until 2024-01-10?",
+        "5月1日到5月20日发生了什么",
+        "What did May say?",
+        "2024年过年我们做了什么？",
+    ],
+)
+def test_a_range_a_name_and_a_feast_are_no_question_about_a_time_alone(question: str) -> None:
+    assert not names_no_topic(question)
+
+
+@pytest.mark.parametrize(
+    ("question", "day"),
+    [
+        ("２０２４年５月１９日发生了什么", 19),
+        ("大前天发生了什么", 19),
+        ("おととい何があった", 20),
+        ("그저께 뭐 했어", 20),
+    ],
+)
+def test_full_width_dates_and_days_before_yesterday_are_read(question: str, day: int) -> None:
+    asked = asked_time(question, datetime(2024, 5, 22, tzinfo=UTC))
+    assert asked is not None
+    assert [span.first for span in days_asked_for(asked)] == [date(2024, 5, day)]

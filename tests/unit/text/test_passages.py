@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reme_core.text import cut_passages, passage_spans, segment_passages, terms
-from reme_core.text.passages import LONG_TERMS, PASSAGE_CHARS, passage_sizes
+from reme_core.text.passages import LONG_TERMS, PASSAGE_CHARS, PASSAGE_GRAMS, passage_sizes
 
 texts = st.lists(
     st.sampled_from(["word", " ", ". ", "\n\n", "。", "很长", "x" * 700, "3.5", "?", "\u0301"]), max_size=60
@@ -39,6 +39,27 @@ def test_a_short_text_has_no_passages() -> None:
     assert segment_passages(text) == (terms(text), b"")
 
 
+def parted(text: str, cut: int) -> list[str]:
+    """The pair of characters that a cut has parted, in a script without blanks."""
+    return [text[cut - 1 : cut + 1]] if cut and all("一" <= char <= "鿿" for char in text[cut - 1 : cut + 1]) else []
+
+
+def test_a_word_across_a_cut_is_found() -> None:
+    text = "的" * (PASSAGE_GRAMS * 3 - 1) + "咖啡" + "的" * 300
+    words, packed = segment_passages(text)
+    assert any(span.start == text.index("啡") for span in passage_spans(packed))
+    assert "咖啡" in words
+
+
+def test_passages_of_a_script_without_blanks_are_as_long_in_tokens() -> None:
+    assert all(span.end - span.start <= PASSAGE_GRAMS for span in cut_passages("今天我们去看花，天气很好。" * 100))
+
+
+def test_no_passage_is_without_terms() -> None:
+    _, packed = segment_passages("\n \n" * 3_000 + "cat sat. " * 300 + "\n--\n" * 3_000)
+    assert all(passage_sizes(packed))
+
+
 @given(texts)
 def test_the_terms_of_a_long_text_are_those_of_its_passages(text: str) -> None:
     words, packed = segment_passages(text + " surf. " * (LONG_TERMS + 1))
@@ -48,5 +69,7 @@ def test_the_terms_of_a_long_text_are_those_of_its_passages(text: str) -> None:
     assert (spans[0].start, spans[-1].end) == (0, len(whole))
     bounds = np.cumsum([0, *sizes]).tolist()
     for place, span in enumerate(spans):
-        assert words[bounds[place] : bounds[place + 1]] == terms(whole[span.start : span.end])
+        part, own = words[bounds[place] : bounds[place + 1]], terms(whole[span.start : span.end])
+        assert part[len(part) - len(own) :] == own
+        assert part[: len(part) - len(own)] == parted(whole, span.start)
     assert len(words) == bounds[-1]
