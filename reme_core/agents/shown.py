@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reme_core.ports import AgentTask, MemoryFilter, MemorySearch, ToolContext
-from reme_core.retrieval.embedding import embed_strictly
+from reme_core.retrieval.embedding import try_embedding
 from reme_core.schema import Memory, Message, Usage
 from reme_core.text import conversation_lines, fence, json_line, prompt_time, shortened
 from reme_core.tools.search import memory_line
@@ -68,9 +68,13 @@ async def similar_memories(task: AgentTask, context: ToolContext) -> list[Memory
 async def _searches(task: AgentTask, context: ToolContext, wanted: MemoryFilter) -> list[MemorySearch]:
     said = [task.query, *(message.full_text for message in task.messages[-_QUERIES:])]
     texts = list(dict.fromkeys(text[:_QUERY_CHARS] for text in said if text.strip()))
+    by_words = [MemorySearch(text=text, limit=_HITS_PER_QUERY, filter=wanted) for text in texts]
     if context.embedder is None or not texts:
-        return [MemorySearch(text=text, limit=_HITS_PER_QUERY, filter=wanted) for text in texts]
-    vectors = await embed_strictly(context.embedder, texts)
+        return by_words
+    vectors = await try_embedding(context.embedder, texts)
+    if isinstance(vectors, str):
+        context.trace.degraded[vectors] = None
+        return by_words
     context.trace.usage += Usage(embedding_calls=1)
     return [
         MemorySearch(text=text, vector=vector, limit=_HITS_PER_QUERY, filter=wanted)

@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         Appended,
         AppendMessages,
         BlockPage,
+        FillsVectors,
         FindMessages,
         IndexedTranscript,
         ListBlocks,
@@ -128,6 +129,7 @@ __all__ = [
     "Embedder",
     "EmbedsQueries",
     "EventQuery",
+    "FillsVectors",
     "FilterOperator",
     "FindMessages",
     "GetItems",
@@ -225,9 +227,9 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "tool_calls": "AddedToolCalls ListToolCalls ListTools ToolCallPage ToolCallStore ToolPage",
             "tools": "AgentResult AgentTask ListsTargets MemoryAgent MetaMemory RunTrace Target Tool ToolContext",
             "transcript": (
-                "WAITING Appended AppendMessages BlockPage FindMessages IndexedTranscript ListBlocks MessagePage "
-                "MessageSearch MessageVector PendingText Planner ScoredBlock ScoredMessage Slicer Transcript "
-                "TranscriptIndex"
+                "WAITING Appended AppendMessages BlockPage FillsVectors FindMessages IndexedTranscript ListBlocks "
+                "MessagePage MessageSearch MessageVector PendingText Planner ScoredBlock ScoredMessage Slicer "
+                "Transcript TranscriptIndex"
             ),
         },
     )

@@ -52,12 +52,14 @@ class RunTrace:
         failures: Targets whose agents have failed, and why.
         usage: What sub-agents, embeddings and failed runs have cost; what a finished run's own model calls have cost
             is in its result.
+        degraded: What failed and was done without, in the order of failing.
     """
 
     hits: list[Hit] = field(default_factory=list)
     done: list[Target] = field(default_factory=list)
     failures: list[tuple[Target, ReMeError]] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    degraded: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

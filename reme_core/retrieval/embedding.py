@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from reme_core.errors import ModelOutputError
+from reme_core.errors import ModelError, ModelOutputError
 from reme_core.ports import Embedder, EmbedsQueries, Matrix, Vector
+from reme_core.retrieval.resting import RestingEmbedder
+
+T = TypeVar("T")
 
 
 async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
@@ -46,12 +50,16 @@ async def embed_one(embedder: Embedder, text: str) -> Vector:
     Raises:
         ModelOutputError: Its vector is zero or not finite.
     """
-    if isinstance(embedder, EmbedsQueries):
-        matrix = _unit_rows(embedder, 1, [await embedder.embed_query(text)])
-        if not matrix.any():
-            raise ModelOutputError(unusable_vectors(1), raw="")
+    answer: object
+    if isinstance(embedder, RestingEmbedder):
+        answer = await embedder.embed_question(text)
+    elif isinstance(embedder, EmbedsQueries):
+        answer = [await embedder.embed_query(text)]
     else:
-        matrix = await embed_strictly(embedder, [text])
+        answer = await embedder.embed([text])
+    matrix = _unit_rows(embedder, 1, answer)
+    if not matrix.any():
+        raise ModelOutputError(unusable_vectors(1), raw="")
     vector: Vector = matrix[0]
     return vector
 
@@ -63,6 +71,38 @@ async def embed_strictly(embedder: Embedder, texts: Sequence[str]) -> Matrix:
     if bad:
         raise ModelOutputError(unusable_vectors(bad), raw="")
     return matrix
+
+
+async def try_embedding(embedder: Embedder, texts: Sequence[str]) -> Matrix | str:
+    """Embed texts, none of which may fail; or say in a short sentence, for `degraded`, what was done without.
+
+    What the embedder is not asked for again for a while is told in the log, once; see `RestingEmbedder`.
+    """
+    return await _tried(embedder, embed_strictly(embedder, texts))
+
+
+async def try_question(embedder: Embedder, text: str) -> Vector | str:
+    """Embed a query, or say what was done without; as `try_embedding`."""
+    return await _tried(embedder, embed_one(embedder, text))
+
+
+async def _tried(embedder: Embedder, embedding: Awaitable[T]) -> T | str:
+    try:
+        return await embedding
+    except ModelError as exc:
+        rest(embedder, exc)
+        return degraded_by(exc)
+
+
+def rest(embedder: Embedder, error: ModelError) -> None:
+    """Have an embedder rest, if it is one that can."""
+    if isinstance(embedder, RestingEmbedder):
+        embedder.rest(error)
+
+
+def degraded_by(error: ModelError, instead: str = "words alone were compared") -> str:
+    """Say for `degraded` that an embedder has failed, why, and what is done instead."""
+    return f"embedding: {' '.join(error.message.split())}; {instead}"
 
 
 def unusable_vectors(count: int) -> str:

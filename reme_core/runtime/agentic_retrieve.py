@@ -70,6 +70,7 @@ class AgenticRetrieval:
             results=cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget),
             answer=result.answer,
             usage=usage.model_copy(update={"milliseconds": since(begun)}),
+            degraded=tuple(dict.fromkeys([*filled.degraded, *trace.degraded])),
         )
 
     async def _targets(self, scope: Scope, request: RetrieveRequest) -> frozenset[Target] | None:

@@ -62,12 +62,14 @@ class Distilled:
         usage: What it cost.
         failures: Targets that failed, and why; the batch holds what the others came to.
         rejected: What was left out, and why.
+        degraded: What failed and was done without, one short sentence each.
     """
 
     batch: WriteBatch
     usage: Usage = field(default_factory=Usage)
     failures: tuple[tuple[Target, ReMeError], ...] = ()
     rejected: tuple[RejectedExperience, ...] = ()
+    degraded: tuple[str, ...] = ()
 
 
 class Distiller(Protocol):

@@ -25,6 +25,7 @@ class Outcome:
         has_written: Whether it changed anything, deletions included: there is a run to undo then.
         is_lost: Somebody else has taken it meanwhile, and decides what becomes of it.
         rejected: What it left out, and why.
+        degraded: What failed and was done without.
     """
 
     job: Job
@@ -34,6 +35,7 @@ class Outcome:
     has_written: bool = False
     is_lost: bool = False
     rejected: tuple[RejectedExperience, ...] = ()
+    degraded: tuple[str, ...] = ()
 
 
 def distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
@@ -58,6 +60,7 @@ def outcome_of(job: Job, distilled: Distilled, written: tuple[Memory, ...], usag
         failure=failure,
         has_written=bool(own or batch.deletes),
         rejected=(*distilled.rejected, *(_repeated(new, memory) for new, memory in known)),
+        degraded=distilled.degraded,
     )
 
 
@@ -68,6 +71,11 @@ def _repeated(new: Memory, known: Memory) -> RejectedExperience:
         kind="duplicate",
         reason=f"memory {known.memory_id!r} says it already",
     )
+
+
+def with_outcomes_degraded(degraded: Sequence[str], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return what a call and its jobs have done without, each once."""
+    return tuple(dict.fromkeys([*degraded, *(item for outcome in outcomes for item in outcome.degraded)]))
 
 
 def undone(outcomes: Sequence[Outcome]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from reme_core.ports import ChatModel, Clock, Embedder, MemoryStore, Target, Vector, WriteBatch
 from reme_core.runtime.asking import Metered, ask
 from reme_core.runtime.distil import Distilled, DistilTask
-from reme_core.runtime.embedding import embed_strictly
+from reme_core.runtime.embedding import try_embedding
 from reme_core.runtime.extraction import Fact, extraction_question, facts_of
 from reme_core.runtime.flow import Stage, stage
 from reme_core.runtime.known_targets import read_known_targets
@@ -79,6 +79,7 @@ class _Run:
     usage: Usage = field(default_factory=Usage)
     seen: dict[str, Memory] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
+    degraded: dict[str, None] = field(default_factory=dict)
 
     @property
     def model(self) -> ChatModel:
@@ -102,14 +103,18 @@ class _Run:
     async def distilled(self, changes: Changes) -> Distilled:
         """Return changes as a write, with the vectors of all that is new."""
         await self.embed(changes.texts)
-        return Distilled(batch=changes.batch(self.task.run_id, self.vectors), usage=self.usage)
+        batch = changes.batch(self.task.run_id, self.vectors, want_vectors=self.options.embedder is not None)
+        return Distilled(batch=batch, usage=self.usage, degraded=tuple(self.degraded))
 
     async def embed(self, texts: Sequence[str]) -> None:
-        """Get the vectors of texts that have none yet."""
+        """Get the vectors of texts that have none yet; without them words are compared, and vectors follow."""
         missing = [text for text in dict.fromkeys(texts) if text not in self.vectors]
         if self.options.embedder is None or not missing:
             return
-        rows = await embed_strictly(self.options.embedder, missing)
+        rows = await try_embedding(self.options.embedder, missing)
+        if isinstance(rows, str):
+            self.degraded[rows] = None
+            return
         self.usage += Usage(embedding_calls=1)
         self.task.meter.add(Usage(embedding_calls=1))
         self.vectors |= dict(zip(missing, rows, strict=True))

@@ -99,6 +99,7 @@ class SummaryResult(MappingModel):
         run_ids: All of them: a call of many messages is more than one run.
         job_ids: Work on these messages that is still to be done, in the background or after a failure.
         usage: What it cost.
+        degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     session_id: str
@@ -110,6 +111,7 @@ class SummaryResult(MappingModel):
     run_ids: tuple[str, ...] = ()
     job_ids: tuple[str, ...] = ()
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class ChatReply(MappingModel):
@@ -121,6 +123,7 @@ class ChatReply(MappingModel):
         results: What the answer was based on, in the order in which it was found.
         job_ids: Work on this turn that goes on in the background.
         usage: What it cost, the background apart.
+        degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     text: str
@@ -128,6 +131,7 @@ class ChatReply(MappingModel):
     results: tuple[Hit, ...] = ()
     job_ids: tuple[str, ...] = ()
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class MemoryPage(MappingModel):

@@ -112,6 +112,12 @@ _SINCE_VERSION_7 = (
     "ALTER TABLE messages ADD COLUMN passages BLOB NOT NULL DEFAULT x''",
 )
 
+# waits: it has no vector yet and is to get one.
+_SINCE_MEMORIES_WAIT = (
+    "ALTER TABLE memories ADD COLUMN waits INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX memories_waiting ON memories (scope, row) WHERE waits",
+)
+
 
 def _to_version_2(connection: sqlite3.Connection) -> None:
     for statement in _SINCE_VERSION_2:
@@ -150,6 +156,11 @@ def _to_version_7(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE messages SET by_user = 1 WHERE json_extract(body, '$.role') = 'user'")
 
 
+def _have_memories_wait(connection: sqlite3.Connection) -> None:
+    for statement in _SINCE_MEMORIES_WAIT:
+        connection.execute(statement)
+
+
 MIGRATIONS: Sequence[Migration] = (
     _to_version_2,
     _to_version_3,
@@ -157,6 +168,7 @@ MIGRATIONS: Sequence[Migration] = (
     _to_version_5,
     _to_version_6,
     _to_version_7,
+    _have_memories_wait,
 )
 """Step i leads from version i + 1 to version i + 2."""
 
@@ -208,6 +220,7 @@ TABLES = (
     *_SINCE_VERSION_5,
     *_SINCE_VERSION_6,
     *_SINCE_VERSION_7,
+    *_SINCE_MEMORIES_WAIT,
 )
 
 WORD_TABLES = (
