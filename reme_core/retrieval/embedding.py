@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-import numpy as np
-
 from reme_core.errors import ModelError, ModelOutputError
 from reme_core.ports import Embedder, EmbedsQueries, Matrix, Vector
+from reme_core.retrieval.checked_rows import checked_rows, unusable_vectors
 from reme_core.retrieval.resting import RestingEmbedder
 
 T = TypeVar("T")
@@ -21,27 +20,7 @@ async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
         ModelOutputError: The answer is not a matrix of the right shape.
         ModelError: What the embedder raises.
     """
-    return _unit_rows(embedder, len(texts), await embedder.embed(list(texts)))
-
-
-def _unit_rows(embedder: Embedder, count: int, answer: object) -> Matrix:
-    try:
-        matrix = np.asarray(answer)
-    except ValueError as exc:
-        msg = f"the embedder answered {count} texts with rows of several lengths: check the model"
-        raise ModelOutputError(msg, raw="") from exc
-    if matrix.shape != (count, embedder.dimension) or matrix.dtype.kind not in "fiu":
-        msg = (
-            f"the embedder answered {count} texts with an array of {matrix.dtype} of shape {matrix.shape}, "
-            f"wanted numbers of shape {(count, embedder.dimension)}: check its dimension"
-        )
-        raise ModelOutputError(msg, raw="")
-    rows = matrix.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no finite norm, and so is left as zeros
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        usable = np.isfinite(norms) & (norms > 0)
-        unit: Matrix = np.where(usable, rows / np.where(usable, norms, 1.0), 0.0).astype(np.float32)
-    return unit
+    return checked_rows(embedder, len(texts), await embedder.embed(list(texts)))
 
 
 async def embed_one(embedder: Embedder, text: str) -> Vector:
@@ -51,13 +30,11 @@ async def embed_one(embedder: Embedder, text: str) -> Vector:
         ModelOutputError: Its vector is zero or not finite.
     """
     answer: object
-    if isinstance(embedder, RestingEmbedder):
-        answer = await embedder.embed_question(text)
-    elif isinstance(embedder, EmbedsQueries):
+    if isinstance(embedder, EmbedsQueries):
         answer = [await embedder.embed_query(text)]
     else:
         answer = await embedder.embed([text])
-    matrix = _unit_rows(embedder, 1, answer)
+    matrix = checked_rows(embedder, 1, answer)
     if not matrix.any():
         raise ModelOutputError(unusable_vectors(1), raw="")
     vector: Vector = matrix[0]
@@ -103,8 +80,3 @@ def rest(embedder: Embedder, error: ModelError) -> None:
 def degraded_by(error: ModelError, instead: str = "words alone were compared") -> str:
     """Say for `degraded` that an embedder has failed, why, and what is done instead."""
     return f"embedding: {' '.join(error.message.split())}; {instead}"
-
-
-def unusable_vectors(count: int) -> str:
-    """Say that the vectors of so many texts can't be used."""
-    return f"the embedder gave zeros or values that are not finite for {count} text(s): check the model"

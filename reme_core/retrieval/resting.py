@@ -11,8 +11,9 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
-from reme_core.errors import ModelError, ModelUnavailableError
+from reme_core.errors import ModelError, ModelOutputError, ModelUnavailableError
 from reme_core.ports import Clock, Embedder, EmbedsQueries, Matrix, NamedEmbedder, Vector
+from reme_core.retrieval.checked_rows import checked_rows, unusable_vectors
 
 _LOG = logging.getLogger("reme")
 
@@ -158,24 +159,29 @@ class RestingEmbedder:
         return self._embedder.dimension
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
-        """Return what the embedder does; raises as that, or `ModelUnavailableError` while it rests."""
+        """Return what the embedder does, its rows of unit norm; a row that can't be is left as zeros.
+
+        Raises:
+            ModelUnavailableError: It rests.
+            ModelOutputError: The answer is not a matrix of the right shape, or has no row that can be used.
+            ModelError: What the embedder raises.
+        """
         wanted = list(texts)
         if not wanted:
             return await self._embedder.embed(wanted)
         timeout_s = TEXTS_TIMEOUT_S + MORE_TEXTS_TIMEOUT_S * (len(wanted) - 1)
-        return await self._ask(lambda: self._embedder.embed(wanted), timeout_s)
+        return await self._ask(lambda: self._embedder.embed(wanted), len(wanted), timeout_s)
 
     async def embed_query(self, text: str) -> Vector:
         """Return the vector of a question; raises as `embed`."""
-        vector: Vector = (await self.embed_question(text))[0]
-        return vector
 
-    async def embed_question(self, text: str) -> Sequence[Vector] | Matrix:
-        """Return the vector of a question as the only row, within `QUESTION_TIMEOUT_S`; raises as `embed`."""
-        if isinstance(self._embedder, EmbedsQueries):
-            by_itself = self._embedder
-            return [await self._ask(lambda: by_itself.embed_query(text), self._question_timeout_s)]
-        return await self._ask(lambda: self._embedder.embed([text]), self._question_timeout_s)
+        async def ask() -> object:
+            if isinstance(self._embedder, EmbedsQueries):
+                return [await self._embedder.embed_query(text)]
+            return await self._embedder.embed([text])
+
+        vector: Vector = (await self._ask(ask, 1, self._question_timeout_s))[0]
+        return vector
 
     def rest(self, error: ModelError) -> None:
         """Ask nothing for a while, for a failure that a caller has met."""
@@ -190,11 +196,13 @@ class RestingEmbedder:
         """Whether a call would be answered with the last failure, without asking."""
         return self._circuit.is_resting
 
-    async def _ask(self, call: Callable[[], Awaitable[Matrix]], timeout_s: float) -> Matrix:
+    async def _ask(self, call: Callable[[], Awaitable[object]], count: int, timeout_s: float) -> Matrix:
         ticket, begun = self._circuit.enter(), self._clock.now()
         try:
             async with asyncio.timeout(timeout_s):
-                answer = await call()
+                rows = checked_rows(self._embedder, count, await call())
+            if not rows.any():
+                raise ModelOutputError(unusable_vectors(count), raw="")
         except ModelError as exc:
             if exc.retryable:
                 self._circuit.fail(ticket, exc)
@@ -213,7 +221,7 @@ class RestingEmbedder:
                 _LOG.info("embedding: %s answers again", self._name)
                 if self._on_recovery is not None:
                     self._on_recovery()
-            return answer
+            return rows
         finally:
             self._circuit.leave(ticket)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from reme_core.errors import ModelError, ModelOutputError
 from reme_core.ports import WAITING, Embedder, FillsVectors, Matrix, MessageVector, PendingText
+from reme_core.retrieval.checked_rows import unusable_vectors
 from reme_core.retrieval.embedding import (
     degraded_by,
     embed_one,
@@ -16,7 +17,6 @@ from reme_core.retrieval.embedding import (
     rest,
     try_embedding,
     try_question,
-    unusable_vectors,
 )
 from reme_core.schema import Scope, Usage
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 # Texts tried one by one before a refusal may be about all of them, and what no model has a reason to refuse.
-_PROBES, _NOTHING = 3, "."
+_PROBES, _PLAIN = 3, "hello"
 
 
 async def embed_waiting(
@@ -96,9 +96,9 @@ async def _embed_singly(embedder: Embedder, texts: Sequence[str], refusal: Model
 
 
 async def _check_takes_any(embedder: Embedder, refusal: ModelError) -> None:
-    """Raise a refusal, unless the embedder takes a text that says nothing; one that can rest does then."""
+    """Raise a refusal, unless the embedder takes a plain word; one that can rest does then."""
     try:
-        await embed_texts(embedder, [_NOTHING])
+        await embed_texts(embedder, [_PLAIN])
     except ModelError as exc:
         if not exc.retryable:
             rest(embedder, refusal)

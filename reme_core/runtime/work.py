@@ -113,6 +113,7 @@ class Work:
         usage, self._spent = self._spent, Usage()
         if self._embedder is not None:
             self._embedder.wake()  # who calls this wants to know now
+            self._late.clear()
         for part in self._parts if self._embedder is not None else ():
             for scope in await part.waiting_scopes(self._memory_space):
                 try:
