@@ -120,6 +120,7 @@ class SummaryResult(MappingModel):
         rejected: Facts that the model wrote twice in a form that can't be used; the others are kept. What another
             process has left out is not told.
         usage: What it cost.
+        degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     session_id: str
@@ -132,6 +133,7 @@ class SummaryResult(MappingModel):
     job_ids: tuple[str, ...] = ()
     rejected: tuple[RejectedFact, ...] = ()
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class ChatReply(MappingModel):
@@ -143,6 +145,7 @@ class ChatReply(MappingModel):
         results: What the answer was based on, in the order in which it was found.
         job_ids: Work on this turn that goes on in the background.
         usage: What it cost, the background apart.
+        degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     text: str
@@ -150,6 +153,7 @@ class ChatReply(MappingModel):
     results: tuple[Hit, ...] = ()
     job_ids: tuple[str, ...] = ()
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class MemoryPage(MappingModel):
