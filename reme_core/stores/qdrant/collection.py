@@ -56,6 +56,7 @@ def payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInde
         "last": models.PayloadSchemaType.INTEGER,
         "applied": models.PayloadSchemaType.BOOL,
         "counts": models.PayloadSchemaType.BOOL,
+        "waits": models.PayloadSchemaType.BOOL,
         "memory_ids": keyword,
         "run_id": keyword,
     }
