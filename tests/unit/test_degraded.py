@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from reme_core import ReMe
 from reme_core.errors import DimensionMismatchError, ModelUnavailableError, PartialFailureError
 from reme_core.ports import Matrix
 from reme_core.testing import FixedClock, HashedEmbedder
+from tests.support.rule_model import RuleModel
 
 U: dict[str, Any] = {"user_id": "u"}
 
@@ -140,3 +143,55 @@ async def test_a_wrong_dimension_is_an_error_and_no_outage(memory: ReMe, tmp_pat
             await other.add_memory("Ana keeps goats", **U)
         with pytest.raises(PartialFailureError):
             await other.summary([("user", "I keep goats.")], **U)
+
+
+@pytest.mark.parametrize("agentic", [False, True], ids=["simple", "agentic"])
+async def test_memories_are_made_of_what_was_said_without_vectors_and_get_theirs_later(
+    tmp_path: Path, embedder: Switched, clock: FixedClock, agentic: bool
+) -> None:
+    embedder.is_on = False
+    async with ReMe(
+        "space", tmp_path, llm=RuleModel(), embedding=embedder, clock=clock, use_agentic_mode=agentic
+    ) as memory:
+        result = await memory.summary([("user", "Alice lives in Berlin")], **U)
+        assert [made.content for made in result.memories] == ["Alice lives in Berlin"]
+        assert {sentence.partition(";")[0] for sentence in result.degraded} == {"embedding: the model is away"}
+        assert (await memory.list_jobs(**U), embedder.asked) == ([], 1)
+        assert await waiting(memory) >= 2
+        again = await memory.summary([("user", "Alice lives in Berlin")], **U)
+        assert again.memories == ()
+        found = await memory.retrieve("Where does Alice live?", **U)
+        assert (found.results[0].memory, len(found.degraded)) == ("Alice lives in Berlin", 1)
+        embedder.is_on = True
+        await memory.flush()
+        assert await waiting(memory) == 0
+
+
+async def test_a_task_is_answered_by_words(tmp_path: Path, embedder: Switched, clock: FixedClock) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=embedder, clock=clock) as memory:
+        await memory.add_memory("Sort before you search", **U, memory_type="procedural", memory_target="code")
+        embedder.is_on = False
+        found = await memory.retrieve_task_memory("how to search", **U, task_name="code")
+        assert ([hit.memory for hit in found.results], len(found.degraded)) == (["Sort before you search"], 1)
+
+
+async def test_several_loops_and_threads_share_one_outage(
+    tmp_path: Path, embedder: Switched, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = ReMe("space", tmp_path, llm=None, embedding=embedder, clock=FixedClock())
+    embedder.is_on = False
+
+    def use(number: int) -> int:
+        async def both() -> int:
+            await memory.add_memory(f"fact {number}", **U)
+            return len((await memory.retrieve(f"fact {number}", **U)).degraded)
+
+        return asyncio.run(both())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(use, range(16))) == [1] * 16
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
+    embedder.is_on = True
+    await memory.flush()
+    assert await waiting(memory) == 0
+    await memory.close()
