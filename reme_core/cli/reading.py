@@ -69,8 +69,6 @@ async def search(where: Where, output: Output, question: Question, *, with_embed
             include_superseded=question.include_superseded,
             include_shared=question.include_shared,
         )
-    for sentence in found.degraded:
-        output.remark(sentence)
     if output.as_json:
         output.value(found.model_dump(mode="json"))
     for place, hit in enumerate(found.results if not output.as_json else (), start=1):
