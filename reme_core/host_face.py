@@ -7,6 +7,7 @@ from typing import Protocol
 from reme_core.config import Ports
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ChatModel, Clock, Embedder, ItemStore
+from reme_core.retrieval.resting import RestingEmbedder
 from reme_core.stores import Database, LocalStore
 
 
@@ -14,6 +15,7 @@ class _Host(Protocol):
     _memory_space: str
     _ports: Ports
     _clock: Clock
+    _embedder: RestingEmbedder | None
 
 
 class HostFace:
@@ -28,6 +30,11 @@ class HostFace:
     def embedder(self: _Host) -> Embedder | None:
         """The embedding model, None where texts are found by their words alone."""
         return self._ports.embedder
+
+    @property
+    def resting_embedder(self: _Host) -> RestingEmbedder | None:
+        """The embedding model as the memory asks it: at rest for a while after each failure."""
+        return self._embedder
 
     @property
     def llm(self: _Host) -> ChatModel | None:

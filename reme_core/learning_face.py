@@ -401,7 +401,6 @@ class LearningFace:
         Raises:
             InvalidLinesError: Lines that can't be used, by number; nothing was loaded.
             StoreAccessError: The file can't be read, or is no regular file.
-            ModelError: Embedding failed; nothing was loaded.
             ConflictError: Other writers took ids of the file three times meanwhile; no memory was loaded, call again.
         """
         learner = self._learner_of()

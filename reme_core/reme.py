@@ -25,6 +25,7 @@ from reme_core.ports import (
     Counts,
     Embedder,
     EventQuery,
+    FillsVectors,
     FindMessages,
     IndexedTranscript,
     ListBlocks,
@@ -39,10 +40,10 @@ from reme_core.ports import (
     TokenCounter,
     ToolContext,
 )
+from reme_core.retrieval.resting import RestingEmbedder
 from reme_core.runtime import inputs
 from reme_core.runtime.chat import Chat
 from reme_core.runtime.edit import Editor
-from reme_core.runtime.embedding import embed_waiting
 from reme_core.runtime.guidance import read_instructions
 from reme_core.runtime.learner import Learner
 from reme_core.runtime.needs import needs_model
@@ -174,8 +175,10 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         self._timezone = inputs.read_timezone(timezone)
         self._trying = trying or Trying()
         self._language = language
-        self._editor = Editor(store=self._ports.memories, embedder=self._ports.embedder)
-        self._message_embedder = self._ports.embedder if embed_messages else None
+        self._embedder = None
+        if self._ports.embedder is not None:
+            self._embedder = RestingEmbedder(self._ports.embedder, self._clock, on_recovery=lambda: self._work.resume())
+        self._message_embedder = self._embedder if embed_messages else None
         self._record = VerbatimSummarizer(
             transcript=self._ports.transcript, embedder=self._message_embedder, slicing=config.check_slicing(slicing)
         )
@@ -184,19 +187,20 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             transcript=self._ports.transcript,
             offloads=self._ports.offloads,
             tool_calls=self._ports.tool_calls,
-            embedder=self._ports.embedder,
+            embedder=self._embedder,
             model=self._ports.llm,
             clock=self._clock,
             counter=token_counter or CharacterTokenCounter(),
         )
         self._work = Work(
             memory_space=self._memory_space,
-            transcript=self._ports.transcript,
+            parts=self._filled(),
             jobs=self._ports.jobs,
-            embedder=self._message_embedder,
+            embedder=self._embedder,
             clock=self._clock,
             max_scopes=self._trying.max_scopes,
         )
+        self._editor = Editor(store=self._ports.memories, embedder=self._embedder, start=self._work.start)
         self._runner = self._work.runner = self._make_runner()
         self._learner = Learner(
             ports=self._runtime,
@@ -222,7 +226,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         return f"ReMe(memory_space={self._memory_space!r}, store={self._ports.memories!r})"
 
     async def __aenter__(self) -> Self:
-        """Return the memory; where there is a chat model, what earlier processes left undone begins."""
+        """Return the memory; where there is a model for it, what earlier processes left undone begins."""
         await self._work.recover()
         return self
 
@@ -303,7 +307,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             scope=self._scope(user_id),
             memories=self._ports.memories,
             transcript=self._ports.transcript,
-            embedder=self._ports.embedder,
+            embedder=self._embedder,
             model=self._ports.llm,
             offloads=self._ports.offloads,
             clock=self._clock,
@@ -368,7 +372,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             timezone=self._timezone if timezone is None else inputs.read_timezone(timezone),
         )
         result = await self._summarizer.summarize(scope, request)
-        if request.background:
+        if request.background or result.degraded:
             self._work.start(scope)
         return result
 
@@ -418,7 +422,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         Raises:
             InvalidInputError: Something can't be read, naming it.
             UnsupportedFilterError: A layer was asked for that one of the filters can't be applied to.
-            ModelError: Embedding the question failed, or the agent of an agentic retriever.
+            ModelError: The agent of an agentic retriever failed.
         """
         if token_budget is not None:
             token_budget = inputs.read_count(token_budget, "token_budget")
@@ -473,7 +477,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             memories=self._ports.memories,
             transcript=self._ports.transcript,
             offloads=self._ports.offloads,
-            embedder=self._ports.embedder,
+            embedder=self._embedder,
             clock=self._clock,
             summarizer=self._summarizer,
         )
@@ -504,7 +508,6 @@ class ReMe(WorkingFace, LearningFace, HostFace):
 
         Raises:
             InvalidInputError: A field that can't be used, naming it.
-            ModelError: Embedding it failed; nothing was written.
         """
         fields: dict[str, object] = {
             "content": content,
@@ -531,7 +534,6 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         Raises:
             InvalidInputError: A field that can't be used, naming it.
             ConflictError: A memory id that is taken.
-            ModelError: Embedding failed; nothing was written.
         """
         run = None if run_id is None else inputs.read_id(run_id, "run_id")
         drafts = inputs.read_list(memories, "memories")
@@ -711,7 +713,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         """
         return await undo_run(
             self._ports.memories,
-            self._ports.embedder,
+            self._embedder,
             self._scope(user_id),
             inputs.read_id(run_id, "run_id"),
             at=self._clock.now(),
@@ -819,19 +821,19 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             InvalidInputError: A line that is wrong, by number; nothing was imported.
             StoreAccessError: The file can't be read.
             ConflictError: An id that is taken by something else.
-            ModelError: Embedding failed; what was imported before stays.
         """
         scope = self._scope(user_id)
         moved = await import_scope(
             self._ports.memories,
             self._ports.transcript,
-            self._ports.embedder,
+            self._embedder,
             scope,
             _path(path, "path"),
             progress=progress,
         )
-        if self._message_embedder is not None:
-            await embed_waiting(self._ports.transcript, self._message_embedder, scope)
+        await self._record.embed(scope)
+        if self._embedder is not None and self._embedder.is_resting:
+            self._work.start(scope)  # what has no vector yet gets it later
         return moved
 
     async def stats(self, *, user_id: str) -> Counts:
@@ -904,6 +906,13 @@ class ReMe(WorkingFace, LearningFace, HostFace):
 
     def _path(self, value: object, name: str) -> Path:
         return _path(value, name)
+
+    def _filled(self) -> list[FillsVectors]:
+        """Return where texts may wait for vectors, once where one holds both messages and memories."""
+        parts = self._parts()
+        if len(parts) > 1 and self._message_embedder is None:
+            parts = parts[:1]
+        return [part for part in parts if isinstance(part, FillsVectors)]
 
     def _parts(self) -> list[MemoryStore | IndexedTranscript]:
         """Return the stores, once where one is both."""

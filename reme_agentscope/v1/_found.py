@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from reme_core import ports
+from reme_core.errors import ModelError
 from reme_core.schema import with_validity
 from reme_core.schema.plain import clean_text
 
 if TYPE_CHECKING:
     from reme_core import Hit, ReMe
-    from reme_core.ports import Embedder, Vector
 
 # Vectors put everything somewhere: from this cosine on a text counts as an answer. Unrelated texts of usual models
 # (text-embedding-3, text-embedding-v4, MiniLM) lie below it; what lies below and is one all the same mostly shares a
@@ -57,28 +57,32 @@ async def matching(memory: ReMe, query: str, hits: Sequence[Hit]) -> list[Hit]:
 
     Without an embedding model the core finds only what words, names or dates speak for. With one it ranks everything
     there is; then a hit needs a word in common with the question, or a cosine of `_COSINE_FLOOR`, or it is a message
-    of the same block as a message that has.
-
-    Raises:
-        ModelError: Embedding failed.
+    of the same block as a message that has. While the model fails the word decides.
     """
-    if memory.embedder is None or not hits:
+    if memory.resting_embedder is None or not hits:
         return list(hits)
     asked = words_of(query)
     fits = [bool(asked & words_of(_text_of(hit))) for hit in hits]
     doubtful = [place for place, fit in enumerate(fits) if not fit]
     if doubtful:
-        near = await _cosines(memory.embedder, query, [_text_of(hits[place])[-_QUERY_CHARS:] for place in doubtful])
+        texts = [_text_of(hits[place])[-_QUERY_CHARS:] for place in doubtful]
+        try:
+            near = await _cosines(memory, query, texts)
+        except ModelError as exc:  # the memory has said in its log that the model fails
+            memory.resting_embedder.rest(exc)
+            near = [0.0] * len(texts)
         for place, cosine in zip(doubtful, near, strict=True):
             fits[place] = cosine >= _COSINE_FLOOR
     blocks = {hit.block_id for hit, fit in zip(hits, fits, strict=True) if fit and hit.block_id is not None}
     return [hit for hit, fit in zip(hits, fits, strict=True) if fit or hit.block_id in blocks]
 
 
-async def _cosines(embedder: Embedder, query: str, texts: Sequence[str]) -> list[float]:
-    if isinstance(embedder, ports.EmbedsQueries):
-        asked: Vector = await embedder.embed_query(query)
-        rows = await embedder.embed(texts)
+async def _cosines(memory: ReMe, query: str, texts: Sequence[str]) -> list[float]:
+    embedder = memory.resting_embedder
+    if embedder is None:
+        return [0.0] * len(texts)
+    if isinstance(memory.embedder, ports.EmbedsQueries):
+        asked, rows = await embedder.embed_query(query), await embedder.embed(texts)
     else:
         both = await embedder.embed([query, *texts])
         asked, rows = both[0], both[1:]

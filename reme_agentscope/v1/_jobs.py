@@ -67,8 +67,12 @@ class OpenJobs:
                 await asyncio.sleep(_LOOK_AGAIN_S)
 
     async def _vectors(self, memory: ReMe) -> None:
-        """Wait until what was kept has vectors; without a chat model there is nothing else to do."""
-        if not self._has_new or memory.embedder is None:
+        """Wait until what was kept has vectors; without a chat model there is nothing else to do.
+
+        While the embedding model fails nobody waits: words are found, and vectors follow.
+        """
+        embedder = memory.resting_embedder
+        if not self._has_new or embedder is None or embedder.is_resting:
             return
         self._has_new = False
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from reme_core.agents.concerning import concerning
 from reme_core.ports import AgentTask, MemoryFilter, MemorySearch, Target, ToolContext
-from reme_core.retrieval.embedding import embed_strictly
+from reme_core.retrieval.embedding import try_embedding
 from reme_core.schema import Memory, Message, Usage
 from reme_core.text import conversation_lines, fence, json_line, prompt_time, shortened
 from reme_core.tools.search import memory_line
@@ -88,9 +88,13 @@ async def _searches(task: AgentTask, context: ToolContext, target: Target) -> li
     concerned = [task.messages[place] for place in concerning(target, task.messages)]
     said = [task.query, *(message.full_text for message in concerned[-_QUERIES:])]
     texts = list(dict.fromkeys(text[:_QUERY_CHARS] for text in said if text.strip()))
+    by_words = [MemorySearch(text=text, limit=_HITS_PER_QUERY, filter=wanted) for text in texts]
     if context.embedder is None or not texts:
-        return [MemorySearch(text=text, limit=_HITS_PER_QUERY, filter=wanted) for text in texts]
-    vectors = await embed_strictly(context.embedder, texts)
+        return by_words
+    vectors = await try_embedding(context.embedder, texts)
+    if isinstance(vectors, str):
+        context.trace.degraded[vectors] = None
+        return by_words
     context.trace.usage += Usage(embedding_calls=1)
     return [
         MemorySearch(text=text, vector=vector, limit=_HITS_PER_QUERY, filter=wanted)

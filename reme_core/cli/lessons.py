@@ -122,6 +122,8 @@ async def find(where: Where, output: Output, task: Task, *, with_embedding: bool
             rerank=task.rerank,
             rewrite=task.rewrite,
         )
+    for sentence in found.degraded:
+        output.remark(sentence)
     if output.as_json:
         output.value(found.model_dump(mode="json"))
     elif found.text:

@@ -92,10 +92,12 @@ async def add_messages(
         _print_summary(output, result)
         if background:
             await memory.close(finish_jobs=False)  # reme flush does them
-    return ExitCode.DONE
+    return ExitCode.PARTLY_DONE if result.degraded else ExitCode.DONE
 
 
 def _print_summary(output: Output, result: SummaryResult) -> None:
+    for sentence in result.degraded:
+        output.remark(sentence)
     if output.as_json:
         output.value(result.model_dump(mode="json"))
         return

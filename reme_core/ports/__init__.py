@@ -93,6 +93,7 @@ if TYPE_CHECKING:
         AppendMessages,
         BlockPage,
         BlockSummary,
+        FillsVectors,
         FindMessages,
         IndexedTranscript,
         ListBlocks,
@@ -130,6 +131,7 @@ __all__ = [
     "Embedder",
     "EmbedsQueries",
     "EventQuery",
+    "FillsVectors",
     "FilterOperator",
     "FindMessages",
     "GetItems",
@@ -227,9 +229,9 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "tool_calls": "AddedToolCalls ListToolCalls ListTools ToolCallPage ToolCallStore ToolPage",
             "tools": "AgentResult AgentTask ListsTargets MemoryAgent MetaMemory RunTrace Target Tool ToolContext",
             "transcript": (
-                "WAITING Appended AppendMessages BlockPage BlockSummary FindMessages IndexedTranscript ListBlocks "
-                "MessagePage MessageSearch MessageVector PendingText Planner ScoredBlock ScoredMessage Slicer "
-                "Transcript TranscriptIndex"
+                "WAITING Appended AppendMessages BlockPage BlockSummary FillsVectors FindMessages IndexedTranscript "
+                "ListBlocks MessagePage MessageSearch MessageVector PendingText Planner ScoredBlock ScoredMessage "
+                "Slicer Transcript TranscriptIndex"
             ),
         },
     )

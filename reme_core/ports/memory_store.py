@@ -62,6 +62,7 @@ class PutMemory:
         memory: The new state. Its id decides: unknown in the scope is an add, known an update.
         vector: The vector of `memory.index_text`. None keeps the stored one while that text is unchanged, and drops it
             when it changed: the memory is then found by its words.
+        wants_vector: One that has none afterwards, and says something new, waits for it; see `FillsVectors`.
         expected_revision: 0: must not exist; n: must have this revision; None: whatever is there.
         on_duplicate: For an add whose normalised content is a current memory of the same type and target already:
             answer with that one, unchanged, or raise. To answer is right for what repeats it: where the own time of one
@@ -71,6 +72,7 @@ class PutMemory:
 
     memory: Memory
     vector: Vector | None = None
+    wants_vector: bool = False
     expected_revision: int | None = None
     on_duplicate: Literal["existing", "raise"] = "existing"
     reason: str | None = None
@@ -194,9 +196,9 @@ class EventQuery:
 class Counts(MappingModel):
     """How much a scope holds; a store leaves at zero what it doesn't keep.
 
-    `current_memories` counts those that nothing has replaced, by type; `memories` all; `waiting_for_vectors` messages;
-    `jobs` all of them, and `dead_jobs` those given up; `offload_bytes` the texts of `offloads`; `tool_calls` those
-    recorded.
+    `current_memories` counts those that nothing has replaced, by type; `memories` all; `waiting_for_vectors` messages
+    and memories; `jobs` all of them, and `dead_jobs` those given up; `offload_bytes` the texts of `offloads`;
+    `tool_calls` those recorded.
     """
 
     current_memories: dict[MemoryType, int] = Field(default_factory=dict)

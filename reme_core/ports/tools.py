@@ -55,6 +55,7 @@ class RunTrace:
         nothing: Why nothing was to be handed on, in the words of who decided so.
         usage: What sub-agents, embeddings and failed runs have cost; what a finished run's own model calls have cost
             is in its result.
+        degraded: What failed and was done without, in the order of failing.
     """
 
     hits: list[Hit] = field(default_factory=list)
@@ -63,6 +64,7 @@ class RunTrace:
     unknown: list[Target] = field(default_factory=list)
     nothing: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
+    degraded: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from reme_core.ports.memory_store import Vector
 from reme_core.schema import Block, Erased, Job, Message, Scope, StoredMessage, bounded_query
@@ -20,12 +20,12 @@ Planner: TypeAlias = Callable[[Sequence[Message], Sequence[Block]], Sequence[Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingText:
-    """A message that waits for its vector.
+    """A message, or a memory, that waits for its vector.
 
     `key` is the store's own and goes back with the vector; `text` is what to embed: `Name: text`, the role in place of
-    a missing name. A long text waits in passages, each with the name before it. Windows of several messages need no
-    vectors of their own: what stands nearby is scored from the vectors of the messages, which measured no worse
-    (docs/retrieval.md).
+    a missing name; of a memory its `index_text`. A long text waits in passages, each with the name before it. Windows
+    of several messages need no vectors of their own: what stands nearby is scored from the vectors of the messages,
+    which measured no worse (docs/retrieval.md).
     """
 
     key: str
@@ -260,13 +260,45 @@ class ScoredBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageVector:
-    """The vector of a `PendingText`, which it names; None gives up: the message is left to its words."""
+    """The vector of a `PendingText`, which it names; None gives up: message or memory is left to its words."""
 
     pending: PendingText
     vector: Vector | None
 
 
-class TranscriptIndex(Protocol):
+@runtime_checkable
+class FillsVectors(Protocol):
+    """A store that knows which of its texts have no vector yet, and takes it later.
+
+    Every transcript that is searched does. A memory store may: what `PutMemory.wants_vector` marks then waits. One that
+    does not leaves such memories to their words. A store of both tells both.
+    """
+
+    async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
+        """Return texts that wait for vectors, memories first, each oldest first: `limit` and what a last message adds.
+
+        Fewer than `limit` are all there are.
+        """
+        ...
+
+    async def waiting_scopes(self, memory_space: str) -> list[Scope]:
+        """Return the scopes of one memory space that have texts waiting for vectors, after a crash or a failure."""
+        ...
+
+    async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+        """Store vectors, all or none; their texts then wait no longer. This is no change of a memory: it has no event.
+
+        What was erased meanwhile, or says something else by now, is passed over. Vectors can be made again from what
+        is durable: a power cut may take the last of them, and their texts then wait again.
+
+        Raises:
+            DimensionMismatchError: A vector of another length than those stored.
+            InvalidInputError: A vector that is not finite or not of unit norm, or a key that is not one of ours.
+        """
+        ...
+
+
+class TranscriptIndex(FillsVectors, Protocol):
     """Ranked search over a transcript. Kept apart, so that a plain transcript is easy to write."""
 
     async def search_messages(self, scope: Scope, search: MessageSearch) -> list[ScoredMessage]:
@@ -279,29 +311,6 @@ class TranscriptIndex(Protocol):
 
     async def search_blocks(self, scope: Scope, search: MessageSearch) -> list[ScoredBlock]:
         """Return the best blocks by their summaries, highest score first."""
-        ...
-
-    async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
-        """Return texts that wait for vectors, oldest first: as many as `limit`, and what else the last message has.
-
-        Fewer than `limit` are all there are.
-        """
-        ...
-
-    async def waiting_scopes(self, memory_space: str) -> list[Scope]:
-        """Return the scopes of one memory space that have messages waiting for vectors, after a crash or a failure."""
-        ...
-
-    async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
-        """Store vectors, all or none; their messages then wait no longer. A message erased meanwhile is passed over.
-
-        Vectors can be made again from what is durable: a power cut may take the last of them, and their messages then
-        wait again.
-
-        Raises:
-            DimensionMismatchError: A vector of another length than those stored.
-            InvalidInputError: A vector that is not finite or not of unit norm, or a key that is not one of ours.
-        """
         ...
 
 

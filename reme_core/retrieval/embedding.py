@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
-import numpy as np
-
-from reme_core.errors import ModelOutputError
+from reme_core.errors import ModelError, ModelOutputError
 from reme_core.ports import Embedder, EmbedsQueries, Matrix, Vector
+from reme_core.retrieval.checked_rows import checked_rows, unusable_vectors
+from reme_core.retrieval.resting import RestingEmbedder
 from reme_core.schema import bounded_query
+
+T = TypeVar("T")
 
 
 async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
@@ -18,27 +21,7 @@ async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Matrix:
         ModelOutputError: The answer is not a matrix of the right shape.
         ModelError: What the embedder raises.
     """
-    return _unit_rows(embedder, len(texts), await embedder.embed(list(texts)))
-
-
-def _unit_rows(embedder: Embedder, count: int, answer: object) -> Matrix:
-    try:
-        matrix = np.asarray(answer)
-    except ValueError as exc:
-        msg = f"the embedder answered {count} texts with rows of several lengths: check the model"
-        raise ModelOutputError(msg, raw="") from exc
-    if matrix.shape != (count, embedder.dimension) or matrix.dtype.kind not in "fiu":
-        msg = (
-            f"the embedder answered {count} texts with an array of {matrix.dtype} of shape {matrix.shape}, "
-            f"wanted numbers of shape {(count, embedder.dimension)}: check its dimension"
-        )
-        raise ModelOutputError(msg, raw="")
-    rows = matrix.astype(np.float64)
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no finite norm, and so is left as zeros
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        usable = np.isfinite(norms) & (norms > 0)
-        unit: Matrix = np.where(usable, rows / np.where(usable, norms, 1.0), 0.0).astype(np.float32)
-    return unit
+    return checked_rows(embedder, len(texts), await embedder.embed(list(texts)))
 
 
 async def embed_one(embedder: Embedder, text: str) -> Vector:
@@ -48,12 +31,14 @@ async def embed_one(embedder: Embedder, text: str) -> Vector:
         ModelOutputError: Its vector is zero or not finite.
     """
     text = bounded_query(text)
+    answer: object
     if isinstance(embedder, EmbedsQueries):
-        matrix = _unit_rows(embedder, 1, [await embedder.embed_query(text)])
-        if not matrix.any():
-            raise ModelOutputError(unusable_vectors(1), raw="")
+        answer = [await embedder.embed_query(text)]
     else:
-        matrix = await embed_strictly(embedder, [text])
+        answer = await embedder.embed([text])
+    matrix = checked_rows(embedder, 1, answer)
+    if not matrix.any():
+        raise ModelOutputError(unusable_vectors(1), raw="")
     vector: Vector = matrix[0]
     return vector
 
@@ -67,6 +52,33 @@ async def embed_strictly(embedder: Embedder, texts: Sequence[str]) -> Matrix:
     return matrix
 
 
-def unusable_vectors(count: int) -> str:
-    """Say that the vectors of so many texts can't be used."""
-    return f"the embedder gave zeros or values that are not finite for {count} text(s): check the model"
+async def try_embedding(embedder: Embedder, texts: Sequence[str]) -> Matrix | str:
+    """Embed texts, none of which may fail; or say in a short sentence, for `degraded`, what was done without.
+
+    What the embedder is not asked for again for a while is told in the log, once; see `RestingEmbedder`.
+    """
+    return await _tried(embedder, embed_strictly(embedder, texts))
+
+
+async def try_question(embedder: Embedder, text: str) -> Vector | str:
+    """Embed a query, or say what was done without; as `try_embedding`."""
+    return await _tried(embedder, embed_one(embedder, text))
+
+
+async def _tried(embedder: Embedder, embedding: Awaitable[T]) -> T | str:
+    try:
+        return await embedding
+    except ModelError as exc:
+        rest(embedder, exc)
+        return degraded_by(exc)
+
+
+def rest(embedder: Embedder, error: ModelError) -> None:
+    """Have an embedder rest, if it is one that can."""
+    if isinstance(embedder, RestingEmbedder):
+        embedder.rest(error)
+
+
+def degraded_by(error: ModelError, instead: str = "words alone were compared") -> str:
+    """Say for `degraded` that an embedder has failed, why, and what is done instead."""
+    return f"embedding: {' '.join(error.message.split())}; {instead}"

@@ -40,6 +40,7 @@ class Change:
         after: The state after.
         vector: The vector of the new state, if it brings one.
         keeps_vector: Whether the stored vector, if any, stays.
+        wants_vector: Whether it brings none, and waits for one.
         reason: Its own; None: that of the batch.
     """
 
@@ -47,6 +48,7 @@ class Change:
     after: Memory | None
     vector: Vector | None = None
     keeps_vector: bool = False
+    wants_vector: bool = False
     reason: str | None = None
 
     @property
@@ -87,7 +89,13 @@ class Plan:
 def _joined(first: Change, second: Change) -> Change:
     if not second.keeps_vector:
         return replace(second, before=first.before)
-    return replace(second, before=first.before, vector=first.vector, keeps_vector=first.keeps_vector)
+    return replace(
+        second,
+        before=first.before,
+        vector=first.vector,
+        keeps_vector=first.keeps_vector,
+        wants_vector=first.wants_vector,
+    )
 
 
 def claim_of(memory: Memory) -> Claim | None:
@@ -263,7 +271,17 @@ class _Draft:
                 self._replace(Change(before=held, after=after, keeps_vector=True, reason=put.reason))
         after = _next_state(before, wanted)
         keeps = put.vector is None and before is not None and before.index_text == after.index_text
-        self._replace(Change(before=before, after=after, vector=put.vector, keeps_vector=keeps, reason=put.reason))
+        wants = put.wants_vector and put.vector is None and not keeps
+        self._replace(
+            Change(
+                before=before,
+                after=after,
+                vector=put.vector,
+                keeps_vector=keeps,
+                wants_vector=wants,
+                reason=put.reason,
+            )
+        )
         return after
 
     def _replace(self, change: Change) -> None:

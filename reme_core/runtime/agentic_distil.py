@@ -79,7 +79,8 @@ class AgenticDistiller:
                 draft, trace, again = await self._attempt(scope, task, _said_of(changes, verdict, language))
                 usage += again
         batch = draft.batch(reason=REASON, run_id=task.run_id, actor=self.name, at=self.clock.now())
-        return Distilled(batch=batch, usage=usage, failures=tuple(trace.failures))
+        degraded = tuple(trace.degraded)
+        return Distilled(batch=batch, usage=usage, failures=tuple(trace.failures), degraded=degraded)
 
     async def _attempt(self, scope: Scope, task: DistilTask, query: str) -> tuple[Draft, RunTrace, Usage]:
         draft, trace = Draft(self.memories), RunTrace()

@@ -71,7 +71,7 @@ class AgenticRetrieval:
             results=scoring(results, request.min_score),
             answer=result.answer,
             usage=usage.model_copy(update={"milliseconds": since(begun)}),
-            degraded=filled.degraded,
+            degraded=tuple(dict.fromkeys([*filled.degraded, *trace.degraded])),
         )
 
     async def _targets(self, scope: Scope, request: RetrieveRequest) -> frozenset[Target] | None:

@@ -86,6 +86,7 @@ class Chat:
             results=tuple(trace.hits),
             job_ids=kept.job_ids,
             usage=usage,
+            degraded=tuple(trace.degraded),
         )
 
 

@@ -74,6 +74,7 @@ class Distilled:
         rejected: Experiences that were left out, and why.
         rejected_facts: Facts likewise.
         summaries: What the index is to say of the blocks.
+        degraded: What failed and was done without, one short sentence each.
     """
 
     batch: WriteBatch
@@ -82,6 +83,7 @@ class Distilled:
     rejected: tuple[RejectedExperience, ...] = ()
     rejected_facts: tuple[RejectedFact, ...] = ()
     summaries: tuple[BlockSummary, ...] = ()
+    degraded: tuple[str, ...] = ()
 
 
 class Distiller(Protocol):

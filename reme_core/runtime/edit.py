@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import ValidationError
 
 from reme_core.errors import ConflictError, InvalidInputError
-from reme_core.ports import DeleteMemory, Embedder, MemoryStore, PutMemory, WriteBatch
+from reme_core.ports import DeleteMemory, Embedder, MemoryStore, PutMemory, Vector, WriteBatch
 from reme_core.rules import replaced
-from reme_core.runtime.embedding import embed_strictly
+from reme_core.runtime.embedding import try_embedding
 from reme_core.runtime.inputs import check_time_not_future
 from reme_core.schema import Memory, Scope, describe, new_id
 
@@ -40,10 +40,17 @@ _CHANGEABLE = _GIVEN - {"memory_id", "observed_at", "sources"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Editor:
-    """Writes memories of one store with vectors of one embedder."""
+    """Writes memories of one store with vectors of one embedder; where that fails they wait for theirs.
+
+    Attributes:
+        store: Where they go.
+        embedder: Gives vectors; None leaves them to their words.
+        start: Has what waits filled in later.
+    """
 
     store: MemoryStore
     embedder: Embedder | None
+    start: Callable[[Scope], None]
 
     async def add(
         self, scope: Scope, drafts: Sequence[object], *, run_id: str | None, reason: str, at: datetime
@@ -145,18 +152,24 @@ class Editor:
     ) -> list[Memory]:
         if not memories:
             return []
-        vectors = None
-        if self.embedder is not None:
-            vectors = await embed_strictly(self.embedder, [memory.index_text for memory in memories])
+        vectors = await vectors_of(self.embedder, memories)
         puts = [
-            PutMemory(
-                memory=memory,
-                vector=None if vectors is None else vectors[place],
-                expected_revision=expected[place],
-            )
-            for place, memory in enumerate(memories)
+            PutMemory(memory=memory, vector=vector, wants_vector=self.embedder is not None, expected_revision=revision)
+            for memory, vector, revision in zip(memories, vectors, expected, strict=True)
         ]
-        return await self.store.put(scope, WriteBatch(puts=puts, reason=reason, run_id=run_id, at=at))
+        stored = await self.store.put(scope, WriteBatch(puts=puts, reason=reason, run_id=run_id, at=at))
+        if self.embedder is not None and any(vector is None for vector in vectors):
+            self.start(scope)
+        return stored
+
+
+async def vectors_of(embedder: Embedder | None, memories: Sequence[Memory]) -> Sequence[Vector | None]:
+    """Return the vectors of what memories are found by; None for each without an embedder, or while it fails."""
+    if embedder is not None and memories:
+        found = await try_embedding(embedder, [memory.index_text for memory in memories])
+        if not isinstance(found, str):
+            return list(found)
+    return [None] * len(memories)
 
 
 def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:

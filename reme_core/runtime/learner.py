@@ -11,7 +11,7 @@ from reme_core.runtime.asking import Metered
 from reme_core.runtime.distil import Spent
 from reme_core.runtime.flow import Stage
 from reme_core.runtime.learning import FlowContext
-from reme_core.runtime.outcomes import Outcome, not_all_done, undone
+from reme_core.runtime.outcomes import Outcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.runtime.procedural.flows import TASK_FLOW
 from reme_core.runtime.procedural.payload import TASK
 from reme_core.runtime.procedural.record import TaskRecorder
@@ -146,6 +146,7 @@ class Learner:
             text=found.text,
             query=found.question.query,
             usage=spent.model_copy(update={"milliseconds": since(begun)}),
+            degraded=tuple(context.trace.degraded),
         )
 
     async def guidelines(self, scope: Scope, names: Sequence[str], *, background: bool) -> ToolSummary:
@@ -194,8 +195,11 @@ class Learner:
                 "run_ids": tuple(outcome.job.run_id for outcome in outcomes if outcome.has_written),
                 "job_ids": undone(outcomes),
                 "usage": usage.model_copy(update={"milliseconds": since(begun)}),
+                "degraded": with_outcomes_degraded((), outcomes),
             }
         )
+        if result.degraded:
+            self._start(scope)  # what has no vector yet gets it later
         failures: list[ReMeError] = [outcome.failure for outcome in outcomes if outcome.failure is not None]
         if failures:
             raise not_all_done(result, failures, kept="the calls") from failures[0]

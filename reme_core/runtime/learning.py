@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ChatModel, Clock, Embedder, IndexedTranscript, MemoryStore, ToolCallStore, Vector
+from reme_core.ports import ChatModel, Clock, Embedder, IndexedTranscript, Matrix, MemoryStore, ToolCallStore, Vector
+from reme_core.runtime.embedding import try_embedding
 from reme_core.runtime.needs import needs_model
 from reme_core.schema import RejectedExperience, Scope, Usage
 from reme_core.text import Language
@@ -19,11 +21,13 @@ class FlowTrace:
         rejected: Experiences that a stage left out, and why.
         usage: What embeddings have cost; model calls are counted by the model of the context.
         vectors: The vectors of texts that were embedded on the way, for whoever writes memories of these texts.
+        degraded: What failed and was done without, in the order of failing.
     """
 
     rejected: list[RejectedExperience] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
     vectors: dict[str, Vector] = field(default_factory=dict)
+    degraded: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,17 @@ class FlowContext:
     run_id: str = ""
     language: Language | None = None
     trace: FlowTrace = field(default_factory=FlowTrace)
+
+    async def try_embedding(self, texts: Sequence[str]) -> Matrix | None:
+        """Return the vectors of texts; None without an embedder, or where it fails, which the trace tells."""
+        if self.embedder is None or not texts:
+            return None
+        rows = await try_embedding(self.embedder, texts)
+        if isinstance(rows, str):
+            self.trace.degraded[rows] = None
+            return None
+        self.trace.usage += Usage(embedding_calls=1)
+        return rows
 
     def chat_model(self, wanted_for: str) -> ChatModel:
         """Return the model (ConfigurationError: there is none)."""

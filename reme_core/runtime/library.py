@@ -27,7 +27,7 @@ from reme_core.ports import (
     Vector,
     WriteBatch,
 )
-from reme_core.runtime.embedding import embed_strictly
+from reme_core.runtime.embedding import try_embedding
 from reme_core.runtime.library_held import find_all, pages_of, read_held, with_held_sources
 from reme_core.runtime.library_lines import Entry, read_library, write_lines
 from reme_core.runtime.library_sorting import Fresh, Sorting, sort_entries
@@ -144,7 +144,6 @@ async def load_library(
     Raises:
         InvalidLinesError: Lines that can't be used; nothing was written.
         StoreAccessError: The file can't be read, or is no regular file.
-        ModelError: Embedding failed; nothing was written.
         ConflictError: Other writers took ids three times meanwhile; nothing was written, call again.
     """
     read = await asyncio.to_thread(read_library, path, scope, memory_target=memory_target, at=at)
@@ -165,7 +164,7 @@ async def load_library(
         ready.told.left(0)
         spoilt = {problem.line for problem in problems}
         calls = [call for entry in entries if entry.line not in spoilt for call in entry.calls]
-        batch = _batch(sorting, ready.vectors, run_id, at)
+        batch = _batch(sorting, ready.vectors, run_id, at, want_vectors=embedder is not None)
         outcome = await _to_its_end(_write(memories, tool_calls, scope, batch, calls))
         if isinstance(outcome, ConflictError):
             if tries < _TRIES:
@@ -231,7 +230,9 @@ async def _embed(embedder: Embedder | None, fresh: Sequence[Fresh], ready: _Read
         return
     done = 0
     for page in pages_of(waiting, _EMBEDDED_AT_ONCE):
-        matrix = await embed_strictly(embedder, [item.memory.index_text for item in page])
+        matrix = await try_embedding(embedder, [item.memory.index_text for item in page])
+        if isinstance(matrix, str):  # they are compared by their words, and get their vectors later
+            return
         ready.vectors.update({item.line: row for item, row in zip(page, matrix, strict=True)})
         done += len(page)
         ready.told.left(len(waiting) - done)
@@ -263,9 +264,16 @@ async def _drop_near(
     sorting.ids = {given: instead.get(here, here) for given, here in sorting.ids.items()}
 
 
-def _batch(sorting: Sorting, vectors: Mapping[int, Vector], run_id: str, at: datetime) -> WriteBatch:
+def _batch(
+    sorting: Sorting, vectors: Mapping[int, Vector], run_id: str, at: datetime, *, want_vectors: bool
+) -> WriteBatch:
     puts = [
-        PutMemory(memory=_relinked(item.memory, sorting.ids), vector=vectors.get(item.line), expected_revision=0)
+        PutMemory(
+            memory=_relinked(item.memory, sorting.ids),
+            vector=vectors.get(item.line),
+            wants_vector=want_vectors,
+            expected_revision=0,
+        )
         for item in sorting.fresh
     ]
     return WriteBatch(puts=puts, reason="load", run_id=run_id, actor="import", at=at)

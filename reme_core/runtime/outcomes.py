@@ -26,6 +26,7 @@ class Outcome:
         is_lost: Somebody else has taken it meanwhile, and decides what becomes of it.
         rejected: Experiences that it left out, and why.
         rejected_facts: Facts likewise.
+        degraded: What failed and was done without.
     """
 
     job: Job
@@ -36,6 +37,7 @@ class Outcome:
     is_lost: bool = False
     rejected: tuple[RejectedExperience, ...] = ()
     rejected_facts: tuple[RejectedFact, ...] = ()
+    degraded: tuple[str, ...] = ()
 
 
 def distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
@@ -63,6 +65,7 @@ def outcome_of(job: Job, distilled: Distilled, written: tuple[Memory, ...], usag
         has_written=bool(own or batch.deletes),
         rejected=(*distilled.rejected, *(_repeated(new, memory) for new, memory in known)),
         rejected_facts=distilled.rejected_facts,
+        degraded=distilled.degraded,
     )
 
 
@@ -73,6 +76,11 @@ def _repeated(new: Memory, known: Memory) -> RejectedExperience:
         kind="duplicate",
         reason=f"memory {known.memory_id!r} says it already",
     )
+
+
+def with_outcomes_degraded(degraded: Sequence[str], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+    """Return what a call and its jobs have done without, each once."""
+    return tuple(dict.fromkeys([*degraded, *(item for outcome in outcomes for item in outcome.degraded)]))
 
 
 def undone(outcomes: Sequence[Outcome]) -> tuple[str, ...]:

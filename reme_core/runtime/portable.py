@@ -39,11 +39,10 @@ from reme_core.ports import (
     PutOffloads,
     ToolCallStore,
     Transcript,
-    Vector,
     WriteBatch,
 )
 from reme_core.rules import replaced_elsewhere, settle_equal
-from reme_core.runtime.embedding import embed_strictly
+from reme_core.runtime.edit import vectors_of
 from reme_core.runtime.library_lines import check_regular, write_lines
 from reme_core.schema import (
     Block,
@@ -355,11 +354,17 @@ async def _import_memories(
 ) -> None:
     fresh = await _unknown(store, scope, items)
     statements = [memory for memory in fresh if memory.memory_type is not MemoryType.META]  # only these have vectors
-    vectors: dict[str, Vector] = {}
-    if embedder is not None and statements:
-        matrix = await embed_strictly(embedder, [memory.index_text for memory in statements])
-        vectors = {memory.memory_id: vector for memory, vector in zip(statements, matrix, strict=True)}
-    puts = [PutMemory(memory=memory, vector=vectors.get(memory.memory_id), expected_revision=0) for memory in fresh]
+    found = await vectors_of(embedder, statements)
+    vectors = {memory.memory_id: vector for memory, vector in zip(statements, found, strict=True)}
+    puts = [
+        PutMemory(
+            memory=memory,
+            vector=vectors.get(memory.memory_id),
+            wants_vector=embedder is not None and memory.memory_id in vectors,
+            expected_revision=0,
+        )
+        for memory in fresh
+    ]
     await store.put(scope, WriteBatch(puts=puts, reason="import", actor="import", at=utc_now()))
 
 

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reme_core.errors import PartialFailureError, ReMeError
+from reme_core.errors import ModelError, PartialFailureError, ReMeError
 from reme_core.ports import Appended, AppendMessages, Embedder, IndexedTranscript, Planner, SummaryRequest
-from reme_core.runtime.embedding import embed_waiting
+from reme_core.runtime.embedding import degraded_by, embed_waiting
 from reme_core.runtime.slicing import Slicing, make_block, open_tail, slice_messages
 from reme_core.schema import Block, Message, Scope, SummaryResult, Usage
 
@@ -35,12 +35,12 @@ class VerbatimSummarizer:
         if request.background:
             return result
         try:
-            usage = await self.embed(scope, appended)
-        except ReMeError as exc:  # the model's, or a dimension that the store refuses
+            usage, degraded = await self.embed(scope, appended)
+        except ReMeError as exc:  # a dimension that the store refuses
             msg = f"the messages are kept and found by their words; embedding them failed: {exc} Call flush() later."
             raise PartialFailureError(msg, done=result, failures=[exc]) from exc
         spent = Usage(embedding_calls=usage.embedding_calls, milliseconds=since(begun))
-        return result.model_copy(update={"usage": spent})
+        return result.model_copy(update={"usage": spent, "degraded": degraded})
 
     async def append(self, scope: Scope, request: SummaryRequest, planner: Planner | None = None) -> Appended:
         """Put the messages, their blocks and the jobs that follow from these on disk, in one write."""
@@ -55,12 +55,15 @@ class VerbatimSummarizer:
             ),
         )
 
-    async def embed(self, scope: Scope, appended: Appended | None = None) -> Usage:
-        """Give the messages that wait for one their vectors; see `embed_waiting`."""
+    async def embed(self, scope: Scope, appended: Appended | None = None) -> tuple[Usage, tuple[str, ...]]:
+        """Give the messages that wait for one their vectors, or say why they wait on; see `embed_waiting`."""
         if self.embedder is None:
-            return Usage()
+            return Usage(), ()
         first = None if appended is None else appended.waiting
-        return await embed_waiting(self.transcript, self.embedder, scope, first=first)
+        try:
+            return await embed_waiting(self.transcript, self.embedder, scope, first=first), ()
+        except ModelError as exc:
+            return Usage(), (degraded_by(exc, "texts without vectors are found by their words"),)
 
     def _blocks(self, request: SummaryRequest, waiting: Sequence[Message]) -> list[Block]:
         end = len(waiting) if request.ends_session else open_tail(waiting)

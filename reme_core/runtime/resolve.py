@@ -105,17 +105,26 @@ class Changes:
                 )
             )
 
-    def batch(self, run_id: str, vectors: Mapping[str, Vector]) -> WriteBatch:
-        """Return everything as one write; `vectors` are those of the texts of what is new or changed."""
+    def batch(self, run_id: str, vectors: Mapping[str, Vector], *, want_vectors: bool) -> WriteBatch:
+        """Return everything as one write; `vectors` are those of the texts of what is new or changed.
+
+        With `want_vectors` what is not among them waits for its own.
+        """
         puts = [PutMemory(memory=memory, expected_revision=memory.revision) for memory in self._kept]
         puts += [
-            PutMemory(memory=memory, vector=vectors.get(memory.index_text), expected_revision=memory.revision)
+            PutMemory(
+                memory=memory,
+                vector=vectors.get(memory.index_text),
+                wants_vector=want_vectors,
+                expected_revision=memory.revision,
+            )
             for memory in self._updates
         ]
         puts += [
             PutMemory(
                 memory=memory,
                 vector=vectors.get(memory.index_text),
+                wants_vector=want_vectors,
                 expected_revision=0,
                 # One that closed memories point to has to be there: if another writer was faster, read again.
                 on_duplicate="raise" if memory.memory_id in self._replacing else "existing",

@@ -30,7 +30,7 @@ from reme_core.retrieval import Candidate, asked_time, fill_budget
 from reme_core.retrieval.passages import Told, passage_hit, passage_scores, text_of, word_share
 from reme_core.retrieval.time_question import telling_terms
 from reme_core.runtime.by_time import asks_by_time, list_by_time, prefer_in_time
-from reme_core.runtime.embedding import embed_one
+from reme_core.runtime.embedding import try_question
 from reme_core.runtime.hits import block_hit, memory_hit, message_hit, passage_of
 from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
 from reme_core.text import query_terms, terms
@@ -81,14 +81,14 @@ class SimpleRetriever:
         layers = _layers(request)
         check_request(request)
         by_time = asks_by_time(request)
-        vector = None if self.embedder is None or by_time else await embed_one(self.embedder, request.query)
+        vector, without = await self._vector(request.query) if not by_time else (None, ())
         scopes = [scope]
         if request.include_shared and not scope.is_shared:
             scopes.append(Scope(memory_space=scope.memory_space, user_id=""))
         goal = request.limit or DEFAULT_LIMIT
         wanted = goal if request.token_budget is None else BUDGET_CANDIDATES
         while True:
-            degraded: list[str] = []
+            degraded = [*without]
             if by_time:
                 found = [await self._list(part, request, layers, wanted, degraded) for part in scopes]
             else:
@@ -106,6 +106,13 @@ class SimpleRetriever:
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
         told = tuple(dict.fromkeys(degraded))
         return RetrieveResult(results=results, by_time=by_time, usage=usage, degraded=told)
+
+    async def _vector(self, query: str) -> tuple[Vector | None, tuple[str, ...]]:
+        """Return the vector of a question, if there is an embedder, or what is done without."""
+        if self.embedder is None:
+            return None, ()
+        found = await try_question(self.embedder, query)
+        return (None, (found,)) if isinstance(found, str) else (found, ())
 
     async def _list(
         self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], wanted: int, degraded: list[str]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, MemoryStore, Target, Vector, WriteBatch
 from reme_core.runtime.asking import Metered, ask
 from reme_core.runtime.distil import Distilled, DistilTask
-from reme_core.runtime.embedding import embed_strictly
+from reme_core.runtime.embedding import try_embedding
 from reme_core.runtime.extraction import Fact, extraction_question, facts_of
 from reme_core.runtime.flow import Stage, stage
 from reme_core.runtime.known_targets import read_known_targets
@@ -84,6 +84,7 @@ class _Run:
     summaries: tuple[str, ...] = ()
     seen: dict[str, Memory] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
+    degraded: dict[str, None] = field(default_factory=dict)
 
     @property
     def model(self) -> ChatModel:
@@ -112,10 +113,12 @@ class _Run:
         if is_open and self.task.guidance.wants_summaries:
             changes.sum_up(parts)
         await self.embed(changes.texts)
+        batch = changes.batch(self.task.run_id, self.vectors, want_vectors=self.options.embedder is not None)
         return Distilled(
-            batch=changes.batch(self.task.run_id, self.vectors),
+            batch=batch,
             usage=self.usage,
             rejected_facts=tuple(self.rejected),
+            degraded=tuple(self.degraded),
             summaries=tuple(
                 BlockSummary(block_id=blocks[0].block_id, summary=text, author=AUTHOR)
                 for text, blocks in parts
@@ -124,11 +127,14 @@ class _Run:
         )
 
     async def embed(self, texts: Sequence[str]) -> None:
-        """Get the vectors of texts that have none yet."""
+        """Get the vectors of texts that have none yet; without them words are compared, and vectors follow."""
         missing = [text for text in dict.fromkeys(texts) if text not in self.vectors]
         if self.options.embedder is None or not missing:
             return
-        rows = await embed_strictly(self.options.embedder, missing)
+        rows = await try_embedding(self.options.embedder, missing)
+        if isinstance(rows, str):
+            self.degraded[rows] = None
+            return
         self.usage += Usage(embedding_calls=1)
         self.task.meter.add(Usage(embedding_calls=1))
         self.vectors |= dict(zip(missing, rows, strict=True))

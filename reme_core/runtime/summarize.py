@@ -10,7 +10,7 @@ from reme_core.errors import InvalidInputError, ReMeError
 from reme_core.ports import Clock, SummaryRequest
 from reme_core.runtime.distil import SHOWN_CHARS
 from reme_core.runtime.guidance import Guidance
-from reme_core.runtime.outcomes import Outcome, not_all_done, undone
+from reme_core.runtime.outcomes import Outcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.runtime.payload import SUMMARY, SummaryPayload
 from reme_core.runtime.record import VerbatimSummarizer, recorded, since
 from reme_core.runtime.runner import JobRunner
@@ -52,14 +52,16 @@ class DistillingSummarizer:
         if request.background:
             self.start(scope)
             return result.model_copy(update={"usage": Usage(milliseconds=since(begun))})
+        degraded: tuple[str, ...] = ()
         usage, failures = Usage(), list[ReMeError]()
         try:
-            usage += await self.record.embed(scope, appended)
-        except ReMeError as exc:  # the model's, or a dimension that the store refuses
+            usage, degraded = await self.record.embed(scope, appended)
+        except ReMeError as exc:  # a dimension that the store refuses
             failures.append(exc)
         outcomes = await self.runner.finish(scope, appended.jobs)
         failures += [outcome.failure for outcome in outcomes if outcome.failure is not None]
         result = _with_outcomes(result, outcomes, usage, since(begun))
+        result = result.model_copy(update={"degraded": with_outcomes_degraded(degraded, outcomes)})
         if failures:
             raise not_all_done(result, failures, kept="the messages") from failures[0]
         return result

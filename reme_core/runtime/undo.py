@@ -8,7 +8,7 @@ from datetime import datetime
 from reme_core.errors import ConflictError, MemoryNotFoundError, RunNotFoundError
 from reme_core.ports import DeleteMemory, Embedder, MemoryStore, PutMemory, WriteBatch
 from reme_core.runtime.distil import run_events
-from reme_core.runtime.embedding import embed_strictly
+from reme_core.runtime.edit import vectors_of
 from reme_core.schema import Event, Memory, Scope, UndoResult, new_id
 
 
@@ -79,15 +79,13 @@ def _is_same(present: Memory | None, after: Memory | None) -> bool:
 
 async def _puts(embedder: Embedder | None, restored: Sequence[tuple[Memory, int]], at: datetime) -> list[PutMemory]:
     memories = [memory.model_copy(update={"updated_at": at}) for memory, _ in restored]
-    vectors = None
-    if embedder is not None and memories:
-        vectors = await embed_strictly(embedder, [memory.index_text for memory in memories])
     return [
         PutMemory(
             memory=memory,
-            vector=None if vectors is None else vectors[place],
-            expected_revision=restored[place][1],
+            vector=vector,
+            wants_vector=embedder is not None,
+            expected_revision=revision,
             on_duplicate="raise",
         )
-        for place, memory in enumerate(memories)
+        for memory, vector, (_, revision) in zip(memories, await vectors_of(embedder, memories), restored, strict=True)
     ]

@@ -1,12 +1,14 @@
-"""What a memory still has to do: vectors for messages, and jobs; in the background, at the end, or when asked."""
+"""What a memory still has to do: vectors, and jobs; in the background, at the end, or when asked."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 
-from reme_core.errors import ConfigurationError, ModelUnavailableError, PartialFailureError, ReMeError
-from reme_core.ports import Clock, Embedder, IndexedTranscript, JobQueue, SettleJob
+from reme_core.errors import ConfigurationError, ModelError, ModelUnavailableError, PartialFailureError, ReMeError
+from reme_core.ports import Clock, FillsVectors, JobQueue, SettleJob
+from reme_core.retrieval.resting import RestingEmbedder
 from reme_core.runtime.background import Background
 from reme_core.runtime.embedding import embed_waiting
 from reme_core.runtime.outcomes import Outcome
@@ -24,15 +26,24 @@ class Work:
         self,
         *,
         memory_space: str,
-        transcript: IndexedTranscript,
+        parts: Sequence[FillsVectors],
         jobs: JobQueue | None,
-        embedder: Embedder | None,
+        embedder: RestingEmbedder | None,
         clock: Clock,
         max_scopes: int,
     ) -> None:
-        """Keep the ports; `jobs` is None for a transcript that keeps no jobs, `max_scopes` as in `Trying`."""
+        """Keep the ports.
+
+        Args:
+            memory_space: Whose work it is.
+            parts: Where texts wait for vectors.
+            jobs: None for a transcript that keeps no jobs.
+            embedder: Gives vectors.
+            clock: Tells the time.
+            max_scopes: As in `Trying`.
+        """
         self._memory_space = memory_space
-        self._transcript = transcript
+        self._parts = tuple(parts)
         self._jobs = jobs
         self._embedder = embedder
         self._clock = clock
@@ -40,6 +51,8 @@ class Work:
         self._touched = False
         # What failed in the background and still waits: told at the end, unless it was done meanwhile.
         self._failed: dict[str, tuple[Scope, ReMeError]] = {}
+        # Where texts wait since the embedder has failed.
+        self._late: set[Scope] = set()
         self._spent = Usage()
         self._recovered = False
         self._ending = False
@@ -71,12 +84,21 @@ class Work:
 
     async def recover(self) -> None:
         """Begin, once, what earlier processes have left; in the background."""
-        if self._recovered or self.runner is None:
+        if self._recovered or (self.runner is None and self._embedder is None):
             return
-        self._touched = True
-        for scope in await self.queue.job_scopes(self._memory_space):
+        scopes = [] if self.runner is None else await self.queue.job_scopes(self._memory_space)
+        self._touched = self._touched or self.runner is not None
+        for part in self._parts if self._embedder is not None else ():
+            scopes += await part.waiting_scopes(self._memory_space)
+        for scope in dict.fromkeys(scopes):
             self._background.start(scope)
         self._recovered = True
+
+    def resume(self) -> None:
+        """Fill in the vectors that texts wait for since the embedder has failed: it works again."""
+        late, self._late = self._late, set()
+        for scope in () if self._ending else tuple(late):
+            self.start(scope)
 
     async def flush(self) -> Usage:
         """Do all there is to do in the memory space; return what it cost, the background since the last time included.
@@ -90,11 +112,13 @@ class Work:
         failures = list[ReMeError]()
         usage, self._spent = self._spent, Usage()
         if self._embedder is not None:
-            for scope in await self._transcript.waiting_scopes(self._memory_space):
+            self._embedder.wake()  # who calls this wants to know now
+            self._late.clear()
+        for part in self._parts if self._embedder is not None else ():
+            for scope in await part.waiting_scopes(self._memory_space):
                 try:
-                    usage += await embed_waiting(self._transcript, self._embedder, scope)
-                except ReMeError as exc:  # a vector of another dimension than the file's, too
-                    _LOG.error("messages of one scope still wait for vectors: %s", exc)
+                    usage += await self._fill(part, scope)
+                except ReMeError as exc:
                     failures.append(exc)
         outcomes = await self._drain_all(everything=True, skip=just_tried)
         for outcome in outcomes:
@@ -165,14 +189,25 @@ class Work:
         return outcomes
 
     async def _work(self, scope: Scope) -> None:
-        if self._embedder is not None:
-            try:
-                self._spent += await embed_waiting(self._transcript, self._embedder, scope)
-            except ReMeError as exc:  # they wait on, and are found by their words
-                _LOG.error("messages of one scope still wait for vectors: %s", exc)
+        for part in self._parts if self._embedder is not None else ():
+            with suppress(ReMeError):  # they wait on, and are found by their words
+                self._spent += await self._fill(part, scope)
         if self.runner is not None:
             outcomes = self._noted(scope, await self.runner.drain(scope, is_patient=self._is_patient))
             self._spent += sum((outcome.usage for outcome in outcomes), Usage())
+
+    async def _fill(self, part: FillsVectors, scope: Scope) -> Usage:
+        """Embed what waits in a scope; a failure is noted, and raised."""
+        if self._embedder is None:
+            return Usage()
+        try:
+            return await embed_waiting(part, self._embedder, scope)
+        except ReMeError as exc:  # the model's, or a vector of another dimension than the file's
+            if isinstance(exc, ModelError) and self._embedder.is_resting:
+                self._late.add(scope)  # said in the log when it began
+            else:
+                _LOG.error("texts of one scope are left without vectors: %s", exc)
+            raise
 
     def _is_patient(self) -> bool:
         return not self._ending
@@ -187,6 +222,8 @@ class Work:
     def _noted(self, scope: Scope, outcomes: list[Outcome]) -> list[Outcome]:
         for outcome in outcomes:
             self._failed.pop(outcome.job.job_id, None)
+            if outcome.degraded:
+                self._late.add(scope)
             if outcome.failure is not None and not outcome.is_lost:
                 self._failed[outcome.job.job_id] = (scope, outcome.failure)
         return outcomes

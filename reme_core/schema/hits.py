@@ -129,6 +129,7 @@ class SummaryResult(MappingModel):
         rejected: Facts that the model wrote twice in a form that can't be used; the others are kept. What another
             process has left out is not told.
         usage: What it cost.
+        degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     session_id: str
@@ -141,6 +142,7 @@ class SummaryResult(MappingModel):
     job_ids: tuple[str, ...] = ()
     rejected: tuple[RejectedFact, ...] = ()
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class ChatReply(MappingModel):
@@ -152,6 +154,7 @@ class ChatReply(MappingModel):
         results: What the answer was based on, in the order in which it was found.
         job_ids: Work on this turn that goes on in the background.
         usage: What it cost, the background apart.
+        degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     text: str
@@ -159,6 +162,7 @@ class ChatReply(MappingModel):
     results: tuple[Hit, ...] = ()
     job_ids: tuple[str, ...] = ()
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class MemoryPage(MappingModel):

@@ -221,6 +221,7 @@ class ToolSummary(MappingModel):
         run_ids: The runs that wrote, for `undo`.
         job_ids: Work that is still to be done, after a failure.
         usage: What it cost.
+        degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     memories: tuple[Memory, ...] = ()
@@ -230,6 +231,7 @@ class ToolSummary(MappingModel):
     run_ids: tuple[str, ...] = ()
     job_ids: tuple[str, ...] = ()
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 def is_guideline(memory: Memory) -> bool:

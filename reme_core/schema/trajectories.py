@@ -165,6 +165,7 @@ class TaskSummary(MappingModel):
         run_ids: The runs that wrote them, for `undo`.
         job_ids: Work on these trajectories that is still to be done: after a failure, or as long as there is no model.
         usage: What it cost.
+        degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     session_id: str
@@ -175,6 +176,7 @@ class TaskSummary(MappingModel):
     run_ids: tuple[str, ...] = ()
     job_ids: tuple[str, ...] = ()
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class TaskMemories(MappingModel):
@@ -185,12 +187,14 @@ class TaskMemories(MappingModel):
         text: A plain text of them to put into a prompt, empty without results.
         query: What was searched for.
         usage: What it cost.
+        degraded: What failed and was done without, one short sentence each; empty where nothing did.
     """
 
     results: tuple[Hit, ...] = ()
     text: str = ""
     query: str = ""
     usage: Usage = Usage()
+    degraded: tuple[str, ...] = ()
 
 
 class Forgotten(MappingModel):

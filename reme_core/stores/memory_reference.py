@@ -13,7 +13,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from reme_core.errors import DimensionMismatchError, InvalidInputError, MemoryNotFoundError, StoreClosedError
-from reme_core.ports import EventQuery, ListMemories, MemorySearch, ScoredMemory, Target, UseMemory, Vector, WriteBatch
+from reme_core.ports import (
+    EventQuery,
+    ListMemories,
+    MemorySearch,
+    MessageVector,
+    PendingText,
+    ScoredMemory,
+    Target,
+    UseMemory,
+    Vector,
+    WriteBatch,
+)
 from reme_core.retrieval import Query, RankingIndex, Weights, plain_rows
 from reme_core.rules import (
     Change,
@@ -44,6 +55,7 @@ class _Partition:
 
     memories: dict[str, Memory] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
+    waiting: dict[str, None] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
 
 
@@ -141,6 +153,33 @@ class InMemoryStore:
             ]
             return [event.detached() for event in found[: query.limit]]
 
+    async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
+        """Return memories that wait for vectors; see `FillsVectors.pending_texts`."""
+        held = self._partition(scope)
+        with self._lock:
+            names = list(held.waiting)[:limit]
+            return [PendingText(key=name, text=held.memories[name].index_text) for name in names]
+
+    async def waiting_scopes(self, memory_space: str) -> list[Scope]:
+        """Return scopes with memories that wait for vectors; see `FillsVectors.waiting_scopes`."""
+        self._check_open()
+        with self._lock:
+            items = self._partitions.items()
+            return [scope for scope, held in items if scope.memory_space == memory_space and held.waiting]
+
+    async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+        """Store vectors of memories that wait; see `FillsVectors.put_vectors`."""
+        held = self._partition(scope)
+        given = [(item, _checked(item)) for item in vectors]
+        with self._lock:
+            self._dimension = self._common_dimension([vector for _, vector in given])
+            for item, vector in given:
+                name = item.pending.key
+                if name in held.waiting and held.memories[name].index_text == item.pending.text:
+                    del held.waiting[name]
+                    if vector is not None:
+                        held.vectors[name] = vector
+
     async def count_targets(self, scope: Scope) -> dict[Target, int]:
         """Return the number of current memories of each target; see `ListsTargets`."""
         held = self._partition(scope)
@@ -187,6 +226,10 @@ def _copy(memory: Memory) -> Memory:
     return memory.detached()
 
 
+def _checked(item: MessageVector) -> Vector | None:
+    return None if item.vector is None else check_vector(item.vector, "the vector of a memory")
+
+
 def _apply(held: _Partition, change: Change) -> None:
     name = change.memory_id
     if change.after is None:
@@ -197,6 +240,10 @@ def _apply(held: _Partition, change: Change) -> None:
         held.vectors[name] = change.vector
     elif not change.keeps_vector:
         held.vectors.pop(name, None)
+    if change.wants_vector:
+        held.waiting[name] = None
+    elif not change.keeps_vector:
+        held.waiting.pop(name, None)
 
 
 def _event(sequence: int, change: Change, batch: WriteBatch) -> Event:

@@ -29,6 +29,7 @@ from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurabili
 from reme_core.testing._memory_search import MemoryFilters, MemoryPages, MemoryRanking
 from reme_core.testing._memory_targets import MemoryTargets
 from reme_core.testing._memory_uses import MemoryCounts, MemoryUses, MemoryUsesDurability
+from reme_core.testing._memory_waiting import MemoryWaiting
 from reme_core.testing._memory_writes import MemoryDuplicates, MemoryEvents, MemoryRevisions, MemoryWrites
 
 
@@ -44,9 +45,13 @@ class MemoryStoreContract(
     MemoryTargets,
     MemoryCounts,
     MemoryUses,
+    MemoryWaiting,
     MemoryIsolation,
     MemoryConcurrency,
     MemoryDurability,
     MemoryUsesDurability,
 ):
-    """Everything that `reme_core.ports.MemoryStore` promises; `ListsTargets` and `CountsUses` of one that is it."""
+    """Everything that `reme_core.ports.MemoryStore` promises.
+
+    Of a store that is one, `ListsTargets`, `CountsUses` and `FillsVectors` as well.
+    """

@@ -91,6 +91,7 @@ class Draft:
             PutMemory(
                 memory=after,
                 vector=change.vector,
+                wants_vector=change.wants_vector,
                 expected_revision=0 if change.before is None else change.before.revision,
                 on_duplicate="raise" if after.memory_id in linked | self._strict else "existing",
                 reason=change.reason,

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, JsonValue
 from reme_core.errors import ConfigurationError
 from reme_core.ports import MemoryFilter, MemorySearch, ScoredMemory, Target, ToolContext, Vector
 from reme_core.retrieval import AskedTime, asked_time, names_no_topic
-from reme_core.retrieval.embedding import embed_strictly
+from reme_core.retrieval.embedding import try_embedding
 from reme_core.retrieval.hits import memory_hit
 from reme_core.retrieval.memories_in_time import list_memories_in_time
 from reme_core.schema import Memory, MemoryType, Usage, bounded_query, shown_beginning, shown_end
@@ -50,8 +50,9 @@ class RetrieveItem(ToolItem):
 class VectorRetrieveMemoryOp(BaseMemoryToolOp[RetrieveItem]):
     """Finds the memories that come closest to questions, among those that the call may read.
 
-    With an embedder by vector and words, else by words. Where the context names a type and a target, or targets,
-    nothing beyond these is read, whatever the model writes; summary memories apart, where they are enabled.
+    With an embedder by vector and words, else, and where it fails, by words. Where the context names a type and a
+    target, or targets, nothing beyond these is read, whatever the model writes; summary memories apart, where they are
+    enabled.
     """
 
     name = "vector_retrieve_memory"
@@ -153,7 +154,10 @@ async def _about(name: str, filters: Sequence[MemoryFilter], context: ToolContex
 async def _vectors(queries: Sequence[str], context: ToolContext) -> list[Vector | None]:
     if context.embedder is None:
         return [None] * len(queries)
-    matrix = await embed_strictly(context.embedder, [bounded_query(query) for query in queries])
+    matrix = await try_embedding(context.embedder, [bounded_query(query) for query in queries])
+    if isinstance(matrix, str):
+        context.trace.degraded[matrix] = None
+        return [None] * len(queries)
     context.trace.usage += Usage(embedding_calls=1)
     return list(matrix)
 

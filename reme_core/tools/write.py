@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from reme_core.errors import ConflictError, MemoryNotFoundError, ToolFeedback
 from reme_core.ports import DeleteMemory, PutMemory, Target, ToolContext, Vector, WriteBatch
-from reme_core.retrieval.embedding import embed_strictly
+from reme_core.retrieval.embedding import try_embedding
 from reme_core.rules import replaced
 from reme_core.schema import Memory, MemoryType, Usage
 from reme_core.schema.checks import Id, Metadata, Text
@@ -219,13 +219,18 @@ def unknown_memories(memory_ids: Sequence[str]) -> ToolFeedback:
 
 
 async def puts_of(context: ToolContext, memories: Sequence[Memory], *, expected: Sequence[int]) -> list[PutMemory]:
-    """Embed memories that are to be written, and expect these revisions (ModelError)."""
+    """Embed memories that are to be written, and expect these revisions; where that fails they wait for vectors."""
     vectors: Sequence[Vector | None] = [None] * len(memories)
     if context.embedder is not None and memories:
-        vectors = list(await embed_strictly(context.embedder, [memory.index_text for memory in memories]))
-        context.trace.usage += Usage(embedding_calls=1)
+        rows = await try_embedding(context.embedder, [memory.index_text for memory in memories])
+        if isinstance(rows, str):
+            context.trace.degraded[rows] = None
+        else:
+            vectors = list(rows)
+            context.trace.usage += Usage(embedding_calls=1)
+    wants = context.embedder is not None
     return [
-        PutMemory(memory=memory, vector=vector, expected_revision=revision)
+        PutMemory(memory=memory, vector=vector, wants_vector=wants, expected_revision=revision)
         for memory, vector, revision in zip(memories, vectors, expected, strict=True)
     ]
 

@@ -117,9 +117,8 @@ async def test_no_messages_are_no_session(reme: ReMe) -> None:
 async def test_what_could_not_be_embedded_is_kept_and_finished_by_flush(tmp_path: Path) -> None:
     down = HashedEmbedder(32, failures=[ModelUnavailableError("down")] * 2)
     async with ReMe("space", tmp_path, llm=None, embedding=down) as reme:
-        with pytest.raises(PartialFailureError, match=r"the messages are kept.*flush") as caught:
-            await reme.summary([{"role": "user", "content": "tea time", "id": "m"}], **ALICE)
-        assert caught.value.all_retryable
+        kept = await reme.summary([{"role": "user", "content": "tea time", "id": "m"}], **ALICE)
+        assert kept.degraded == ("embedding: down; texts without vectors are found by their words",)
         with pytest.raises(PartialFailureError, match="failed"):
             await reme.flush()
         assert (await reme.stats(**ALICE)).waiting_for_vectors == 1
@@ -132,8 +131,7 @@ async def test_what_could_not_be_embedded_is_kept_and_finished_by_flush(tmp_path
 async def test_a_new_process_finishes_what_was_left(tmp_path: Path) -> None:
     down = HashedEmbedder(32, failures=[ModelUnavailableError("down")])
     async with ReMe(processes.SPACE, tmp_path, llm=None, embedding=down) as reme:
-        with pytest.raises(PartialFailureError):
-            await reme.summary([("user", "tea time")], **ALICE)
+        assert (await reme.summary([("user", "tea time")], **ALICE)).degraded
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         assert pool.submit(processes.flush_with, tmp_path, 32).result() == 1
         assert pool.submit(processes.count_waiting, tmp_path / "memory.db").result() == 0
@@ -494,8 +492,9 @@ async def test_a_change_that_leaves_the_text_needs_no_model(tmp_path: Path) -> N
         memory = await reme.add_memory("keeps bees", **ALICE)
         changed = await reme.update_memory(memory.memory_id, **ALICE, metadata={"seen": True})
         assert changed.metadata == {"seen": True}
-        with pytest.raises(ModelUnavailableError):
-            await reme.update_memory(memory.memory_id, **ALICE, content="keeps goats")
+        assert (await reme.stats(**ALICE)).waiting_for_vectors == 0
+        await reme.update_memory(memory.memory_id, **ALICE, content="keeps goats")
+        assert (await reme.stats(**ALICE)).waiting_for_vectors == 1
 
 
 @pytest.mark.parametrize("damage", ["a block without its messages", "a memory twice"])
@@ -558,12 +557,11 @@ async def test_a_text_that_the_model_refuses_is_not_in_the_way_of_others(tmp_pat
             return await super().embed(texts)
 
     async with ReMe("space", tmp_path, llm=None, embedding=Picky(32)) as reme:
-        with pytest.raises(PartialFailureError):
-            await reme.summary([("user", "poison")], **ALICE)
-        with pytest.raises(PartialFailureError):
-            await reme.summary([("user", "bees")], **ALICE)
-        assert (await reme.stats(**ALICE)).waiting_for_vectors == 0
-        await reme.summary([("user", "goats")], **ALICE)
+        for said, others in (("poison", []), ("more poison", ["bees", "goats"])):
+            kept = await reme.summary([("user", said), *(("user", other) for other in others)], **ALICE)
+            assert kept.degraded == ("embedding: refused; texts without vectors are found by their words",)
+            assert (await reme.stats(**ALICE)).waiting_for_vectors == 0
+        assert (await reme.summary([("user", "sheep")], **ALICE)).degraded == ()
         assert (await reme.find_messages(**ALICE, keyword="poison")).messages
 
 

@@ -12,7 +12,6 @@ from pydantic import JsonValue
 from reme_core.errors import ConfigurationError
 from reme_core.ports import Matrix
 from reme_core.runtime.asking import ask
-from reme_core.runtime.embedding import embed_strictly
 from reme_core.runtime.flow import Stage, for_each, stage
 from reme_core.runtime.learning import FlowContext
 from reme_core.runtime.procedural.experiences import AT_ONCE, Lesson, experience_question
@@ -26,7 +25,7 @@ from reme_core.runtime.procedural.shown_attempts import (
     steps_shown,
 )
 from reme_core.runtime.procedural.values import Attempt, Attempts, Experiences, Origin
-from reme_core.schema import Message, Usage
+from reme_core.schema import Message
 from reme_core.text import fence, json_line, shortened, terms
 
 # What a step is about shows in this much of it, head and tail.
@@ -147,10 +146,9 @@ def _task_line(sides: tuple[_Side, _Side], context: FlowContext) -> str:
 async def _likeness(good: Sequence[_Side], bad: Sequence[_Side], context: FlowContext) -> Matrix:
     """Return how similar each step is to each; shape (good, bad)."""
     texts = await asyncio.to_thread(lambda: [_text(side) for side in (*good, *bad)])
-    if context.embedder is None:
+    rows = await context.try_embedding(texts)
+    if rows is None:
         return await asyncio.to_thread(_shared_words, texts[: len(good)], texts[len(good) :])
-    rows = await embed_strictly(context.embedder, texts)
-    context.trace.usage += Usage(embedding_calls=1)
     cosines: Matrix = rows[: len(good)] @ rows[len(good) :].T
     return cosines
 

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import Target, Vector
-from reme_core.runtime.embedding import embed_strictly
 from reme_core.runtime.flow import Stage, stage
 from reme_core.runtime.learning import FlowContext
 from reme_core.runtime.near_equal import SIMILARITY, Known, Newcomer, find_known
 from reme_core.runtime.procedural.values import Experience, Experiences
-from reme_core.schema import MemoryType, RejectedExperience, Usage
+from reme_core.schema import MemoryType, RejectedExperience
 
 
 def deduplication(*, similarity: float = SIMILARITY) -> Stage[Experiences, Experiences, FlowContext]:
@@ -64,9 +63,8 @@ async def _vectors(texts: Sequence[str], context: FlowContext) -> dict[str, Vect
     """Return the vectors of texts, those in the trace as well; none without an embedder."""
     known = context.trace.vectors
     missing = [text for text in dict.fromkeys(texts) if text not in known]
-    if context.embedder is not None and missing:
-        rows = await embed_strictly(context.embedder, missing)
-        context.trace.usage += Usage(embedding_calls=1)
+    rows = await context.try_embedding(missing)
+    if rows is not None:
         known.update(zip(missing, rows, strict=True))
     return known
 

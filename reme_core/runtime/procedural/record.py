@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from reme_core.errors import BlockNotFoundError, ConflictError, ReMeError
 from reme_core.ports import AppendMessages, Clock, IndexedTranscript, JobQueue
 from reme_core.rules import block_from
-from reme_core.runtime.outcomes import Outcome, not_all_done, undone
+from reme_core.runtime.outcomes import Outcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.runtime.procedural.payload import TASK, AttemptEntry, TaskPayload, read_task_payload
 from reme_core.runtime.record import VerbatimSummarizer, since
 from reme_core.runtime.runner import JobRunner
@@ -84,17 +84,22 @@ class TaskRecorder:
         if request.background or (self.runner is None and self.record.embedder is None):
             self.start(scope)
             return result.model_copy(update={"usage": Usage(milliseconds=since(begun))})
+        degraded: tuple[str, ...] = ()
         usage, failures = Usage(), list[ReMeError]()
         try:
-            usage += await self.record.embed(scope)
-        except ReMeError as exc:  # the model's, or a dimension that the store refuses
+            usage, degraded = await self.record.embed(scope)
+        except ReMeError as exc:  # a dimension that the store refuses
             failures.append(exc)
         if self.runner is not None:
             outcomes = await self.runner.finish(scope, kept.to_do)
             failures += [outcome.failure for outcome in outcomes if outcome.failure is not None]
             result = _with_outcomes(result, outcomes)
             usage = sum((outcome.usage for outcome in outcomes), usage)
-        result = result.model_copy(update={"usage": usage.model_copy(update={"milliseconds": since(begun)})})
+            degraded = with_outcomes_degraded(degraded, outcomes)
+        spent = usage.model_copy(update={"milliseconds": since(begun)})
+        result = result.model_copy(update={"usage": spent, "degraded": degraded})
+        if degraded:
+            self.start(scope)  # what has no vector yet gets it later
         if failures:
             raise not_all_done(result, failures, kept="the trajectories") from failures[0]
         return result

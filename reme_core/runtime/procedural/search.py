@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, ScoredMemory, Vector
-from reme_core.runtime.embedding import embed_one
+from reme_core.runtime.embedding import try_question
 from reme_core.runtime.flow import stage
 from reme_core.runtime.hits import memory_hit
 from reme_core.runtime.learning import FlowContext
@@ -34,16 +34,19 @@ async def search(question: TaskQuestion, context: FlowContext) -> TaskAnswer:
 
     With `include_shared`, those of the space's shared scope as well, all in one order: by the store's score, weighed by
     confidence and importance (see `weighed`); ties as the store has them, the user's own first. The query is embedded
-    once, if there is an embedder; else the words decide. Where a target is given and nothing of it shares a word, its
-    best memories are the answer: by confidence, importance and how often they helped, with low scores.
+    once, if there is an embedder; else, and where it fails, which the trace tells, the words decide. Where a target is
+    given and nothing of it shares a word, its best memories are the answer: by confidence, importance and how often
+    they helped, with low scores.
 
     Raises:
         InvalidInputError: An empty query, or a limit below 1.
-        ModelError: The embedder failed.
         StoreError: The store failed.
     """
     _check(question)
-    vector = None if context.embedder is None else await embed_one(context.embedder, question.query)
+    vector = None if context.embedder is None else await try_question(context.embedder, question.query)
+    if isinstance(vector, str):
+        context.trace.degraded[vector] = None
+        vector = None
     parts = [await _found(question, context, scope, vector) for scope in _scopes(question, context.scope)]
     if vector is None:
         parts = on_one_scale(parts, question.query)

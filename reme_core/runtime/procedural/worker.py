@@ -10,12 +10,11 @@ from reme_core.errors import ConfigurationError
 from reme_core.ports import ChatModel, Clock, Embedder, IndexedTranscript, MemoryStore, PutMemory, Vector, WriteBatch
 from reme_core.runtime.asking import Metered
 from reme_core.runtime.distil import Distilled, Spent
-from reme_core.runtime.embedding import embed_strictly
 from reme_core.runtime.learning import FlowContext
 from reme_core.runtime.procedural.payload import AttemptEntry, TaskPayload, read_task_payload
 from reme_core.runtime.procedural.preprocess import attempt_of
 from reme_core.runtime.procedural.values import Attempt, Attempts, Experience, Experiences, TaskFlow
-from reme_core.schema import Block, Job, Memory, MemoryType, Scope, StoredMessage, Trajectory, Usage, shown
+from reme_core.schema import Block, Job, Memory, MemoryType, Scope, StoredMessage, Trajectory, shown
 from reme_core.text import Language
 
 AUTHOR = "task_summary"
@@ -68,7 +67,12 @@ class TaskWorker:
             meter.add(spent)
         batch = WriteBatch(
             puts=[
-                PutMemory(memory=memory, vector=vectors.get(memory.index_text), expected_revision=0)
+                PutMemory(
+                    memory=memory,
+                    vector=vectors.get(memory.index_text),
+                    wants_vector=self.embedder is not None,
+                    expected_revision=0,
+                )
                 for memory in (self._memory(scope, payload.task_name, item) for item in experiences)
             ],
             reason="task summary",
@@ -76,7 +80,8 @@ class TaskWorker:
             actor=AUTHOR,
             at=self.clock.now(),
         )
-        return Distilled(batch=batch, usage=spent, rejected=tuple(context.trace.rejected))
+        trace = context.trace
+        return Distilled(batch=batch, usage=spent, rejected=tuple(trace.rejected), degraded=tuple(trace.degraded))
 
     async def _attempts(self, scope: Scope, payload: TaskPayload) -> Attempts:
         blocks = await self.transcript.get_blocks(scope, [entry.trajectory_id for entry in payload.attempts])
@@ -91,10 +96,8 @@ class TaskWorker:
         """Return the vectors of what is to be written, by text; those that a stage has got are not asked for again."""
         known = dict(context.trace.vectors)
         missing = [text for text in dict.fromkeys(item.index_text for item in experiences) if text not in known]
-        if self.embedder is not None and missing:
-            known |= dict(zip(missing, await embed_strictly(self.embedder, missing), strict=True))
-            context.trace.usage += Usage(embedding_calls=1)
-        return known
+        rows = await context.try_embedding(missing)
+        return known if rows is None else known | dict(zip(missing, rows, strict=True))
 
     def _memory(self, scope: Scope, task_name: str, experience: Experience) -> Memory:
         now = self.clock.now()

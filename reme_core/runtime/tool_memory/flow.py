@@ -9,7 +9,6 @@ from reme_core.errors import InvalidInputError
 from reme_core.ports import PutMemory, Vector, WriteBatch
 from reme_core.rules import Claim
 from reme_core.runtime.asking import ask
-from reme_core.runtime.embedding import embed_strictly
 from reme_core.runtime.extraction import join_sources
 from reme_core.runtime.flow import Stage, stage
 from reme_core.runtime.learning import FlowContext
@@ -21,7 +20,6 @@ from reme_core.schema import (
     Source,
     ToolCallResult,
     ToolStatistics,
-    Usage,
     shown_input,
 )
 from reme_core.text import Language, normalise_content, prompt_language
@@ -136,7 +134,6 @@ async def guideline_batch(draft: GuidelineDraft, context: FlowContext) -> WriteB
     the write fail with a ConflictError where somebody else has written meanwhile.
 
     Raises:
-        ModelError: Embedding failed.
         StoreError: Reading failed.
     """
     now = context.clock.now()
@@ -154,6 +151,7 @@ async def guideline_batch(draft: GuidelineDraft, context: FlowContext) -> WriteB
         PutMemory(
             memory=memory,
             vector=await _vector(memory, context),
+            wants_vector=context.embedder is not None,
             expected_revision=0 if kept is None else kept.revision,
             on_duplicate="raise",
         )
@@ -189,9 +187,5 @@ def _closed(before: Memory, by: Memory, context: FlowContext) -> PutMemory:
 
 
 async def _vector(memory: Memory, context: FlowContext) -> Vector | None:
-    if context.embedder is None:
-        return None
-    vectors = await embed_strictly(context.embedder, [memory.index_text])
-    context.trace.usage += Usage(embedding_calls=1)
-    vector: Vector = vectors[0]
-    return vector
+    vectors = await context.try_embedding([memory.index_text])
+    return None if vectors is None else vectors[0]

@@ -68,4 +68,4 @@ class GuidelineWorker:
         finally:
             spent = calls.usage + context.trace.usage
             meter.add(spent)
-        return Distilled(batch=batch, usage=spent)
+        return Distilled(batch=batch, usage=spent, degraded=tuple(context.trace.degraded))

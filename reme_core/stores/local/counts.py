@@ -25,7 +25,8 @@ def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
         current_memories={MemoryType(kind): count for kind, count in by_type},
         memories=_count(connection, "SELECT count(*) FROM memories WHERE scope = ?", number),
         messages=_count(connection, "SELECT count(*) FROM messages WHERE scope = ?", number),
-        waiting_for_vectors=_count(connection, "SELECT count(*) FROM messages WHERE scope = ? AND waits", number),
+        waiting_for_vectors=_count(connection, "SELECT count(*) FROM messages WHERE scope = ? AND waits", number)
+        + _count(connection, "SELECT count(*) FROM memories WHERE scope = ? AND waits", number),
         blocks=_count(connection, "SELECT count(*) FROM blocks WHERE scope = ?", number),
         sessions=_count(connection, "SELECT count(*) FROM sessions WHERE scope = ?", number),
         events=_count(connection, "SELECT count(*) FROM events WHERE scope = ?", number),

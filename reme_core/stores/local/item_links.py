@@ -67,6 +67,18 @@ def remove_items_of_scope(connection: sqlite3.Connection, scope: int) -> None:
     remove_empty(connection, {ns for _, ns in found})
 
 
+def fill_vector(connection: sqlite3.Connection, memory_row: int, vector: Vector) -> None:
+    """Give the item that a memory is, if it is one, the vector that the memory has waited for."""
+    found = connection.execute(
+        "SELECT item, ns FROM items JOIN memories ON memories.row = memory_row WHERE memory_row = ? AND ranked",
+        (memory_row,),
+    ).fetchone()
+    if found is not None:
+        drop_vectors(connection, [found[0]])
+        connection.execute("INSERT INTO item_vectors (item, data) VALUES (?, ?)", (found[0], vector.tobytes()))
+        log_item_changes(connection, [(found[1], found[0])])
+
+
 def follow_edit(
     connection: sqlite3.Connection, memory_row: int, updated: int, vector: Vector | None, *, said_anew: bool
 ) -> None:

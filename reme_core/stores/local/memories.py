@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
-from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, Vector, WriteBatch
+from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, WriteBatch
 from reme_core.rules import beside, check_useless, kept_by_updates, reason_for, repetition
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
-from reme_core.stores.local import item_links
+from reme_core.stores.local import item_links, waiting
 from reme_core.stores.local.filters import check_filter, conditions
 from reme_core.stores.local.scopes import Layer, find_scope, log_changes, make_scope_number
-from reme_core.stores.local.vectors import check_vector, claim_dimension
+from reme_core.stores.local.vectors import check_vector
 from reme_core.stores.local.words import add_words, remove_words
 from reme_core.text import normalise_content, pack_terms, terms
 
@@ -162,7 +162,9 @@ def _write(
                 remove_words(connection, "memory_words", [row])
                 add_words(connection, "memory_words", scope, row, words)
     if put.vector is not None:
-        _put_vector(connection, row, memory.memory_id, put.vector)
+        waiting.put_vector(connection, row, memory.memory_id, put.vector)
+    if put.wants_vector or found is not None:
+        waiting.note(connection, row, put, None if found is None else found[1])
     return memory, row
 
 
@@ -238,11 +240,6 @@ def _update(connection: sqlite3.Connection, row: int, memory: Memory, words: Seq
         " valid_from = ?, valid_to = ?, superseded_by = ?, revision = ?, terms = ?, body = ? WHERE row = ?",
         (*_columns(memory, words, normal), row),
     )
-
-
-def _put_vector(connection: sqlite3.Connection, row: int, memory_id: str, vector: Vector) -> None:
-    claim_dimension(connection, len(vector), f"the vector of memory {memory_id!r}")
-    connection.execute("INSERT OR REPLACE INTO memory_vectors VALUES (?, ?)", (row, vector.tobytes()))
 
 
 def _add_event(

@@ -32,6 +32,7 @@ from reme_core.stores.local.scopes import (
     make_session_number,
 )
 from reme_core.stores.local.vectors import check_vector, claim_dimension
+from reme_core.stores.local.waiting import fill_memories, is_of_memory, pending_memories
 from reme_core.stores.local.words import add_words, match_expression
 from reme_core.text import (
     is_question,
@@ -235,14 +236,16 @@ def unsliced(connection: sqlite3.Connection, scope: Scope, session_id: str) -> l
 
 
 def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> list[PendingText]:
-    """Return texts that wait for vectors, those of the oldest message first; the last message is there as a whole."""
+    """Return texts that wait for vectors: memories, then messages, oldest first; the last message as a whole."""
     number = find_scope(connection, scope)
-    texts: list[PendingText] = []
     if number is None or limit < 1:
+        return []
+    texts = pending_memories(connection, number, limit)
+    if len(texts) >= limit:
         return texts
     rows = connection.execute(
         "SELECT seq, speaker, body, passages FROM messages WHERE scope = ? AND waits ORDER BY seq LIMIT ?",
-        (number, limit),
+        (number, limit - len(texts)),
     )
     for seq, speaker, body, packed in rows:
         text, passages = read_stored_message(body).full_text, passage_spans(packed)[:_EMBEDDED_PASSAGES]
@@ -257,19 +260,23 @@ def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> l
 
 
 def waiting_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Scope]:
-    """Return the scopes of a memory space that have messages waiting for vectors."""
+    """Return the scopes of a memory space that have memories or messages waiting for vectors."""
     rows = connection.execute(
         "SELECT user_id FROM scopes WHERE memory_space = ?"
-        " AND EXISTS (SELECT 1 FROM messages WHERE messages.scope = scopes.scope AND waits) ORDER BY scope",
+        " AND (EXISTS (SELECT 1 FROM messages WHERE messages.scope = scopes.scope AND waits)"
+        " OR EXISTS (SELECT 1 FROM memories WHERE memories.scope = scopes.scope AND waits)) ORDER BY scope",
         (memory_space,),
     )
     return [Scope(memory_space=memory_space, user_id=user_id) for (user_id,) in rows]
 
 
 def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[MessageVector]) -> None:
-    """Store vectors of messages that wait for them; messages erased meanwhile are passed over."""
+    """Store vectors of memories and messages that wait for them; what was erased meanwhile is passed over."""
     of_rows: dict[int, dict[int, Vector | None]] = {}
+    of_memories = [item for item in vectors if is_of_memory(item)]
     for item in vectors:
+        if is_of_memory(item):
+            continue
         vector = None if item.vector is None else check_vector(item.vector, "the vector of a message")
         row, place = _place(item)
         of_rows.setdefault(row, {})[place] = vector
@@ -278,6 +285,7 @@ def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[
         return
     stored = [row for row, given in of_rows.items() if _put_vectors_of(connection, number, row, given)]
     log_changes(connection, number, Layer.MESSAGES, stored)
+    fill_memories(connection, number, of_memories)
 
 
 def _put_vectors_of(connection: sqlite3.Connection, scope: int, row: int, given: Mapping[int, Vector | None]) -> bool:

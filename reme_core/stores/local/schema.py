@@ -115,6 +115,12 @@ _SINCE_VERSION_7 = (
     "ALTER TABLE messages ADD COLUMN passages BLOB NOT NULL DEFAULT x''",
 )
 
+# waits: it has no vector yet and is to get one.
+_SINCE_VERSION_9 = (
+    "ALTER TABLE memories ADD COLUMN waits INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX memories_waiting ON memories (scope, row) WHERE waits",
+)
+
 
 def _to_version_2(connection: sqlite3.Connection) -> None:
     for statement in _SINCE_VERSION_2:
@@ -153,6 +159,11 @@ def _to_version_7(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE messages SET by_user = 1 WHERE json_extract(body, '$.role') = 'user'")
 
 
+def _to_version_9(connection: sqlite3.Connection) -> None:
+    for statement in _SINCE_VERSION_9:
+        connection.execute(statement)
+
+
 MIGRATIONS: Sequence[Migration] = (
     _to_version_2,
     _to_version_3,
@@ -161,6 +172,7 @@ MIGRATIONS: Sequence[Migration] = (
     _to_version_6,
     _to_version_7,
     tell_ends_from_replacements,
+    _to_version_9,
 )
 """Step i leads from version i + 1 to version i + 2."""
 
@@ -211,6 +223,7 @@ TABLES = (
     *_SINCE_VERSION_6,
     *_SINCE_VERSION_7,
     *OWN_TIMES,
+    *_SINCE_VERSION_9,
 )
 
 WORD_TABLES = (

@@ -57,6 +57,7 @@ def payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInde
         "last": models.PayloadSchemaType.INTEGER,
         "applied": models.PayloadSchemaType.BOOL,
         "counts": models.PayloadSchemaType.BOOL,
+        "waits": models.PayloadSchemaType.BOOL,
         "memory_ids": keyword,
         "run_id": keyword,
     }

@@ -55,6 +55,12 @@ def all_commits(scope: Scope, *more: models.Condition) -> models.Filter:
     return models.Filter(must=[equals("scope", scope_key(scope)), equals("kind", COMMIT), *more])
 
 
+def waiting_apart_from(scopes: Iterable[Scope]) -> models.Filter:
+    """Match the memories that wait for vectors, of all scopes but some."""
+    known = one_of("scope", [scope_key(scope) for scope in scopes])
+    return models.Filter(must=[equals("kind", MEMORY), is_true("waits")], must_not=[known])
+
+
 def counts_uses() -> models.FieldCondition:
     """Match the commits that counted uses, and tell no event."""
     return is_true("counts")

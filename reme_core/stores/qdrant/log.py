@@ -6,7 +6,8 @@ process, one gets its commit in, and the others read again and plan anew. Then t
 that the commit tells, each unless a later commit has been there, and the commit is marked as applied. A writer that
 dies in between leaves a commit that the next call of a store on this scope applies.
 
-Counting uses is such a commit as well, one without events: it takes a number of its own, which no event has.
+Counting uses, or giving a memory the vector that it waited for, is such a commit as well, one without events: it takes
+a number of its own, which no event has.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import suppress
 from qdrant_client import models
 
 from reme_core.errors import ConflictError, MemoryNotFoundError, StoreUnavailableError
-from reme_core.ports import EventQuery, PutMemory, UseMemory, WriteBatch
+from reme_core.ports import EventQuery, PutMemory, UseMemory, Vector, WriteBatch
 from reme_core.rules import (
     Plan,
     claim_of,
@@ -121,13 +122,59 @@ async def _claimed(backend: Backend, scope: Scope, memories: Sequence[Memory]) -
 async def _rewrite(
     backend: Backend, scope: Scope, held: Mapping[str, Held], memories: Iterable[Memory], *, number: int
 ) -> bool:
-    """Write points of memories anew with their vectors and without events; tell whether nobody else was quicker."""
+    """Write points of memories anew, as held and without events; tell whether nobody else was quicker."""
     vectors = final_vectors((name, item.vector) for name, item in held.items())
-    commit = Commit(token=new_id(), events=(), number=number, counted=tuple(memories), vectors=vectors)
+    commit = Commit(
+        token=new_id(),
+        events=(),
+        number=number,
+        counted=tuple(memories),
+        vectors=vectors,
+        waiting=frozenset(name for name, item in held.items() if item.waits),
+    )
     if not await _insert(backend, scope, commit):
         return False
     await apply(backend, scope, commit)
     return True
+
+
+async def fill(backend: Backend, scope: Scope, vectors: Mapping[tuple[str, str], Vector | None]) -> None:
+    """Give memories that wait their vectors, by id and text; see `FillsVectors.put_vectors`."""
+    for _ in range(_ATTEMPTS):
+        last = await settle(backend, scope)
+        held = await _by_ids(backend, scope, [name for name, _ in vectors])
+        waiting = {name: item.memory for name, item in held.items() if item.waits}
+        given = {
+            name: Held(memory=waiting[name], vector=vector)
+            for (name, text), vector in vectors.items()
+            if _says(waiting.get(name), text)
+        }
+        memories = [item.memory for item in given.values()]
+        if not given or await _rewrite(backend, scope, given, memories, number=last + 1):
+            return
+    raise _overloaded()
+
+
+def _says(memory: Memory | None, text: str) -> bool:
+    return memory is not None and memory.index_text == text
+
+
+async def waiting_memories(backend: Backend, scope: Scope, limit: int) -> list[Memory]:
+    """Return the memories that wait for vectors, oldest first."""
+    oldest = models.OrderBy(key="created_at", direction=models.Direction.ASC)
+    wanted = filters.all_memories(scope, filters.is_true("waits"))
+    return [read_memory(item.payload) for item in await backend.scroll(scope, wanted, limit=limit, order=oldest)]
+
+
+async def waiting_scopes(backend: Backend, memory_space: str) -> list[Scope]:
+    """Return the scopes of a space that have memories that wait, one page of points after the other."""
+    found: dict[Scope, None] = {}
+    while True:
+        wanted = filters.waiting_apart_from(found)
+        records = await backend.scroll(Scope(memory_space=memory_space, user_id=""), wanted, limit=_POINTS_A_PAGE)
+        if not records:
+            return [scope for scope in found if scope.memory_space == memory_space]
+        found |= dict.fromkeys(read_memory(record.payload).scope for record in records)
 
 
 def _overloaded() -> StoreUnavailableError:
@@ -202,7 +249,8 @@ async def _by_ids(backend: Backend, scope: Scope, names: Iterable[str]) -> dict[
 
 
 def _read(record: models.Record) -> Held:
-    return Held(memory=read_memory(record.payload), vector=dense_of(record.vector))
+    waits = bool(record.payload and record.payload.get("waits"))
+    return Held(memory=read_memory(record.payload), vector=dense_of(record.vector), waits=waits)
 
 
 def _commit(batch: WriteBatch, plan: Plan, held: dict[str, Held], *, first: int) -> Commit:
@@ -224,7 +272,12 @@ def _commit(batch: WriteBatch, plan: Plan, held: dict[str, Held], *, first: int)
         (name, held[name].vector if change.keeps_vector and name in held else change.vector)
         for name, change in plan.outcome.items()
     )
-    return Commit(token=new_id(), events=events, vectors=final_vectors(vectors))
+    waiting = frozenset(
+        name
+        for name, change in plan.outcome.items()
+        if change.wants_vector or (change.keeps_vector and name in held and held[name].waits)
+    )
+    return Commit(token=new_id(), events=events, vectors=final_vectors(vectors), waiting=waiting)
 
 
 async def _insert(backend: Backend, scope: Scope, commit: Commit) -> bool:
@@ -241,7 +294,7 @@ async def apply(backend: Backend, scope: Scope, commit: Commit) -> None:
     operations: list[models.UpdateOperation] = [
         backend.upsert_operation(scope, points, filters.older_than(commit.first)),
         *backend.payload_operations(
-            scope, commit_id_point(scope, commit.first), {"applied": True}, drop=["vectors", "counted"]
+            scope, commit_id_point(scope, commit.first), {"applied": True}, drop=["vectors", "counted", "waiting"]
         ),
     ]
     await backend.update(scope, operations)

@@ -34,10 +34,11 @@ MEMORY, GONE, COMMIT = "memory", "gone", "commit"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A memory as it is stored, with its vector, if it has one."""
+    """A memory as it is stored, with its vector, if it has one, and whether it waits for it."""
 
     memory: Memory
     vector: Vector | None
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class Commit:
         counted: The memories with their new counts, where uses were counted, or as they are, where points of an earlier
             release are written anew; empty once the commit was applied.
         vectors: The vector of each memory that has one afterwards; empty once the commit was applied.
+        waiting: Those that wait for theirs afterwards.
         applied: Whether the memories have been brought to this state.
     """
 
@@ -59,6 +61,7 @@ class Commit:
     number: int = 0
     counted: tuple[Memory, ...] = ()
     vectors: Mapping[str, Vector]
+    waiting: frozenset[str] = frozenset()
     applied: bool = False
 
     @property
@@ -102,7 +105,7 @@ def commit_id_point(scope: Scope, first: int) -> str:
     return point_id(scope, COMMIT, str(first))
 
 
-def memory_point(memory: Memory, vector: Vector | None, sequence: int) -> models.PointStruct:
+def memory_point(memory: Memory, vector: Vector | None, sequence: int, *, waits: bool) -> models.PointStruct:
     """Write a memory; `sequence` numbers the commit that brought it to this state."""
     scope = memory.scope
     claim = claim_of(memory)
@@ -127,6 +130,8 @@ def memory_point(memory: Memory, vector: Vector | None, sequence: int) -> models
         payload["valid_to"] = format_time(memory.valid_to)
     if memory.superseded_by is not None:
         payload["superseded_by"] = text_key(memory.superseded_by)
+    if waits:
+        payload["waits"] = True
     vectors: dict[str, models.Vector] = {}
     if vector is not None:
         vectors[DENSE] = vector.tolist()
@@ -157,6 +162,8 @@ def commit_point(scope: Scope, commit: Commit) -> models.PointStruct:
     }
     if run_id is not None:
         payload["run_id"] = text_key(run_id)
+    if commit.waiting:
+        payload["waiting"] = json.dumps(sorted(commit.waiting))
     if not commit.events:
         payload["counts"] = True
         payload["counted"] = _MEMORIES.dump_json(list(commit.counted)).decode()
@@ -171,7 +178,7 @@ def outcome_points(scope: Scope, commit: Commit) -> list[models.PointStruct]:
     return [
         gone_point(scope, name, commit.first)
         if memory is None
-        else memory_point(memory, commit.vectors.get(name), commit.first)
+        else memory_point(memory, commit.vectors.get(name), commit.first, waits=name in commit.waiting)
         for name, memory in after.items()
     ]
 
@@ -199,6 +206,7 @@ def read_commit(payload: Mapping[str, object] | None) -> Commit:
         number=_number(payload, "first"),
         counted=tuple(counted),
         vectors={name: _unpack(packed) for name, packed in vectors.items()},
+        waiting=frozenset(json.loads(_text(payload, "waiting")) if payload and "waiting" in payload else ()),
         applied=bool(payload and payload.get("applied")),
     )
 

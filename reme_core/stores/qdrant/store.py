@@ -11,7 +11,18 @@ from weakref import WeakValueDictionary
 from qdrant_client import AsyncQdrantClient, models
 
 from reme_core.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, MemoryNotFoundError
-from reme_core.ports import Counts, EventQuery, ListMemories, MemorySearch, ScoredMemory, UseMemory, Vector, WriteBatch
+from reme_core.ports import (
+    Counts,
+    EventQuery,
+    ListMemories,
+    MemorySearch,
+    MessageVector,
+    PendingText,
+    ScoredMemory,
+    UseMemory,
+    Vector,
+    WriteBatch,
+)
 from reme_core.rules import CheckedFilter, check_batch, check_filter, check_uses, check_vector
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
 from reme_core.stores._cursors import check_limit
@@ -150,6 +161,26 @@ class QdrantStore:
         """Return what happened, oldest first; see `MemoryStore.events`."""
         return await self._loop.run(lambda: self._events(scope, query))
 
+    async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
+        """Return memories that wait for vectors; see `FillsVectors.pending_texts`."""
+        waiting = await self._loop.run(lambda: self._waiting(scope, limit))
+        return [PendingText(key=memory.memory_id, text=memory.index_text) for memory in waiting]
+
+    async def waiting_scopes(self, memory_space: str) -> list[Scope]:
+        """Return scopes with memories that wait for vectors; see `FillsVectors.waiting_scopes`."""
+        return await self._loop.run(lambda: self._waiting_scopes(memory_space))
+
+    async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+        """Store vectors of memories; see `FillsVectors.put_vectors`. A call leaves a record, as of `record_uses`."""
+        given: dict[tuple[str, str], Vector | None] = {}
+        for item in vectors:
+            vector = None if item.vector is None else check_vector(item.vector, "the vector of a memory")
+            self._check_dimension(vector, "the vector of a memory")
+            given[item.pending.key, item.pending.text] = vector
+        await self._loop.run(
+            lambda: self._locked(scope, lambda backend: log.fill(backend, scope, given)), uninterrupted=True
+        )
+
     async def count(self, scope: Scope) -> Counts:
         """Return how many memories and events the scope holds; see `Countable`."""
         return await self._loop.run(lambda: self._locked(scope, lambda backend: _count(backend, scope)))
@@ -240,6 +271,12 @@ class QdrantStore:
                 return page
             count *= 4
 
+    async def _waiting(self, scope: Scope, limit: int) -> list[Memory]:
+        return await log.waiting_memories(await self._readable(scope), scope, limit) if limit > 0 else []
+
+    async def _waiting_scopes(self, memory_space: str) -> list[Scope]:
+        return await log.waiting_scopes(await self._open(), memory_space)
+
     async def _events(self, scope: Scope, query: EventQuery) -> list[Event]:
         return await log.events(await self._readable(scope), scope, query)
 
@@ -264,6 +301,7 @@ async def _count(backend: Backend, scope: Scope) -> Counts:
     return Counts(
         current_memories={kind: number for kind, number in current.items() if number},
         memories=await backend.count(scope, filters.all_memories(scope)),
+        waiting_for_vectors=await backend.count(scope, filters.all_memories(scope, filters.is_true("waits"))),
         events=await log.count_events(backend, scope),
     )
 

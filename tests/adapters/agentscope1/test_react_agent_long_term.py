@@ -28,7 +28,8 @@ from reme_agentscope.v1.long_term_memory import (
 )
 from reme_agentscope.v1.memory import ReMeMemory
 from reme_core import ReMe
-from reme_core.testing import ScriptedChatModel
+from reme_core.errors import ModelUnavailableError
+from reme_core.testing import FixedClock, HashedEmbedder, ScriptedChatModel
 from tests.adapters.agentscope1.scripted import (
     ScriptedFormatter,
     ScriptedModel,
@@ -379,3 +380,22 @@ async def test_what_a_tool_of_memory_answered_is_not_found_as_talk(reme: ReMe) -
     agent = make_agent(model, long_term_memory=memory, memory=InMemoryMemory())
     await agent(Msg("user", "My rabbit's name?", "user"))
     assert await texts_in(reme) == ["My rabbit's name?", "Flopsy it is."]
+
+
+@pytest.mark.parametrize("kind", [ReMePersonalLongTermMemory, ReMeTaskLongTermMemory])
+async def test_an_embedder_that_fails_leaves_an_agent_what_words_find_and_is_asked_once(
+    kind: type, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    down = HashedEmbedder(32, failures=[None, *[ModelUnavailableError("away")] * 9])
+    async with memory_of(tmp_path, embedding=down, clock=FixedClock()) as reme:
+        kinds = "procedural" if kind is ReMeTaskLongTermMemory else "personal"
+        await reme.add_memory("The rabbit is called Flopsy", user_id="default", memory_type=kinds)
+        model = ScriptedModel(["Flopsy."] * 3)
+        memory = kind(reme=reme)
+        for _ in range(3):
+            agent = make_agent(model, long_term_memory=memory, long_term_memory_mode="static_control")
+            await agent(user("What is my rabbit called?"))
+        assert all("Flopsy" in asked.text for asked in model.asked)
+        assert len(down.calls) == 2
+        await memory.close()
+    assert len([record for record in caplog.records if record.name == "reme" and record.levelno >= 30]) == 1

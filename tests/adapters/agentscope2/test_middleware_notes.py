@@ -15,6 +15,8 @@ from agentscope.state import AgentState
 
 from reme_agentscope import ReMeMiddleware, ReMeOffloader
 from reme_core import ReMe
+from reme_core.errors import ModelUnavailableError
+from reme_core.testing import FixedClock, HashedEmbedder
 from tests.adapters.agentscope2.memories import WatchedMemory, note_texts, notes_of, turns
 from tests.adapters.agentscope2.scripted import EchoTool, ScriptedModel, call, make_agent, user
 
@@ -311,3 +313,18 @@ def _summary_fields() -> list[str]:
 
 def _searches() -> list[asyncio.Task[Any]]:
     return [task for task in asyncio.all_tasks() if "search" in task.get_name() and not task.done()]
+
+
+async def test_an_embedder_that_fails_leaves_a_reply_what_words_find_and_is_asked_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    down = HashedEmbedder(32, failures=[None, *[ModelUnavailableError("away")] * 9])
+    async with ReMe("space", tmp_path, llm=None, embedding=down, clock=FixedClock()) as memory:
+        await memory.add_memory(FACT, user_id="default")
+        model = ScriptedModel()
+        async with watching(memory, search_timeout=60) as mw:
+            for _ in range(3):
+                await make_agent(model, middlewares=[mw]).reply(user(QUESTION))
+            assert len(down.calls) == 2
+        assert all("Flopsy" in asked.text for asked in model.asked)
+    assert len([record for record in caplog.records if record.name == "reme" and record.levelno >= 30]) == 1

@@ -19,7 +19,8 @@ from langchain_core.runnables.config import ensure_config
 from langgraph.checkpoint.memory import InMemorySaver
 
 from reme_core import ReMe
-from reme_core.testing import HashedEmbedder
+from reme_core.errors import ModelUnavailableError
+from reme_core.testing import FixedClock, HashedEmbedder
 from reme_langchain import Compact, Recall, ReMeMiddleware, as_chat_model
 from tests.adapters.langchain.agents import THREAD, both_ways, invoke
 from tests.adapters.langchain.scripted import ScriptedChat, calling
@@ -313,3 +314,22 @@ def test_hooks_are_there_for_both_flavours() -> None:
     for name in ("before_agent", "after_agent", "wrap_model_call", "wrap_tool_call"):
         for hook in (name, f"a{name}"):
             assert getattr(ReMeMiddleware, hook) is not getattr(AgentMiddleware, hook)
+
+
+@both_ways
+@pytest.mark.requirement("LC-MW-05")
+async def test_an_embedder_that_fails_leaves_an_agent_what_words_find_and_is_asked_once(
+    tmp_path: Path, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    down = HashedEmbedder(32, failures=[None, *[ModelUnavailableError("away")] * 9])
+    async with ReMe("space", tmp_path, llm=None, embedding=down, clock=FixedClock()) as memory:
+        await memory.add_memory("Ann likes green tea", user_id="ann")
+        model = ScriptedChat()
+        with ReMeMiddleware(memory, owner="ann") as middleware:
+            agent = create_agent(model, middleware=[middleware], checkpointer=InMemorySaver())
+            for number in range(3):
+                await invoke(agent, way, "which tea?", config={"configurable": {"thread_id": f"t{number}"}})
+            assert middleware.drain()
+        assert all("green tea" in asked.text for asked in model.asked)
+        assert len(down.calls) == 2
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1

@@ -15,7 +15,8 @@ from langgraph.prebuilt import ToolNode
 from pydantic import ValidationError
 
 from reme_core import ReMe
-from reme_core.errors import ConfigurationError, StoreClosedError
+from reme_core.errors import ConfigurationError, StoreClosedError, StoreUnavailableError
+from reme_core.stores import InMemoryStore
 from reme_core.testing.clock import FixedClock
 from reme_core.testing.hashed_embedder import HashedEmbedder
 from reme_langchain import as_embedder, create_memory_tools
@@ -382,11 +383,24 @@ async def test_a_synchronous_call_on_a_running_loop_completes(memory, user):
     assert tools[0].invoke({"content": "From a running loop."}).startswith("saved")
 
 
-async def test_a_failure_that_may_pass_is_an_answer_with_status_error_and_another_is_raised(tmp_path):
+async def test_an_embedder_that_fails_costs_a_tool_its_vectors_alone(tmp_path):
     async def failing(_texts):
         raise ConnectionError("down")
 
-    memory = ReMe(working_dir=tmp_path, llm=None, embedding=as_embedder(failing, dims=HashedEmbedder().dimension))
+    embedder = as_embedder(failing, dims=HashedEmbedder().dimension)
+    async with ReMe(working_dir=tmp_path, llm=None, embedding=embedder) as memory:
+        save, search = create_memory_tools(memory, owner="ann", names=["save_memory", "search_memory"])
+        assert (await save.ainvoke({"content": "Likes tea."})).startswith("saved")
+        assert "Likes tea." in await search.ainvoke({"query": "tea"})
+
+
+async def test_a_failure_that_may_pass_is_an_answer_with_status_error_and_another_is_raised(tmp_path):
+    class Locked(InMemoryStore):
+        async def put(self, scope, batch):
+            msg = "locked"
+            raise StoreUnavailableError(msg)
+
+    memory = ReMe(working_dir=tmp_path, llm=None, embedding=None, vector_store=Locked())
     [save] = create_memory_tools(memory, owner="ann", names=["save_memory"])
     call = {"name": "save_memory", "args": {"content": "Likes tea."}, "id": "1", "type": "tool_call"}
     answer = await save.ainvoke(call)

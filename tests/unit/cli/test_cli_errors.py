@@ -210,18 +210,21 @@ def test_a_message_id_that_is_taken_is_a_conflict(reme: Reme, chat: str) -> None
     assert "'m-1'" in done.err
 
 
-def test_a_model_that_refuses_ends_with_6_and_its_key_is_not_told(reme: Reme, server: OpenAIServer) -> None:
-    server.replies(Status(401))
-    done = reme("add", "x", "--json")
-    assert done.code == ExitCode.MODEL_FAILED
-    assert "sk-test" not in done.err
-    assert reme("add", "x", "--no-embedding").code == 0
+def test_an_embedding_model_that_refuses_leaves_words_and_its_key_is_not_told(reme: Reme, server: OpenAIServer) -> None:
+    server.replies(*[Status(401)] * 9)
+    done = reme("add", "Ana drinks tea", "--json")
+    assert done.code == 0
+    found = reme("search", "tea", "--json")
+    assert "the key was refused: set REME_EMBEDDING_API_KEY" in found.value["degraded"][0]
+    assert found.value["results"][0]["memory"] == "Ana drinks tea"
+    assert "the key was refused" in reme("search", "tea").err
+    assert "sk-test" not in done.err + found.err + found.out
 
 
 def test_messages_that_could_not_be_embedded_are_kept_and_partly_done(
     reme: Reme, server: OpenAIServer, chat: str
 ) -> None:
-    server.replies(*[Status(401)] * 4)
+    server.replies(*[Status(401)] * 9)
     done = reme("add", "--messages", chat, "--json")
     assert done.code == ExitCode.PARTLY_DONE
     assert reme("stats", "--json").value["waiting_for_vectors"] == 3

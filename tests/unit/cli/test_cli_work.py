@@ -223,7 +223,7 @@ def test_flush_gives_vectors_to_what_waits_for_them(
     monkeypatch.setenv("REME_EMBEDDING_MODEL", "any")
     monkeypatch.setenv("REME_EMBEDDING_API_KEY", "sk-test")
     monkeypatch.setenv("REME_EMBEDDING_BASE_URL", remy.base_url)
-    remy.replies(*[Status(401)] * 4)
+    remy.replies(*[Status(401)] * 5)
     assert reme("add", "--messages", chat, "--no-llm").code == ExitCode.PARTLY_DONE
     assert reme("flush").out == "1 call of the embedding model\n"
     assert reme("stats", "--json").value["waiting_for_vectors"] == 0

@@ -461,13 +461,17 @@ class FailingStore(InMemoryStore):
         raise StoreUnavailableError(msg)
 
 
-async def test_a_write_or_an_embedding_that_fails_leaves_nothing(tmp_path: Path) -> None:
+async def test_an_embedder_that_fails_in_the_middle_leaves_the_rest_waiting(tmp_path: Path) -> None:
     file = write(tmp_path / "library.jsonl", *(advice(number) for number in range(300)))
     store = InMemoryStore()
     embedder = HashedEmbedder(64, failures=[None, ModelUnavailableError("down")])
-    with pytest.raises(ModelUnavailableError):
-        await load(store, file, embedder=embedder)
-    assert await held(store) == {}
+    await load(store, file, embedder=embedder)
+    assert len(await held(store)) == 300
+    assert 0 < len(await store.pending_texts(BOB, 1000)) < 300
+
+
+async def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    file = write(tmp_path / "library.jsonl", *(advice(number) for number in range(300)))
     failing = FailingStore()
     with pytest.raises(StoreUnavailableError):
         await load(failing, file)

@@ -241,7 +241,7 @@ async def test_a_write_that_is_only_acknowledged_is_no_success(client: AsyncQdra
 async def write_as_before_own_times(client: AsyncQdrantClient, *memories: Memory) -> None:
     """Write points as a release wrote them for which a memory with an end was not current."""
     for number, item in enumerate(memories):
-        point = memory_point(item, axis(number % DIMENSION), 0)
+        point = memory_point(item, axis(number % DIMENSION), 0, waits=False)
         assert point.payload is not None
         point.payload.pop("superseded_by", None)
         if item.valid_to is not None:

@@ -134,10 +134,11 @@ async def test_the_vectors_of_steps_are_counted_as_a_cost() -> None:
     assert run.trace.usage.embedding_calls == 1
 
 
-async def test_an_embedder_that_fails_is_no_reason_to_compare_by_words() -> None:
+async def test_an_embedder_that_fails_leaves_words_to_compare_by() -> None:
     embedder = HashedEmbedder(failures=[ModelUnavailableError("gone")])
-    with pytest.raises(ModelUnavailableError):
-        await step_comparison()((GOOD, BAD), context(ScriptedChatModel(), embedder=embedder))
+    run = context(ScriptedChatModel([experiences()] * 3), embedder=embedder)
+    await step_comparison()((GOOD, BAD), run)
+    assert list(run.trace.degraded) == ["embedding: gone; words alone were compared"]
 
 
 async def test_what_was_asked_is_told_with_steps_that_do_not_show_it() -> None:

@@ -116,11 +116,10 @@ async def test_the_text_that_is_stored_is_embedded_once_and_left_for_the_write()
     assert np.array_equal(run.trace.vectors[texts[1]], (await embedder.embed([texts[1]]))[0])
 
 
-async def test_an_embedder_that_fails_is_an_error_and_rejects_nothing() -> None:
+async def test_an_embedder_that_fails_leaves_words_to_compare_by() -> None:
     run = context(embedder=HashedEmbedder(failures=[ModelUnavailableError("gone")]))
-    with pytest.raises(ModelUnavailableError):
-        await deduplication()((learnt(ADVICE), learnt(ADVICE)), run)
-    assert run.trace.rejected == []
+    assert len(await deduplication()((learnt(ADVICE), learnt(ADVICE)), run)) == 1
+    assert list(run.trace.degraded) == ["embedding: gone; words alone were compared"]
 
 
 async def test_how_near_is_near_can_be_said() -> None:

@@ -188,11 +188,11 @@ async def test_a_memory_is_found_by_when_it_is_used(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_an_embedder_that_fails_is_an_error_and_no_empty_answer() -> None:
+async def test_an_embedder_that_fails_leaves_words() -> None:
     store = await store_of(learnt("parse a date"))
-    embedder = HashedEmbedder(failures=[ModelUnavailableError("gone")])
-    with pytest.raises(ModelUnavailableError):
-        await search(asked(), context_of(store, embedder=embedder))
+    run = context_of(store, embedder=HashedEmbedder(failures=[ModelUnavailableError("gone")]))
+    assert [hit.memory for hit in (await search(asked("parse"), run)).hits] == ["parse a date"]
+    assert list(run.trace.degraded) == ["embedding: gone; words alone were compared"]
 
 
 @pytest.mark.parametrize(("query", "limit", "named"), [("parse", 0, "limit"), (" ", 5, "query")])
