@@ -81,7 +81,8 @@ async def _cosines(memory: ReMe, query: str, texts: Sequence[str]) -> list[float
     embedder = memory.resting_embedder
     if embedder is None:
         return [0.0] * len(texts)
-    if isinstance(memory.embedder, ports.EmbedsQueries):
+    model: object = memory.embedder
+    if isinstance(model, ports.EmbedsQueries):
         asked, rows = await embedder.embed_query(query), await embedder.embed(texts)
     else:
         both = await embedder.embed([query, *texts])

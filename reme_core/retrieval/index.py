@@ -22,6 +22,7 @@ from reme_core.retrieval.time_question import AskedTime
 from reme_core.retrieval.timefit import date_fit
 from reme_core.retrieval.vectors import VectorColumn, best_rows
 from reme_core.retrieval.weights import LONG, MEAN_TO_WINDOW, MESSAGE_WEIGHTS, OWN_SHARE, PASSAGE_DISCOUNT, Weights
+from reme_core.text.questions import is_question
 
 # A question that brings fewer terms of its own says no more than the query does (with 2, LoCoMo loses 0.1).
 _NEW_TERMS = 1
@@ -235,7 +236,10 @@ class RankingIndex:
         self._add_words(found, query_words(self._sought_words(query), [name for _, name in named]))
         if query.vector is not None and len(self._own):
             self._add_vectors(found, query.vector)
-        found.rows[found.echoes] *= _ECHO
+        if is_question(query.text):
+            found.rows[found.echoes] *= _ECHO
+        else:
+            found.echoes[:] = False  # some words that a question happens to hold
         self._add_date(found.rows, query)
         self._add_speaker(found, query.text, named)
         return found

