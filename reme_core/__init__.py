@@ -84,8 +84,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from reme_core.stores import Database, LocalStore, QdrantStore
-    from reme_core.sync import SyncReMe
-    from reme_core.sync_context import SyncInContextMemory
+    from reme_core.sync import SyncInContextMemory, SyncReMe
     from reme_core.working.check import ContextCheck
     from reme_core.working.in_context import InContextMemory
     from reme_core.working.limits import ContextLimits
@@ -188,7 +187,7 @@ _ELSEWHERE = MappingProxyType(
         "RerankingRetriever": "reme_core.runtime.strategies",
         "SimpleSummarizer": "reme_core.runtime.strategies",
         "Slicing": "reme_core.runtime.slicing",
-        "SyncInContextMemory": "reme_core.sync_context",
+        "SyncInContextMemory": "reme_core.sync",
         "SyncReMe": "reme_core.sync",
         "Trying": "reme_core.runtime.trying",
         "json_instruction": "reme_core.models.dialect",

@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from reme_core import config
 from reme_core.agents import ReMyAgentV1Op
+from reme_core.blocking import SyncFace
 from reme_core.config import UNSET, Ports, Settings, Unset
 from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError, ReMeError
 from reme_core.host_face import HostFace
@@ -88,7 +89,6 @@ from reme_core.schema import (
     shown,
 )
 from reme_core.schema.checks import is_path
-from reme_core.sync import SyncFace
 from reme_core.text import Language
 from reme_core.working.ports import HeldContexts, WorkingPorts
 from reme_core.working.tokens import TokenLedger
