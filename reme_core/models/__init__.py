@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from reme_core.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from reme_core.models.back_off import BackOff
     from reme_core.models.cached_embedder import CachedEmbedder
     from reme_core.models.chat_body import wire_messages
     from reme_core.models.clock import SystemClock
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from reme_core.models.token_counter import CharacterTokenCounter
 
 __all__ = [
-    "BackOff",
     "CachedEmbedder",
     "CharacterTokenCounter",
     "Metered",
@@ -37,7 +35,6 @@ __all__ = [
 
 _MODULES: Mapping[str, str] = MappingProxyType(
     {
-        "BackOff": "reme_core.models.back_off",
         "CachedEmbedder": "reme_core.models.cached_embedder",
         "CharacterTokenCounter": "reme_core.models.token_counter",
         "Metered": "reme_core.models.meter",
