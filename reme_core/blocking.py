@@ -86,7 +86,7 @@ class SyncFace:
 
     def __get__(self, memory: ReMe | None, kind: type[ReMe]) -> MakeSync | Callable[[], SyncReMe]:
         """Return what makes the face, for the class or for one memory."""
-        from reme_core.sync import SyncReMe  # noqa: PLC0415  # generated from ReMe, so not above it
+        from reme_core.sync import SyncReMe  # generated from ReMe, so not above it
 
         def make(*arguments: object, **settings: object) -> SyncReMe:  # the signature is that of MakeSync
             return SyncReMe(kind(*arguments, **settings))  # type: ignore[arg-type]  # checked by MakeSync

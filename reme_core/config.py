@@ -7,17 +7,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from reme_core import models, stores
+from reme_core import models
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ChatModel, Embedder, IndexedTranscript, JobQueue, MemoryStore, OffloadStore, ToolCallStore
-from reme_core.runtime.slicing import Slicing
 from reme_core.schema import describe, shown
 from reme_core.schema.checks import is_path
-from reme_core.stores import LocalStore
+
+if TYPE_CHECKING:
+    from reme_core.runtime.slicing import Slicing
 
 _LOG = logging.getLogger("reme")
 
@@ -139,6 +140,8 @@ def build(
         ConfigurationError: Settings that are unknown, missing or contradict each other.
         MissingExtraError: A store whose library is not installed.
     """
+    from reme_core.stores import LocalStore
+
     folder = _folder(working_dir)
     for name, part in (
         ("llm", llm),
@@ -177,6 +180,8 @@ def build(
 
 def check_slicing(value: object) -> Slicing:
     """Return slicing rules, the default ones for None (ConfigurationError)."""
+    from reme_core.runtime.slicing import Slicing
+
     if value is None or isinstance(value, Slicing):
         return value or Slicing()
     msg = f"slicing: wanted a Slicing, found {type(value).__name__}"
@@ -212,6 +217,8 @@ def _read_store(settings: Settings) -> LocalSettings | QdrantSettings:
 
 
 def _store(settings: LocalSettings | QdrantSettings, folder: Path, embedder: Embedder | None) -> MemoryStore:
+    from reme_core import stores
+
     if isinstance(settings, QdrantSettings):
         dimension = settings.dimension or (None if embedder is None else embedder.dimension)
         if dimension is None:
@@ -226,7 +233,7 @@ def _store(settings: LocalSettings | QdrantSettings, folder: Path, embedder: Emb
             collection=settings.collection,
             dimension=dimension,
         )
-    return LocalStore(
+    return stores.LocalStore(
         settings.path or folder / FILE_NAME,
         synchronous=settings.synchronous,
         busy_timeout_s=settings.busy_timeout_s,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import JsonValue
 
 from reme_core.blocking import BlockingInContextMemory, BlockingReMe
+from reme_core.facade.tasks import FREQ_THRESHOLD, UTILITY_THRESHOLD
 from reme_core.ports import (
     ChatModel,
     Clock,
@@ -25,7 +26,6 @@ from reme_core.ports import (
     ToolContext,
     ToolPage,
 )
-from reme_core.runtime.procedural.values import FREQ_THRESHOLD, UTILITY_THRESHOLD
 from reme_core.schema import (
     Block,
     ChatReply,
@@ -299,10 +299,6 @@ class SyncReMe(BlockingReMe):
             )
         )
 
-    def delete_all_memories(self, *, user_id: str) -> Erased:
-        """See `ReMe.delete_all_memories`."""
-        return self._run(self._memory.delete_all_memories(user_id=user_id))
-
     def history(self, memory_id: str, *, user_id: str) -> list[Event]:
         """See `ReMe.history`."""
         return self._run(self._memory.history(memory_id, user_id=user_id))
@@ -351,6 +347,14 @@ class SyncReMe(BlockingReMe):
         """See `ReMe.list_blocks`."""
         return self._run(self._memory.list_blocks(user_id=user_id, session_id=session_id, limit=limit, cursor=cursor))
 
+    def stats(self, *, user_id: str) -> Counts:
+        """See `ReMe.stats`."""
+        return self._run(self._memory.stats(user_id=user_id))
+
+    def delete_all_memories(self, *, user_id: str) -> Erased:
+        """See `ReMe.delete_all_memories`."""
+        return self._run(self._memory.delete_all_memories(user_id=user_id))
+
     def flush(self) -> Usage:
         """See `ReMe.flush`."""
         return self._run(self._memory.flush())
@@ -371,6 +375,128 @@ class SyncReMe(BlockingReMe):
         """See `ReMe.drop_job`."""
         self._run(self._memory.drop_job(job_id, user_id=user_id))
 
+    def summary_task(
+        self, trajectories: Sequence[object], *, user_id: str, task_name: str, background: bool = False
+    ) -> TaskSummary:
+        """See `ReMe.summary_task`."""
+        return self._run(
+            self._memory.summary_task(trajectories, user_id=user_id, task_name=task_name, background=background)
+        )
+
+    def retrieve_task_memory(
+        self,
+        query: str | None = None,
+        *,
+        user_id: str,
+        messages: Sequence[object] = (),
+        task_name: str | None = None,
+        limit: int = 5,
+        token_budget: int | None = None,
+        min_score: float | None = None,
+        include_shared: bool = False,
+        rerank: bool = False,
+        rewrite: bool = False,
+    ) -> TaskMemories:
+        """See `ReMe.retrieve_task_memory`."""
+        return self._run(
+            self._memory.retrieve_task_memory(
+                query,
+                user_id=user_id,
+                messages=messages,
+                task_name=task_name,
+                limit=limit,
+                token_budget=token_budget,
+                min_score=min_score,
+                include_shared=include_shared,
+                rerank=rerank,
+                rewrite=rewrite,
+            )
+        )
+
+    def set_task_flow(self, flow: TaskFlow) -> None:
+        """See `ReMe.set_task_flow`."""
+        self._memory.set_task_flow(flow)
+
+    def set_task_retrieval(self, flow: RetrievalFlow) -> None:
+        """See `ReMe.set_task_retrieval`."""
+        self._memory.set_task_retrieval(flow)
+
+    def record_use(
+        self, memory_ids: str | Sequence[str], *, user_id: str, uses: int = 1, helpful: float = 0
+    ) -> list[Memory]:
+        """See `ReMe.record_use`."""
+        return self._run(self._memory.record_use(memory_ids, user_id=user_id, uses=uses, helpful=helpful))
+
+    def forget_memories(
+        self,
+        *,
+        user_id: str,
+        task_name: str | None = None,
+        memory_type: str | Sequence[str] = "procedural",
+        freq_threshold: int = FREQ_THRESHOLD,
+        utility_threshold: float = UTILITY_THRESHOLD,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """See `ReMe.forget_memories`."""
+        return self._run(
+            self._memory.forget_memories(
+                user_id=user_id,
+                task_name=task_name,
+                memory_type=memory_type,
+                freq_threshold=freq_threshold,
+                utility_threshold=utility_threshold,
+                dry_run=dry_run,
+            )
+        )
+
+    def observe(self, feedback: object, *, user_id: str) -> list[Memory]:
+        """See `ReMe.observe`."""
+        return self._run(self._memory.observe(feedback, user_id=user_id))
+
+    def add_tool_call_results(
+        self, tool_call_results: Sequence[object] = (), *, user_id: str, messages: Sequence[object] = ()
+    ) -> RecordedToolCalls:
+        """See `ReMe.add_tool_call_results`."""
+        return self._run(self._memory.add_tool_call_results(tool_call_results, user_id=user_id, messages=messages))
+
+    def summarize_tool_memory(
+        self, tool_names: str | Sequence[str], *, user_id: str, background: bool = False
+    ) -> ToolSummary:
+        """See `ReMe.summarize_tool_memory`."""
+        return self._run(self._memory.summarize_tool_memory(tool_names, user_id=user_id, background=background))
+
+    def retrieve_tool_memory(self, tool_names: str | Sequence[str], *, user_id: str) -> ToolMemories:
+        """See `ReMe.retrieve_tool_memory`."""
+        return self._run(self._memory.retrieve_tool_memory(tool_names, user_id=user_id))
+
+    def list_tool_calls(
+        self,
+        *,
+        user_id: str,
+        tool_name: str | None = None,
+        success: bool | None = None,
+        error: str | None = None,
+        limit: int = 100,
+        newest_first: bool = True,
+        cursor: str | None = None,
+    ) -> ToolCallPage:
+        """See `ReMe.list_tool_calls`."""
+        return self._run(
+            self._memory.list_tool_calls(
+                user_id=user_id,
+                tool_name=tool_name,
+                success=success,
+                error=error,
+                limit=limit,
+                newest_first=newest_first,
+                cursor=cursor,
+            )
+        )
+
+    def list_tools(self, *, user_id: str, limit: int = 100, cursor: str | None = None) -> ToolPage:
+        """See `ReMe.list_tools`."""
+        return self._run(self._memory.list_tools(user_id=user_id, limit=limit, cursor=cursor))
+
     def export(self, path: str | Path, *, user_id: str) -> Moved:
         """See `ReMe.export`."""
         return self._run(self._memory.export(path, user_id=user_id))
@@ -379,9 +505,47 @@ class SyncReMe(BlockingReMe):
         """See `ReMe.import_`."""
         return self._run(self._memory.import_(path, user_id=user_id, progress=progress))
 
-    def stats(self, *, user_id: str) -> Counts:
-        """See `ReMe.stats`."""
-        return self._run(self._memory.stats(user_id=user_id))
+    def dump(
+        self,
+        path: str | Path,
+        *,
+        user_id: str,
+        memory_type: str | Sequence[str] = "auto",
+        memory_target: str | Sequence[str] | None = None,
+        include_superseded: bool = False,
+    ) -> DumpedLibrary:
+        """See `ReMe.dump`."""
+        return self._run(
+            self._memory.dump(
+                path,
+                user_id=user_id,
+                memory_type=memory_type,
+                memory_target=memory_target,
+                include_superseded=include_superseded,
+            )
+        )
+
+    def load(
+        self,
+        path: str | Path,
+        *,
+        user_id: str,
+        task_name: str | None = None,
+        skip_bad_lines: bool = False,
+        deduplicate: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> LoadedLibrary:
+        """See `ReMe.load`."""
+        return self._run(
+            self._memory.load(
+                path,
+                user_id=user_id,
+                task_name=task_name,
+                skip_bad_lines=skip_bad_lines,
+                deduplicate=deduplicate,
+                progress=progress,
+            )
+        )
 
     def check_context(
         self,
@@ -580,170 +744,6 @@ class SyncReMe(BlockingReMe):
                 unrecorded_marks=unrecorded_marks,
             ),
             self._run,
-        )
-
-    def summary_task(
-        self, trajectories: Sequence[object], *, user_id: str, task_name: str, background: bool = False
-    ) -> TaskSummary:
-        """See `ReMe.summary_task`."""
-        return self._run(
-            self._memory.summary_task(trajectories, user_id=user_id, task_name=task_name, background=background)
-        )
-
-    def retrieve_task_memory(
-        self,
-        query: str | None = None,
-        *,
-        user_id: str,
-        messages: Sequence[object] = (),
-        task_name: str | None = None,
-        limit: int = 5,
-        token_budget: int | None = None,
-        min_score: float | None = None,
-        include_shared: bool = False,
-        rerank: bool = False,
-        rewrite: bool = False,
-    ) -> TaskMemories:
-        """See `ReMe.retrieve_task_memory`."""
-        return self._run(
-            self._memory.retrieve_task_memory(
-                query,
-                user_id=user_id,
-                messages=messages,
-                task_name=task_name,
-                limit=limit,
-                token_budget=token_budget,
-                min_score=min_score,
-                include_shared=include_shared,
-                rerank=rerank,
-                rewrite=rewrite,
-            )
-        )
-
-    def set_task_flow(self, flow: TaskFlow) -> None:
-        """See `ReMe.set_task_flow`."""
-        self._memory.set_task_flow(flow)
-
-    def set_task_retrieval(self, flow: RetrievalFlow) -> None:
-        """See `ReMe.set_task_retrieval`."""
-        self._memory.set_task_retrieval(flow)
-
-    def record_use(
-        self, memory_ids: str | Sequence[str], *, user_id: str, uses: int = 1, helpful: float = 0
-    ) -> list[Memory]:
-        """See `ReMe.record_use`."""
-        return self._run(self._memory.record_use(memory_ids, user_id=user_id, uses=uses, helpful=helpful))
-
-    def forget_memories(
-        self,
-        *,
-        user_id: str,
-        task_name: str | None = None,
-        memory_type: str | Sequence[str] = "procedural",
-        freq_threshold: int = FREQ_THRESHOLD,
-        utility_threshold: float = UTILITY_THRESHOLD,
-        dry_run: bool = False,
-    ) -> Forgotten:
-        """See `ReMe.forget_memories`."""
-        return self._run(
-            self._memory.forget_memories(
-                user_id=user_id,
-                task_name=task_name,
-                memory_type=memory_type,
-                freq_threshold=freq_threshold,
-                utility_threshold=utility_threshold,
-                dry_run=dry_run,
-            )
-        )
-
-    def observe(self, feedback: object, *, user_id: str) -> list[Memory]:
-        """See `ReMe.observe`."""
-        return self._run(self._memory.observe(feedback, user_id=user_id))
-
-    def add_tool_call_results(
-        self, tool_call_results: Sequence[object] = (), *, user_id: str, messages: Sequence[object] = ()
-    ) -> RecordedToolCalls:
-        """See `ReMe.add_tool_call_results`."""
-        return self._run(self._memory.add_tool_call_results(tool_call_results, user_id=user_id, messages=messages))
-
-    def summarize_tool_memory(
-        self, tool_names: str | Sequence[str], *, user_id: str, background: bool = False
-    ) -> ToolSummary:
-        """See `ReMe.summarize_tool_memory`."""
-        return self._run(self._memory.summarize_tool_memory(tool_names, user_id=user_id, background=background))
-
-    def retrieve_tool_memory(self, tool_names: str | Sequence[str], *, user_id: str) -> ToolMemories:
-        """See `ReMe.retrieve_tool_memory`."""
-        return self._run(self._memory.retrieve_tool_memory(tool_names, user_id=user_id))
-
-    def list_tool_calls(
-        self,
-        *,
-        user_id: str,
-        tool_name: str | None = None,
-        success: bool | None = None,
-        error: str | None = None,
-        limit: int = 100,
-        newest_first: bool = True,
-        cursor: str | None = None,
-    ) -> ToolCallPage:
-        """See `ReMe.list_tool_calls`."""
-        return self._run(
-            self._memory.list_tool_calls(
-                user_id=user_id,
-                tool_name=tool_name,
-                success=success,
-                error=error,
-                limit=limit,
-                newest_first=newest_first,
-                cursor=cursor,
-            )
-        )
-
-    def list_tools(self, *, user_id: str, limit: int = 100, cursor: str | None = None) -> ToolPage:
-        """See `ReMe.list_tools`."""
-        return self._run(self._memory.list_tools(user_id=user_id, limit=limit, cursor=cursor))
-
-    def dump(
-        self,
-        path: str | Path,
-        *,
-        user_id: str,
-        memory_type: str | Sequence[str] = "auto",
-        memory_target: str | Sequence[str] | None = None,
-        include_superseded: bool = False,
-    ) -> DumpedLibrary:
-        """See `ReMe.dump`."""
-        return self._run(
-            self._memory.dump(
-                path,
-                user_id=user_id,
-                memory_type=memory_type,
-                memory_target=memory_target,
-                include_superseded=include_superseded,
-            )
-        )
-
-    def load(
-        self,
-        path: str | Path,
-        *,
-        user_id: str,
-        task_name: str | None = None,
-        skip_bad_lines: bool = False,
-        deduplicate: bool = True,
-        progress: Callable[[int], None] | None = None,
-    ) -> LoadedLibrary:
-        """See `ReMe.load`."""
-        return self._run(
-            self._memory.load(
-                path,
-                user_id=user_id,
-                task_name=task_name,
-                skip_bad_lines=skip_bad_lines,
-                deduplicate=deduplicate,
-                progress=progress,
-            )
         )
 
 

@@ -1,0 +1,1 @@
+"""Facade: `ReMe` by subject, its blocking face, and its settings."""
