@@ -8,9 +8,9 @@ from datetime import datetime
 from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import MemoryParts
 from reme_core.ports import RetrieveRequest, SummaryRequest
-from reme_core.runtime import inputs
-from reme_core.runtime.needs import needs_model
 from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, parse_messages
+from reme_core.steps import user_input as inputs
+from reme_core.steps.missing_model import needs_model
 
 
 class ConversationFacade:
@@ -56,7 +56,7 @@ class ConversationFacade:
             PartialFailureError: The messages are on disk, what follows failed and is tried again later; `done` is the
                 result so far.
         """
-        from reme_core.runtime.guidance import read_instructions
+        from reme_core.steps.guidance import read_instructions
 
         await self._work.recover()
         scope, now = self._scope(user_id), self._clock.now()
@@ -174,7 +174,7 @@ class ConversationFacade:
             ModelError: The model failed; nothing was kept.
         """
         from reme_core.agents import ReMyAgentV1Op
-        from reme_core.runtime.chat import Chat
+        from reme_core.recall.chat_turn import Chat
 
         if self._ports.llm is None:
             raise ConfigurationError(needs_model("chat"))

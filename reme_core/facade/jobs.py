@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reme_core.facade.parts import MemoryParts
-from reme_core.runtime import inputs
 from reme_core.schema import Job, Usage
+from reme_core.steps import user_input as inputs
 
 
 class JobFacade:

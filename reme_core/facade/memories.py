@@ -9,8 +9,8 @@ from pydantic import JsonValue
 
 from reme_core.facade.parts import MemoryParts
 from reme_core.ports import EventQuery, ListMemories, MemoryFilter
-from reme_core.runtime import inputs
 from reme_core.schema import STATEMENTS, Event, Memory, MemoryPage, UndoResult
+from reme_core.steps import user_input as inputs
 
 _HISTORY_PAGE = 1000
 
@@ -239,7 +239,7 @@ class MemoryFacade:
             RunNotFoundError: No such run in this scope.
             ConflictError: One of its memories was changed since; nothing was undone.
         """
-        from reme_core.runtime.undo import undo_run
+        from reme_core.remember.undo import undo_run
 
         return await undo_run(
             self._ports.memories,

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from reme_core.facade.parts import MemoryParts
 from reme_core.ports import Countable, Counts, FindMessages, ListBlocks, MessagePage
-from reme_core.runtime import inputs
 from reme_core.schema import Block, Erased, StoredMessage
+from reme_core.steps import user_input as inputs
 
 
 class MessageFacade:

@@ -10,13 +10,13 @@ from reme_core.schema import Scope, shown
 from reme_core.schema.checks import is_path
 
 if TYPE_CHECKING:
-    from reme_core.config import Ports
+    from reme_core.facade.config import Ports
+    from reme_core.facade.learning_service import Learner
+    from reme_core.jobs.job_service import Work
     from reme_core.ports import Clock, IndexedTranscript, MemoryStore, Retriever, Summarizer
-    from reme_core.retrieval.resting import RestingEmbedder
-    from reme_core.runtime.edit import Editor
-    from reme_core.runtime.learner import Learner
-    from reme_core.runtime.record import VerbatimSummarizer
-    from reme_core.runtime.work import Work
+    from reme_core.remember.memory_editor import Editor
+    from reme_core.remember.record_messages import VerbatimSummarizer
+    from reme_core.retrieval.resting_embedder import RestingEmbedder
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts
 

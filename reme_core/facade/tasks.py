@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from reme_core.facade.parts import MemoryParts
-from reme_core.runtime import inputs
 from reme_core.schema import Feedback, Forgotten, Memory, TaskMemories, TaskSummary, parse_messages, parse_trajectories
+from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
-    from reme_core.runtime.procedural.values import RetrievalFlow, TaskFlow
+    from reme_core.tasks.task_values import RetrievalFlow, TaskFlow
 
 FREQ_THRESHOLD = 5
 """A memory that was used less often has not had its chance yet."""
@@ -51,7 +51,7 @@ class TaskFacade:
             PartialFailureError: The attempts are on disk, what follows failed and is tried again later; `done` is the
                 result so far.
         """
-        from reme_core.runtime.procedural.record import TaskRequest
+        from reme_core.tasks.record_attempts import TaskRequest
 
         await self._work.recover()
         scope, now = self._scope(user_id), self._clock.now()
@@ -99,8 +99,8 @@ class TaskFacade:
             ConfigurationError: `rerank` or `rewrite` without a chat model.
             ModelError: The model failed.
         """
-        from reme_core.runtime.procedural.retrieval import make_retrieval_flow
-        from reme_core.runtime.procedural.values import TaskQuestion
+        from reme_core.tasks.find.retrieval_flows import make_retrieval_flow
+        from reme_core.tasks.task_values import TaskQuestion
 
         learner = self._learning
         options = (inputs.read_flag(rerank, "rerank"), inputs.read_flag(rewrite, "rewrite"))
@@ -119,7 +119,7 @@ class TaskFacade:
         return await learner.answer(self._scope(user_id), target, question, flow)
 
     def set_task_flow(self: MemoryParts, flow: TaskFlow) -> None:
-        """Exchange the stages by which `summary_task` learns; see `reme_core.runtime.procedural`.
+        """Exchange the stages by which `summary_task` learns; see `reme_core.tasks`.
 
         Raises:
             ConfigurationError: It is no flow, or the transcript keeps no jobs.
@@ -150,7 +150,7 @@ class TaskFacade:
             InvalidInputError: A count below zero, or none at all.
             UnsupportedFilterError: The store doesn't count.
         """
-        from reme_core.runtime.utility import record_use
+        from reme_core.tasks.memory_utility import record_use
 
         ids = inputs.read_ids([memory_ids] if isinstance(memory_ids, str) else memory_ids, "memory_ids")
         return await record_use(self._ports.memories, self._scope(user_id), ids, uses=uses, helpful=helpful)
@@ -180,7 +180,7 @@ class TaskFacade:
         Raises:
             InvalidInputError: A threshold that can't be used.
         """
-        from reme_core.runtime.utility import forget
+        from reme_core.tasks.memory_utility import forget
 
         return await forget(
             self._ports.memories,
@@ -205,7 +205,7 @@ class TaskFacade:
             InvalidInputError: Feedback that can't be read, naming it.
             ConflictError: Others changed these memories for ten seconds on end.
         """
-        from reme_core.runtime.utility import observe, parse_feedback
+        from reme_core.tasks.memory_utility import observe, parse_feedback
 
         items = [feedback] if isinstance(feedback, (Feedback, Mapping)) else feedback
         return await observe(self._ports.memories, self._scope(user_id), parse_feedback(items), at=self._clock.now())

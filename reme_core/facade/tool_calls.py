@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from reme_core.facade.parts import MemoryParts
 from reme_core.ports import ListToolCalls, ListTools, ToolCallPage, ToolPage
-from reme_core.runtime import inputs
 from reme_core.schema import RecordedToolCalls, ToolMemories, ToolSummary
+from reme_core.steps import user_input as inputs
 
 
 class ToolFacade:
@@ -37,7 +37,7 @@ class ToolFacade:
             ConflictError: A `call_id` among the results that belongs to another call; nothing was recorded.
             ConfigurationError: The transcript handed in keeps no tool calls.
         """
-        from reme_core.runtime.tool_memory.recording import read_handed_in, record
+        from reme_core.toolstats.record_calls import read_handed_in, record
 
         scope, store, now = self._scope(user_id), self._learning.calls(), self._clock.now()
         given, read = await asyncio.to_thread(read_handed_in, tool_call_results, messages, now)
@@ -80,7 +80,7 @@ class ToolFacade:
             tool_names: A name or several; case counts, blanks at the ends don't.
             user_id: Whose.
         """
-        from reme_core.runtime.tool_memory.retrieval import retrieve_tool_memories
+        from reme_core.toolstats.tool_lookup import retrieve_tool_memories
 
         names = inputs.read_names(tool_names, "tool_names")
         return await retrieve_tool_memories(self._ports.memories, self._ports.tool_calls, self._scope(user_id), names)

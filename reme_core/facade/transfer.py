@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reme_core.facade.parts import MemoryParts, file_path
-from reme_core.runtime import inputs
 from reme_core.schema import DumpedLibrary, LoadedLibrary
+from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
-    from reme_core.runtime.portable import Moved
+    from reme_core.transfer.scope_export import Moved
 
 
 class TransferFacade:
@@ -19,7 +19,7 @@ class TransferFacade:
 
     async def export(self: MemoryParts, path: str | Path, *, user_id: str) -> Moved:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
-        from reme_core.runtime.portable import export_scope
+        from reme_core.transfer.scope_export import export_scope
 
         return await export_scope(self._ports.memories, self._ports.transcript, self._scope(user_id), file_path(path))
 
@@ -38,7 +38,7 @@ class TransferFacade:
             StoreAccessError: The file can't be read.
             ConflictError: An id that is taken by something else.
         """
-        from reme_core.runtime.portable import import_scope
+        from reme_core.transfer.scope_export import import_scope
 
         scope = self._scope(user_id)
         moved = await import_scope(
@@ -72,7 +72,7 @@ class TransferFacade:
         Raises:
             StoreAccessError: The file can't be written, is no regular file (a pipe, say), or is a database.
         """
-        from reme_core.runtime.library import dump_library
+        from reme_core.transfer.memory_library import dump_library
 
         return await dump_library(
             self._ports.memories,
@@ -113,8 +113,8 @@ class TransferFacade:
             StoreAccessError: The file can't be read, or is no regular file.
             ConflictError: Other writers took ids of the file three times meanwhile; no memory was loaded, call again.
         """
-        from reme_core.runtime.library import load_library
-        from reme_core.runtime.near_equal import SIMILARITY
+        from reme_core.steps.similar_memories import SIMILARITY
+        from reme_core.transfer.memory_library import load_library
 
         return await load_library(
             self._ports.memories,

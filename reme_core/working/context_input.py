@@ -14,7 +14,7 @@ from reme_core.schema import Message, parse_messages, shown
 from reme_core.text import Language
 from reme_core.working.limits import ContextLimits
 from reme_core.working.ports import WorkingPorts
-from reme_core.working.shown_summary import is_shown_summary, shown_text
+from reme_core.working.summary.shown_summary import is_shown_summary, shown_text
 
 # Reading a message from a dictionary takes some 20 microseconds.
 _MANY = 500

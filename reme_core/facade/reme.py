@@ -1,0 +1,378 @@
+"""ReMe: the facade over the layers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from reme_core.facade.blocking import SyncFace
+from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
+from reme_core.facade import config
+from reme_core.facade.adapter_support import HostFace
+from reme_core.facade.config import UNSET, Ports, Settings, Unset
+from reme_core.facade.conversation import ConversationFacade
+from reme_core.facade.jobs import JobFacade
+from reme_core.facade.memories import MemoryFacade
+from reme_core.facade.messages import MessageFacade
+from reme_core.facade.tasks import TaskFacade
+from reme_core.facade.tool_calls import ToolFacade
+from reme_core.facade.transfer import TransferFacade
+from reme_core.facade.working_memory import WorkingFace
+from reme_core.ports import (
+    ChatModel,
+    Clock,
+    Embedder,
+    FillsVectors,
+    IndexedTranscript,
+    MemoryStore,
+    Retriever,
+    Summarizer,
+    SummaryRequest,
+    TokenCounter,
+    ToolContext,
+)
+from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, shown
+from reme_core.steps import user_input as inputs
+from reme_core.steps.missing_model import needs_model
+
+if TYPE_CHECKING:
+    from reme_core.facade.learning_service import Learner
+    from reme_core.facade.strategies import BindsDistiller, BindsRetriever
+    from reme_core.jobs.job_runner import JobRunner
+    from reme_core.jobs.retry_policy import Trying
+    from reme_core.steps.slicing import Slicing
+    from reme_core.text import Language
+    from reme_core.working.ports import WorkingPorts
+
+_LOG = logging.getLogger("reme")
+
+
+class ReMe(
+    ConversationFacade,
+    MemoryFacade,
+    MessageFacade,
+    JobFacade,
+    TaskFacade,
+    ToolFacade,
+    TransferFacade,
+    WorkingFace,
+    HostFace,
+):
+    """Durable, scoped memory.
+
+    Every call names the user whose memory it touches; `user_id=""` is the shared scope of the memory space. A call
+    returns after what it says is on disk, and raises a `ReMeError` otherwise. One object serves any number of users,
+    event loops and threads; several processes may work on one folder at once. Opening is lazy: nothing is touched
+    before the first call.
+    """
+
+    sync = SyncFace()
+
+    def __init__(
+        self,
+        memory_space: str = "default",
+        working_dir: str | Path = ".reme",
+        *,
+        llm: ChatModel | Settings | Unset | None = UNSET,
+        embedding: Embedder | Settings | Unset | None = UNSET,
+        vector_store: MemoryStore | Settings | None = None,
+        use_agentic_mode: bool = False,
+        use_reviser: bool = False,
+        language: Language | None = None,
+        transcript: IndexedTranscript | None = None,
+        embed_messages: bool = True,
+        slicing: Slicing | None = None,
+        trying: Trying | None = None,
+        token_counter: TokenCounter | None = None,
+        clock: Clock | None = None,
+        timezone: str = UTC_NAME,
+    ) -> None:
+        """Keep the settings.
+
+        Args:
+            memory_space: The workspace; nothing crosses it.
+            working_dir: The folder of the local file.
+            llm: Settings such as `{"backend": "openai", "model": "qwen-plus", "temperature": 0.6}`, a `ChatModel`, or
+                None for none. Left out, the environment decides: `REME_LLM_MODEL` with `REME_LLM_API_KEY` or
+                `OPENAI_API_KEY`.
+            embedding: Settings such as `{"backend": "openai", "model": "text-embedding-v4", "dimension": 1024}`, an
+                `Embedder`, or None for none. Left out, the environment decides: `REME_EMBEDDING_MODEL` with a key.
+            vector_store: `{"backend": "local_file"}` (the default), `{"backend": "qdrant", ...}`, or a `MemoryStore`.
+            use_agentic_mode: Let agents summarise and retrieve, with more model calls than the simple strategy: which
+                takes at most two a summary and none a retrieve.
+            use_reviser: Have each summary checked by a further model call, and done again once if something is wrong.
+            language: Of the prompts, `en` or `zh`; None follows the conversation.
+            transcript: Where messages are kept, if not in the local file.
+            embed_messages: Give messages vectors. Words alone find nearly as much; memories get theirs in any case.
+            slicing: Where blocks begin.
+            trying: How often a job is tried, and how long it is held.
+            token_counter: Counts the tokens of a budget; by default by characters.
+            clock: Tells the time; by default that of this machine.
+            timezone: Where the users are of whom `summary` is not told, by its IANA name.
+
+        Raises:
+            ConfigurationError: Settings that can't be used.
+            MissingExtraError: A library that is not installed.
+            InvalidInputError: A memory space that can't be one.
+        """
+        from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, RuntimePorts, SimpleSummarizer
+        from reme_core.jobs.job_service import Work
+        from reme_core.jobs.retry_policy import Trying
+        from reme_core.models import CharacterTokenCounter, SystemClock
+        from reme_core.remember.memory_editor import Editor
+        from reme_core.remember.record_messages import VerbatimSummarizer
+        from reme_core.retrieval.resting_embedder import RestingEmbedder
+
+        for name, part in (("clock", clock), ("token_counter", token_counter)):
+            config.check_object(part, name)
+        if language not in {None, "en", "zh"}:
+            msg = f"language: wanted 'en', 'zh' or None, found {shown(language)}"
+            raise ConfigurationError(msg)
+        self._memory_space = make_scope(memory_space, "").memory_space
+        self._ports: Ports = config.build(
+            working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store, transcript=transcript
+        )
+        for name, wanted in (("use_agentic_mode", use_agentic_mode), ("use_reviser", use_reviser)):
+            if wanted and self._ports.llm is None:
+                raise ConfigurationError(needs_model(name))
+        if trying is not None:
+            _check_kind(trying, (Trying,), "trying: wanted a Trying")
+        self._clock = clock or SystemClock()
+        self._timezone = inputs.read_timezone(timezone)
+        self._trying = trying or Trying()
+        self._language = language
+        self._embedder = None
+        if self._ports.embedder is not None:
+            self._embedder = RestingEmbedder(self._ports.embedder, self._clock, on_recovery=lambda: self._work.resume())
+        self._message_embedder = self._embedder if embed_messages else None
+        self._record = VerbatimSummarizer(
+            transcript=self._ports.transcript, embedder=self._message_embedder, slicing=config.check_slicing(slicing)
+        )
+        self._runtime = RuntimePorts(
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            offloads=self._ports.offloads,
+            tool_calls=self._ports.tool_calls,
+            embedder=self._embedder,
+            model=self._ports.llm,
+            clock=self._clock,
+            counter=token_counter or CharacterTokenCounter(),
+        )
+        self._work = Work(
+            memory_space=self._memory_space,
+            parts=self._filled(),
+            jobs=self._ports.jobs,
+            embedder=self._embedder,
+            clock=self._clock,
+            max_scopes=self._trying.max_scopes,
+        )
+        self._editor = Editor(store=self._ports.memories, embedder=self._embedder, start=self._work.start)
+        self._runner = self._work.runner = self._make_runner()
+        self._closed = False
+        self._gate = threading.Lock()
+        self._made_learning: Learner | None = None
+        self._made_working: WorkingPorts | None = None
+        self._summarizer: Summarizer = self._record
+        self._retriever: Retriever = self._runtime.simple_retriever()
+        if use_agentic_mode:
+            self.set_summarizer(AgenticSummarizer(language=language, use_reviser=use_reviser))
+            self.set_retriever(AgenticRetriever(language=language))
+        elif self._ports.llm is not None:
+            self.set_summarizer(SimpleSummarizer(language=language, use_reviser=use_reviser))
+        if self._ports.llm is not None:
+            _ = self._learning  # it does the jobs that earlier processes left
+
+    def __repr__(self) -> str:
+        """Name the memory space and the store."""
+        return f"ReMe(memory_space={self._memory_space!r}, store={self._ports.memories!r})"
+
+    async def __aenter__(self) -> Self:
+        """Return the memory; where there is a model for it, what earlier processes left undone begins."""
+        await self._work.recover()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close; an error on its way is not replaced, and one that stops the program stops the jobs as well."""
+        from reme_core.jobs.job_service import check_ended
+
+        failures = await self._close(finish_jobs=error is None or isinstance(error, Exception))
+        if error is None:
+            check_ended(failures)
+
+    async def close(self, *, finish_jobs: bool = True) -> None:
+        """Finish the jobs that are due, then close what was built here; objects that were handed in stay open.
+
+        Closing twice is harmless.
+
+        Args:
+            finish_jobs: False stops those that run as well; the next start finishes them.
+
+        Raises:
+            PartialFailureError: Everything is closed; some jobs failed. The next start tries again those pending.
+        """
+        from reme_core.jobs.job_service import check_ended
+
+        check_ended(await self._close(finish_jobs=finish_jobs))
+
+    async def _close(self, *, finish_jobs: bool) -> list[ReMeError]:
+        if self._closed:
+            return []
+        self._closed = True
+        try:
+            if finish_jobs:
+                return await self._work.end()
+            await self._work.stop()
+            return []
+        finally:
+            for part in self._ports.owned:
+                await part.close()
+
+    def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
+        """Exchange the way up: a `Summarizer`, or settings such as `AgenticSummarizer(...)`.
+
+        Raises:
+            ConfigurationError: It needs a chat model, or a transcript that keeps jobs, and there is none; or it is no
+                way up at all.
+        """
+        from reme_core.facade.strategies import BindsDistiller, GuidesDistiller
+        from reme_core.remember.summarizer import DistillingSummarizer
+        from reme_core.remember.summary_job import SummaryWorker
+        from reme_core.remember.summary_payload import SUMMARY
+
+        _check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
+        if not isinstance(summarizer, BindsDistiller):
+            self._summarizer = summarizer
+            if self._runner is not None:
+                self._runner.set_worker(SUMMARY, None)
+            return
+        runner = self._job_runner()
+        guidance = summarizer.guidance if isinstance(summarizer, GuidesDistiller) else None
+        worker = SummaryWorker(
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            distiller=summarizer.bind_distiller(self._runtime),
+            is_guided=guidance is not None,
+        )
+        runner.set_worker(SUMMARY, worker)
+        self._summarizer = DistillingSummarizer(
+            record=self._record, runner=runner, clock=self._clock, start=self._work.start, guidance=guidance
+        )
+
+    def set_retriever(self, retriever: Retriever | BindsRetriever) -> None:
+        """Exchange the way down: a `Retriever`, or settings such as `AgenticRetriever(...)`.
+
+        Raises:
+            ConfigurationError: It needs a chat model, and there is none; or it is no way down at all.
+        """
+        from reme_core.facade.strategies import BindsRetriever
+
+        _check_kind(retriever, (BindsRetriever, Retriever), "retriever: wanted a Retriever or settings of one")
+        self._retriever = (
+            retriever.bind_retriever(self._runtime) if isinstance(retriever, BindsRetriever) else retriever
+        )
+
+    def tool_context(self, *, user_id: str) -> ToolContext:
+        """Return a context in which the tools of `reme_core.tools` work on a user's memory, outside an agent."""
+        return ToolContext(
+            scope=self._scope(user_id),
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            embedder=self._embedder,
+            model=self._ports.llm,
+            offloads=self._ports.offloads,
+            clock=self._clock,
+        )
+
+    @property
+    def _learning(self) -> Learner:
+        """What attempts and calls of tools teach; it is loaded with the first call that needs it."""
+        from reme_core.facade.learning_service import Learner
+
+        with self._gate:
+            if self._made_learning is None:
+                self._made_learning = Learner(
+                    ports=self._runtime,
+                    record=self._record,
+                    jobs=self._ports.jobs,
+                    runner=self._runner,
+                    start=self._work.start,
+                    language=self._language,
+                )
+            return self._made_learning
+
+    def _working_ports(self) -> WorkingPorts:
+        """Return what working memory stands on (ConfigurationError)."""
+        if self._ports.offloads is None:
+            msg = (
+                "the transcript handed in keeps no offloads: give one that is an OffloadStore as well, or leave "
+                "transcript out for the local file"
+            )
+            raise ConfigurationError(msg)
+        from reme_core.working.ports import HeldContexts, WorkingPorts
+        from reme_core.working.tokens import TokenLedger
+
+        with self._gate:
+            if self._made_working is None:
+                self._made_working = WorkingPorts(
+                    offloads=self._ports.offloads,
+                    transcript=self._ports.transcript,
+                    keep=self._keep,
+                    model=self._ports.llm,
+                    ledger=TokenLedger(self._runtime.counter),
+                    clock=self._clock,
+                    held=HeldContexts(),
+                )
+            return self._made_working
+
+    async def _keep(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
+        """Take over messages that leave a context; what follows from them goes on in the background."""
+        try:
+            result = await self._summarizer.summarize(scope, request)
+        except PartialFailureError as exc:
+            if not isinstance(exc.done, SummaryResult):
+                raise
+            _LOG.warning("messages that left a context are kept; what follows from them failed: %s", exc)
+            result = exc.done
+        self._work.start(scope)
+        return result
+
+    def _make_runner(self) -> JobRunner | None:
+        """Return who does jobs; None where the transcript keeps none."""
+        if self._ports.jobs is None:
+            return None
+        from reme_core.jobs.job_runner import JobRunner
+
+        return JobRunner(jobs=self._ports.jobs, memories=self._ports.memories, clock=self._clock, trying=self._trying)
+
+    def _job_runner(self) -> JobRunner:
+        """Return who does jobs (ConfigurationError: the transcript keeps none)."""
+        if self._runner is None:
+            msg = "this transcript keeps no jobs: give one that is a JobQueue as well, such as LocalStore"
+            raise ConfigurationError(msg)
+        return self._runner
+
+    def _filled(self) -> list[FillsVectors]:
+        """Return where texts may wait for vectors, once where one holds both messages and memories."""
+        parts = self._parts()
+        if len(parts) > 1 and self._message_embedder is None:
+            parts = parts[:1]
+        return [part for part in parts if isinstance(part, FillsVectors)]
+
+    def _parts(self) -> list[MemoryStore | IndexedTranscript]:
+        """Return the stores, once where one is both."""
+        parts: list[MemoryStore | IndexedTranscript] = [self._ports.memories, self._ports.transcript]
+        return parts[:1] if parts[0] is parts[1] else parts
+
+    def _scope(self, user_id: object) -> Scope:
+        return make_scope(self._memory_space, user_id)
+
+
+def _check_kind(value: object, kinds: tuple[type, ...], wanted: str) -> None:
+    if isinstance(value, type) or not isinstance(value, kinds):
+        msg = f"{wanted}, found {shown(value)}"
+        raise ConfigurationError(msg)
