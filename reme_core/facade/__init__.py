@@ -1,1 +1,1 @@
-"""Facade: `ReMe` by subject, its blocking face, and its settings."""
+"""The facade: ReMe by subject, its settings, and the same without await."""

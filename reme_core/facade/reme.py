@@ -8,10 +8,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from reme_core.facade.blocking import SyncFace
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade import config
 from reme_core.facade.adapter_support import HostFace
+from reme_core.facade.blocking import SyncFace
 from reme_core.facade.config import UNSET, Ports, Settings, Unset
 from reme_core.facade.conversation import ConversationFacade
 from reme_core.facade.jobs import JobFacade
