@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import MemoryParts
-from reme_core.ports import ChatModel, Clock, Embedder, ItemStore
 
 if TYPE_CHECKING:
+    from reme_core.ports import ChatModel, Clock, Embedder, ItemStore
     from reme_core.retrieval.resting_embedder import RestingEmbedder
     from reme_core.stores import Database
 
@@ -48,6 +48,8 @@ class HostFace:
         Raises:
             ConfigurationError: The memory store is not one that keeps items.
         """
+        from reme_core.ports import ItemStore
+
         if isinstance(self._ports.memories, ItemStore):
             return self._ports.memories
         msg = (

@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar, overload
 
-from reme_core.background_loop import BackgroundLoop
 from reme_core.errors import PartialFailureError
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ class BlockingReMe:
 
     def __init__(self, memory: ReMe) -> None:
         """Keep the memory, which is closed with this face."""
+        from reme_core.background_loop import BackgroundLoop
+
         self._memory = memory
         self._loop = BackgroundLoop(self, thread_name="reme-sync")
 

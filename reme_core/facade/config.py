@@ -7,12 +7,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from reme_core import models
 from reme_core.errors import ConfigurationError
+from reme_core.facade.left_out import Settings, Unset
 from reme_core.ports import ChatModel, Embedder, IndexedTranscript, JobQueue, MemoryStore, OffloadStore, ToolCallStore
 from reme_core.schema import describe, shown
 from reme_core.schema.checks import is_path
@@ -27,20 +28,6 @@ CACHE_NAME = "embeddings.db"
 _OPENAI_URL = "https://api.openai.com/v1"
 
 P = TypeVar("P", bound=BaseModel)
-
-Settings: TypeAlias = Mapping[str, object]
-"""Settings as a dictionary with a `backend`, such as `{"backend": "openai", "model": "qwen-plus"}`."""
-
-
-class _Unset:
-    """Marks an argument that was left out, so that the environment decides."""
-
-    def __repr__(self) -> str:
-        return "from the environment"
-
-
-UNSET = _Unset()
-Unset: TypeAlias = _Unset
 
 
 class _Part(BaseModel):
@@ -244,7 +231,7 @@ def _store(settings: LocalSettings | QdrantSettings, folder: Path, embedder: Emb
 
 
 def _chat(llm: ChatModel | Settings | Unset | None) -> ChatModel | None:
-    if isinstance(llm, _Unset):
+    if isinstance(llm, Unset):
         llm = _from_environment("LLM")
         if llm is None:
             return None
@@ -264,7 +251,7 @@ def _chat(llm: ChatModel | Settings | Unset | None) -> ChatModel | None:
 
 
 def _embedder(embedding: Embedder | Settings | Unset | None, folder: Path) -> Embedder | None:
-    if isinstance(embedding, _Unset):
+    if isinstance(embedding, Unset):
         embedding = _from_environment("EMBEDDING")
         if embedding is None:
             return None

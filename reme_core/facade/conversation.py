@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import MemoryParts
-from reme_core.ports import RetrieveRequest, SummaryRequest
 from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, parse_messages
 from reme_core.steps import user_input as inputs
 from reme_core.steps.missing_model import needs_model
+
+if TYPE_CHECKING:
+    pass
 
 
 class ConversationFacade:
@@ -56,6 +59,7 @@ class ConversationFacade:
             PartialFailureError: The messages are on disk, what follows failed and is tried again later; `done` is the
                 result so far.
         """
+        from reme_core.ports import SummaryRequest
         from reme_core.steps.guidance import read_instructions
 
         await self._work.recover()
@@ -129,6 +133,8 @@ class ConversationFacade:
             UnsupportedFilterError: A layer was asked for that one of the filters can't be applied to.
             ModelError: The agent of an agentic retriever failed.
         """
+        from reme_core.ports import RetrieveRequest
+
         if token_budget is not None:
             token_budget = inputs.read_count(token_budget, "token_budget")
         request = RetrieveRequest(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
 from reme_core.facade.parts import MemoryParts
-from reme_core.ports import EventQuery, ListMemories, MemoryFilter
 from reme_core.schema import STATEMENTS, Event, Memory, MemoryPage, UndoResult
 from reme_core.steps import user_input as inputs
+
+if TYPE_CHECKING:
+    pass
 
 _HISTORY_PAGE = 1000
 
@@ -198,6 +201,8 @@ class MemoryFacade:
         Raises:
             InvalidInputError: Something can't be read, or a cursor that is not of this list.
         """
+        from reme_core.ports import ListMemories, MemoryFilter
+
         query = ListMemories(
             filter=MemoryFilter(
                 types=STATEMENTS if (types := inputs.read_types(memory_type)) is None else types,
@@ -218,6 +223,8 @@ class MemoryFacade:
         Raises:
             MemoryNotFoundError: This scope never held such a memory.
         """
+        from reme_core.ports import EventQuery
+
         scope, wanted = self._scope(user_id), inputs.read_id(memory_id, "memory_id")
         events: list[Event] = []
         while True:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from reme_core.facade.parts import MemoryParts
-from reme_core.ports import Countable, Counts, FindMessages, ListBlocks, MessagePage
 from reme_core.schema import Block, Erased, StoredMessage
 from reme_core.steps import user_input as inputs
+
+if TYPE_CHECKING:
+    from reme_core.ports import Counts, MessagePage
 
 
 class MessageFacade:
@@ -32,6 +35,8 @@ class MessageFacade:
         cursor: str | None = None,
     ) -> MessagePage:
         """Return a page of the messages that hold every word of a keyword, in the order in which they were kept."""
+        from reme_core.ports import FindMessages
+
         query = FindMessages(
             keyword=None if keyword is None else inputs.read_query(keyword, "keyword"),
             session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
@@ -52,6 +57,8 @@ class MessageFacade:
         self: MemoryParts, *, user_id: str, session_id: str | None = None, limit: int = 100, cursor: str | None = None
     ) -> tuple[Sequence[Block], str | None]:
         """Return a page of the block index, oldest first, and the cursor of the next one."""
+        from reme_core.ports import ListBlocks
+
         page = await self._ports.transcript.list_blocks(
             self._scope(user_id),
             ListBlocks(
@@ -64,6 +71,8 @@ class MessageFacade:
 
     async def stats(self: MemoryParts, *, user_id: str) -> Counts:
         """Return how much a user's memory holds."""
+        from reme_core.ports import Countable, Counts
+
         scope = self._scope(user_id)
         counts = [await part.count(scope) for part in self._parts() if isinstance(part, Countable)]
         return Counts(

@@ -9,40 +9,40 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
-from reme_core.facade import config
 from reme_core.facade.adapter_support import HostFace
 from reme_core.facade.blocking import SyncFace
-from reme_core.facade.config import UNSET, Ports, Settings, Unset
 from reme_core.facade.conversation import ConversationFacade
 from reme_core.facade.jobs import JobFacade
+from reme_core.facade.left_out import UNSET, Settings, Unset
 from reme_core.facade.memories import MemoryFacade
 from reme_core.facade.messages import MessageFacade
 from reme_core.facade.tasks import TaskFacade
 from reme_core.facade.tool_calls import ToolFacade
 from reme_core.facade.transfer import TransferFacade
 from reme_core.facade.working_memory import WorkingFace
-from reme_core.ports import (
-    ChatModel,
-    Clock,
-    Embedder,
-    FillsVectors,
-    IndexedTranscript,
-    MemoryStore,
-    Retriever,
-    Summarizer,
-    SummaryRequest,
-    TokenCounter,
-    ToolContext,
-)
 from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, shown
 from reme_core.steps import user_input as inputs
 from reme_core.steps.missing_model import needs_model
 
 if TYPE_CHECKING:
+    from reme_core.facade.config import Ports
     from reme_core.facade.learning_service import Learner
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
     from reme_core.jobs.job_runner import JobRunner
     from reme_core.jobs.retry_policy import Trying
+    from reme_core.ports import (
+        ChatModel,
+        Clock,
+        Embedder,
+        FillsVectors,
+        IndexedTranscript,
+        MemoryStore,
+        Retriever,
+        Summarizer,
+        SummaryRequest,
+        TokenCounter,
+        ToolContext,
+    )
     from reme_core.steps.slicing import Slicing
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts
@@ -118,6 +118,7 @@ class ReMe(
             MissingExtraError: A library that is not installed.
             InvalidInputError: A memory space that can't be one.
         """
+        from reme_core.facade import config
         from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, RuntimePorts, SimpleSummarizer
         from reme_core.jobs.job_service import Work
         from reme_core.jobs.retry_policy import Trying
@@ -240,6 +241,7 @@ class ReMe(
                 way up at all.
         """
         from reme_core.facade.strategies import BindsDistiller, GuidesDistiller
+        from reme_core.ports import Summarizer
         from reme_core.remember.summarizer import DistillingSummarizer
         from reme_core.remember.summary_job import SummaryWorker
         from reme_core.remember.summary_payload import SUMMARY
@@ -270,6 +272,7 @@ class ReMe(
             ConfigurationError: It needs a chat model, and there is none; or it is no way down at all.
         """
         from reme_core.facade.strategies import BindsRetriever
+        from reme_core.ports import Retriever
 
         _check_kind(retriever, (BindsRetriever, Retriever), "retriever: wanted a Retriever or settings of one")
         self._retriever = (
@@ -278,6 +281,8 @@ class ReMe(
 
     def tool_context(self, *, user_id: str) -> ToolContext:
         """Return a context in which the tools of `reme_core.tools` work on a user's memory, outside an agent."""
+        from reme_core.ports import ToolContext
+
         return ToolContext(
             scope=self._scope(user_id),
             memories=self._ports.memories,
@@ -358,6 +363,8 @@ class ReMe(
 
     def _filled(self) -> list[FillsVectors]:
         """Return where texts may wait for vectors, once where one holds both messages and memories."""
+        from reme_core.ports import FillsVectors
+
         parts = self._parts()
         if len(parts) > 1 and self._message_embedder is None:
             parts = parts[:1]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from reme_core.facade.parts import MemoryParts
-from reme_core.ports import ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.schema import RecordedToolCalls, ToolMemories, ToolSummary
 from reme_core.steps import user_input as inputs
+
+if TYPE_CHECKING:
+    from reme_core.ports import ToolCallPage, ToolPage
 
 
 class ToolFacade:
@@ -110,6 +113,8 @@ class ToolFacade:
         Raises:
             InvalidInputError: Something can't be read, or a cursor that is not of this list.
         """
+        from reme_core.ports import ListToolCalls
+
         query = ListToolCalls(
             tool_name=None if tool_name is None else inputs.read_name(tool_name, "tool_name"),
             success=None if success is None else inputs.read_flag(success, "success"),
@@ -122,5 +127,7 @@ class ToolFacade:
 
     async def list_tools(self: MemoryParts, *, user_id: str, limit: int = 100, cursor: str | None = None) -> ToolPage:
         """Return a page of the tools that were called, by name, with the number of their recorded calls."""
+        from reme_core.ports import ListTools
+
         query = ListTools(limit=inputs.read_count(limit, "limit"), cursor=cursor)
         return await self._learning.calls().list_tools(self._scope(user_id), query)

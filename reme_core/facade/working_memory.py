@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.parts import MemoryParts
-from reme_core.ports import CleanOffloads, HoldOffloads, ListOffloads
 from reme_core.schema import (
     CleanedOffloads,
     CompactedContext,
@@ -322,6 +321,8 @@ class WorkingFace:
         cursor: str | None = None,
     ) -> tuple[Sequence[OffloadInfo], str | None]:
         """Return a page of what was offloaded, oldest first unless told otherwise, and the cursor of the next one."""
+        from reme_core.ports import ListOffloads
+
         page = await self._working_ports().offloads.list_offloads(
             self._scope(user_id),
             ListOffloads(
@@ -354,6 +355,7 @@ class WorkingFace:
             idle_days: A session whose context was not compacted for so long counts as closed.
             dry_run: Only say what would go.
         """
+        from reme_core.ports import CleanOffloads
         from reme_core.working.context_input import read_days, read_whole
 
         ports, scope = self._working_ports(), self._scope(user_id)
@@ -368,6 +370,8 @@ class WorkingFace:
 
     async def close_context(self: MemoryParts, session_id: str, *, user_id: str) -> None:
         """Say that a session's context is no more: clean-ups may take what it referred to."""
+        from reme_core.ports import HoldOffloads
+
         ports, scope = self._working_ports(), self._scope(user_id)
         session = inputs.read_id(session_id, "session_id")
         ports.held.forget(scope, session)
