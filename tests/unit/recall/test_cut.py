@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reme_core.recall.simple_retriever import cut_hits
+from reme_core.recall.cut import cut_hits
 from reme_core.schema import Hit, MemoryType
 
 SAID = datetime(2026, 1, 5, tzinfo=UTC)
