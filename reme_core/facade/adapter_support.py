@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from reme_core.stores import Database
 
 
-class HostFace:
+class AdapterSupport:
     """The parts of a `ReMe`, read-only. What they are and who closes them is the memory's affair."""
 
     @property

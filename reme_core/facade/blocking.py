@@ -76,7 +76,7 @@ class BlockingInContextMemory:
         return f"Sync{self._context!r}"
 
 
-class SyncFace:
+class SyncDescriptor:
     """`ReMe.sync(...)` takes the arguments of `ReMe` and makes a blocking memory; `memory.sync()` wraps an open one."""
 
     @overload

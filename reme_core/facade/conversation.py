@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     pass
 
 
-class ConversationFacade:
+class ConversationMethods:
     """The methods of `ReMe` that take messages in and answer questions."""
 
     async def summary(

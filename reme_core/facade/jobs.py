@@ -7,7 +7,7 @@ from reme_core.schema import Job, Usage
 from reme_core.steps import user_input as inputs
 
 
-class JobFacade:
+class JobMethods:
     """The methods of `ReMe` on jobs."""
 
     async def flush(self: MemoryParts) -> Usage:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _HISTORY_PAGE = 1000
 
 
-class MemoryFacade:
+class MemoryMethods:
     """The methods of `ReMe` on single memories."""
 
     async def add_memory(

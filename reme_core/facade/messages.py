@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reme_core.ports import Counts, MessagePage
 
 
-class MessageFacade:
+class MessageMethods:
     """The methods of `ReMe` on what was said."""
 
     async def get_messages(self: MemoryParts, message_ids: Sequence[str], *, user_id: str) -> list[StoredMessage]:

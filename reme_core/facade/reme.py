@@ -9,17 +9,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
-from reme_core.facade.adapter_support import HostFace
-from reme_core.facade.blocking import SyncFace
-from reme_core.facade.conversation import ConversationFacade
-from reme_core.facade.jobs import JobFacade
+from reme_core.facade.adapter_support import AdapterSupport
+from reme_core.facade.blocking import SyncDescriptor
+from reme_core.facade.conversation import ConversationMethods
+from reme_core.facade.jobs import JobMethods
 from reme_core.facade.left_out import UNSET, Settings, Unset
-from reme_core.facade.memories import MemoryFacade
-from reme_core.facade.messages import MessageFacade
-from reme_core.facade.tasks import TaskFacade
-from reme_core.facade.tool_calls import ToolFacade
-from reme_core.facade.transfer import TransferFacade
-from reme_core.facade.working_memory import WorkingFace
+from reme_core.facade.memories import MemoryMethods
+from reme_core.facade.messages import MessageMethods
+from reme_core.facade.tasks import TaskMethods
+from reme_core.facade.tool_calls import ToolMethods
+from reme_core.facade.transfer import TransferMethods
+from reme_core.facade.working_memory import WorkingMemoryMethods
 from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, shown
 from reme_core.steps import user_input as inputs
 from reme_core.steps.missing_model import needs_model
@@ -51,15 +51,15 @@ _LOG = logging.getLogger("reme")
 
 
 class ReMe(
-    ConversationFacade,
-    MemoryFacade,
-    MessageFacade,
-    JobFacade,
-    TaskFacade,
-    ToolFacade,
-    TransferFacade,
-    WorkingFace,
-    HostFace,
+    ConversationMethods,
+    MemoryMethods,
+    MessageMethods,
+    JobMethods,
+    TaskMethods,
+    ToolMethods,
+    TransferMethods,
+    WorkingMemoryMethods,
+    AdapterSupport,
 ):
     """Durable, scoped memory.
 
@@ -69,7 +69,7 @@ class ReMe(
     before the first call.
     """
 
-    sync = SyncFace()
+    sync = SyncDescriptor()
 
     def __init__(
         self,

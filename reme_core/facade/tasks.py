@@ -20,7 +20,7 @@ UTILITY_THRESHOLD = 0.5
 """Of a memory's uses, less than this share helped: it is more in the way than of use."""
 
 
-class TaskFacade:
+class TaskMethods:
     """The methods of `ReMe` on tasks."""
 
     async def summary_task(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reme_core.ports import ToolCallPage, ToolPage
 
 
-class ToolFacade:
+class ToolMethods:
     """The methods of `ReMe` on calls of tools."""
 
     async def add_tool_call_results(

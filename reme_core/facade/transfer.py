@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reme_core.transfer.scope_export import Moved
 
 
-class TransferFacade:
+class TransferMethods:
     """The methods of `ReMe` that write and read files."""
 
     async def export(self: MemoryParts, path: str | Path, *, user_id: str) -> Moved:

@@ -35,7 +35,7 @@ IDLE_DAYS = 30
 """A session whose context was not compacted for so long counts as closed."""
 
 
-class WorkingFace:
+class WorkingMemoryMethods:
     """Working memory on the facade: check, compact, offload and reload the context of a session.
 
     Limits: either `max_input_length`, the model's window in tokens, with everything else by default, or `limits`.

@@ -32,6 +32,7 @@ from reme_core.schema.messages import (
     parse_messages,
     read_stored_message,
 )
+from reme_core.schema.notes import found_line, found_text
 from reme_core.schema.offloads import (
     CleanedOffloads,
     Offload,
@@ -148,6 +149,8 @@ __all__ = [
     "bounded_query",
     "describe",
     "format_time",
+    "found_line",
+    "found_text",
     "last_part",
     "make_scope",
     "new_id",
