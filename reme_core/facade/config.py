@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from reme_core import models
 from reme_core.errors import ConfigurationError
-from reme_core.facade.left_out import Settings, Unset
+from reme_core.facade.settings import FILE_NAME, Settings, Unset
 from reme_core.ports import ChatModel, Embedder, IndexedTranscript, JobQueue, MemoryStore, OffloadStore, ToolCallStore
 from reme_core.schema import describe, shown
 from reme_core.schema.checks import is_path
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("reme")
 
-FILE_NAME = "memory.db"
 CACHE_NAME = "embeddings.db"
 _OPENAI_URL = "https://api.openai.com/v1"
 

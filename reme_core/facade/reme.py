@@ -13,9 +13,9 @@ from reme_core.facade.adapter_support import AdapterSupport
 from reme_core.facade.blocking import SyncDescriptor
 from reme_core.facade.conversation import ConversationMethods
 from reme_core.facade.jobs import JobMethods
-from reme_core.facade.left_out import UNSET, Settings, Unset
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.messages import MessageMethods
+from reme_core.facade.settings import UNSET, Settings, Unset
 from reme_core.facade.tasks import TaskMethods
 from reme_core.facade.tool_calls import ToolMethods
 from reme_core.facade.transfer import TransferMethods

@@ -59,7 +59,7 @@ from reme_core.schema import (
 )
 
 if TYPE_CHECKING:
-    from reme_core.facade.left_out import Settings, Unset
+    from reme_core.facade.settings import Settings, Unset
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
     from reme_core.jobs.retry_policy import Trying
     from reme_core.steps.slicing import Slicing

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
+FILE_NAME = "memory.db"
+"""The local file in the working folder."""
+
 Settings: TypeAlias = Mapping[str, object]
 """Settings as a dictionary with a `backend`, such as `{"backend": "openai", "model": "qwen-plus"}`."""
 
