@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 from reme_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from reme_core.background_loop import BackgroundLoop
+    from reme_core.background_loop import EventLoopThread
     from reme_core.errors import ReMeError
     from reme_core.facade.reme import ReMe
     from reme_core.facade.strategies import (
+        AgenticDistillation,
         AgenticRetriever,
-        AgenticSummarizer,
         RerankingRetriever,
-        SimpleSummarizer,
+        SimpleDistillation,
     )
     from reme_core.facade.sync import SyncInContextMemory, SyncReMe
     from reme_core.jobs.process_identity import holder, is_gone
-    from reme_core.jobs.retry_policy import Trying
+    from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.models.foreign_failures import model_error
     from reme_core.models.json_text import parse_answer
     from reme_core.models.openai.embedding_answer import unit_rows
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     )
     from reme_core.steps.slicing import Slicing
     from reme_core.stores import Database, LocalStore, QdrantStore
-    from reme_core.transfer.scope_export import Moved
+    from reme_core.transfer.scope_export import TransferCounts
     from reme_core.working.check import ContextCheck
     from reme_core.working.in_context import InContextMemory
     from reme_core.working.limits import ContextLimits
@@ -93,9 +93,8 @@ __version__ = "0.1.0"
 
 
 __all__ = [
+    "AgenticDistillation",
     "AgenticRetriever",
-    "AgenticSummarizer",
-    "BackgroundLoop",
     "Block",
     "ChatReply",
     "CleanedOffloads",
@@ -108,6 +107,7 @@ __all__ = [
     "DumpedLibrary",
     "Erased",
     "Event",
+    "EventLoopThread",
     "Feedback",
     "Forgotten",
     "Hit",
@@ -121,7 +121,6 @@ __all__ = [
     "MemoryPage",
     "MemoryType",
     "Message",
-    "Moved",
     "OffloadInfo",
     "OffloadKind",
     "OffloadedContext",
@@ -136,8 +135,9 @@ __all__ = [
     "Reloaded",
     "RerankingRetriever",
     "RetrieveResult",
+    "RetryPolicy",
     "Scope",
-    "SimpleSummarizer",
+    "SimpleDistillation",
     "Slicing",
     "Source",
     "StoredMessage",
@@ -155,7 +155,7 @@ __all__ = [
     "ToolStatistics",
     "ToolSummary",
     "Trajectory",
-    "Trying",
+    "TransferCounts",
     "UndoResult",
     "Usage",
     "Verdict",
@@ -172,13 +172,13 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "background_loop": "BackgroundLoop",
+            "background_loop": "EventLoopThread",
             "errors": "ReMeError",
             "facade.reme": "ReMe",
-            "facade.strategies": "AgenticRetriever AgenticSummarizer RerankingRetriever SimpleSummarizer",
+            "facade.strategies": "AgenticRetriever AgenticDistillation RerankingRetriever SimpleDistillation",
             "facade.sync": "SyncInContextMemory SyncReMe",
             "jobs.process_identity": "holder is_gone",
-            "jobs.retry_policy": "Trying",
+            "jobs.retry_policy": "RetryPolicy",
             "models.foreign_failures": "model_error",
             "models.json_text": "parse_answer",
             "models.openai.embedding_answer": "unit_rows",
@@ -194,7 +194,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             ),
             "steps.slicing": "Slicing",
             "stores": "Database LocalStore QdrantStore",
-            "transfer.scope_export": "Moved",
+            "transfer.scope_export": "TransferCounts",
             "working.check": "ContextCheck",
             "working.in_context": "InContextMemory",
             "working.limits": "ContextLimits",

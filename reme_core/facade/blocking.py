@@ -32,10 +32,10 @@ class BlockingReMe:
 
     def __init__(self, memory: ReMe) -> None:
         """Keep the memory, which is closed with this face."""
-        from reme_core.background_loop import BackgroundLoop
+        from reme_core.background_loop import EventLoopThread
 
         self._memory = memory
-        self._loop = BackgroundLoop(self, thread_name="reme-sync")
+        self._loop = EventLoopThread(self, thread_name="reme-sync")
 
     def __repr__(self) -> str:
         """Name the memory."""

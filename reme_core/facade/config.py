@@ -29,11 +29,11 @@ _OPENAI_URL = "https://api.openai.com/v1"
 P = TypeVar("P", bound=BaseModel)
 
 
-class _Part(BaseModel):
+class _SettingsModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)  # inputs may be keys
 
 
-class OpenAIChatSettings(_Part):
+class OpenAIChatSettings(_SettingsModel):
     """A chat model behind an OpenAI-compatible endpoint; key and address come from the environment if left out."""
 
     backend: Literal["openai"]
@@ -46,7 +46,7 @@ class OpenAIChatSettings(_Part):
     max_concurrency: Annotated[int, Field(ge=1)] = 8
 
 
-class OpenAIEmbeddingSettings(_Part):
+class OpenAIEmbeddingSettings(_SettingsModel):
     """An embedding model behind an OpenAI-compatible endpoint. `cache` keeps vectors on disk, by digest of the text."""
 
     backend: Literal["openai"]
@@ -61,7 +61,7 @@ class OpenAIEmbeddingSettings(_Part):
     cache: bool = False
 
 
-class LocalSettings(_Part):
+class LocalSettings(_SettingsModel):
     """One SQLite file, by default `memory.db` in the working folder; see `LocalStore`."""
 
     backend: Literal["local", "local_file"] = "local_file"
@@ -73,7 +73,7 @@ class LocalSettings(_Part):
     loading_wait_s: Annotated[float, Field(ge=0)] = 0.5
 
 
-class QdrantSettings(_Part):
+class QdrantSettings(_SettingsModel):
     """Memories in Qdrant; messages stay in the local file. Exactly one of `location`, `path` and `url`."""
 
     backend: Literal["qdrant"]

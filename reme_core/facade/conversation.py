@@ -10,7 +10,7 @@ from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import MemoryParts
 from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, parse_messages
 from reme_core.steps import user_input as inputs
-from reme_core.steps.missing_model import needs_model
+from reme_core.steps.missing_model import missing_model_message
 
 if TYPE_CHECKING:
     pass
@@ -47,7 +47,7 @@ class ConversationMethods:
                 default so where `session_id` is left out.
             background: Return once the messages are on disk and can be found by their words; vectors and memories
                 follow in the background.
-            instructions: What to keep and never to keep of these messages as memories, beside what `SimpleSummarizer`
+            instructions: What to keep and never to keep of these messages as memories, beside what `SimpleDistillation`
                 was given; kept with the job. Without a chat model no memories are made, and it says nothing.
             timezone: Where the user is, by its IANA name such as "Europe/Berlin": "yesterday" is reckoned in it; by
                 default that of the memory.
@@ -183,7 +183,7 @@ class ConversationMethods:
         from reme_core.recall.chat_turn import Chat
 
         if self._ports.llm is None:
-            raise ConfigurationError(needs_model("chat"))
+            raise ConfigurationError(missing_model_message("chat"))
         await self._work.recover()
         chat = Chat(
             agent=ReMyAgentV1Op(language=self._language),

@@ -11,8 +11,8 @@ from reme_core.schema.checks import is_path
 
 if TYPE_CHECKING:
     from reme_core.facade.config import Ports
-    from reme_core.facade.learning_service import Learner
-    from reme_core.jobs.job_service import Work
+    from reme_core.facade.learning_service import LearningService
+    from reme_core.jobs.job_service import JobService
     from reme_core.ports import Clock, IndexedTranscript, MemoryStore, Retriever, Summarizer
     from reme_core.remember.memory_editor import Editor
     from reme_core.remember.record_messages import VerbatimSummarizer
@@ -29,7 +29,7 @@ class MemoryParts(Protocol):
     _clock: Clock
     _embedder: RestingEmbedder | None
     _record: VerbatimSummarizer
-    _work: Work
+    _work: JobService
     _editor: Editor
     _summarizer: Summarizer
     _retriever: Retriever
@@ -37,7 +37,7 @@ class MemoryParts(Protocol):
     _timezone: str
 
     @property
-    def _learning(self) -> Learner: ...
+    def _learning(self) -> LearningService: ...
 
     def _working_ports(self) -> WorkingPorts: ...
 

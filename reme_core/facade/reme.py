@@ -22,14 +22,14 @@ from reme_core.facade.transfer import TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
 from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, shown
 from reme_core.steps import user_input as inputs
-from reme_core.steps.missing_model import needs_model
+from reme_core.steps.missing_model import missing_model_message
 
 if TYPE_CHECKING:
     from reme_core.facade.config import Ports
-    from reme_core.facade.learning_service import Learner
+    from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
     from reme_core.jobs.job_runner import JobRunner
-    from reme_core.jobs.retry_policy import Trying
+    from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.ports import (
         ChatModel,
         Clock,
@@ -85,7 +85,7 @@ class ReMe(
         transcript: IndexedTranscript | None = None,
         embed_messages: bool = True,
         slicing: Slicing | None = None,
-        trying: Trying | None = None,
+        trying: RetryPolicy | None = None,
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
         timezone: str = UTC_NAME,
@@ -119,9 +119,9 @@ class ReMe(
             InvalidInputError: A memory space that can't be one.
         """
         from reme_core.facade import config
-        from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, RuntimePorts, SimpleSummarizer
-        from reme_core.jobs.job_service import Work
-        from reme_core.jobs.retry_policy import Trying
+        from reme_core.facade.strategies import AgenticDistillation, AgenticRetriever, RuntimePorts, SimpleDistillation
+        from reme_core.jobs.job_service import JobService
+        from reme_core.jobs.retry_policy import RetryPolicy
         from reme_core.models import CharacterTokenCounter, SystemClock
         from reme_core.remember.memory_editor import Editor
         from reme_core.remember.record_messages import VerbatimSummarizer
@@ -138,12 +138,12 @@ class ReMe(
         )
         for name, wanted in (("use_agentic_mode", use_agentic_mode), ("use_reviser", use_reviser)):
             if wanted and self._ports.llm is None:
-                raise ConfigurationError(needs_model(name))
+                raise ConfigurationError(missing_model_message(name))
         if trying is not None:
-            _check_kind(trying, (Trying,), "trying: wanted a Trying")
+            _check_kind(trying, (RetryPolicy,), "trying: wanted a RetryPolicy")
         self._clock = clock or SystemClock()
         self._timezone = inputs.read_timezone(timezone)
-        self._trying = trying or Trying()
+        self._trying = trying or RetryPolicy()
         self._language = language
         self._embedder = None
         if self._ports.embedder is not None:
@@ -162,7 +162,7 @@ class ReMe(
             clock=self._clock,
             counter=token_counter or CharacterTokenCounter(),
         )
-        self._work = Work(
+        self._work = JobService(
             memory_space=self._memory_space,
             parts=self._filled(),
             jobs=self._ports.jobs,
@@ -174,15 +174,15 @@ class ReMe(
         self._runner = self._work.runner = self._make_runner()
         self._closed = False
         self._gate = threading.Lock()
-        self._made_learning: Learner | None = None
+        self._made_learning: LearningService | None = None
         self._made_working: WorkingPorts | None = None
         self._summarizer: Summarizer = self._record
         self._retriever: Retriever = self._runtime.simple_retriever()
         if use_agentic_mode:
-            self.set_summarizer(AgenticSummarizer(language=language, use_reviser=use_reviser))
+            self.set_summarizer(AgenticDistillation(language=language, use_reviser=use_reviser))
             self.set_retriever(AgenticRetriever(language=language))
         elif self._ports.llm is not None:
-            self.set_summarizer(SimpleSummarizer(language=language, use_reviser=use_reviser))
+            self.set_summarizer(SimpleDistillation(language=language, use_reviser=use_reviser))
         if self._ports.llm is not None:
             _ = self._learning  # it does the jobs that earlier processes left
 
@@ -234,7 +234,7 @@ class ReMe(
                 await part.close()
 
     def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
-        """Exchange the way up: a `Summarizer`, or settings such as `AgenticSummarizer(...)`.
+        """Exchange the way up: a `Summarizer`, or settings such as `AgenticDistillation(...)`.
 
         Raises:
             ConfigurationError: It needs a chat model, or a transcript that keeps jobs, and there is none; or it is no
@@ -294,13 +294,13 @@ class ReMe(
         )
 
     @property
-    def _learning(self) -> Learner:
+    def _learning(self) -> LearningService:
         """What attempts and calls of tools teach; it is loaded with the first call that needs it."""
-        from reme_core.facade.learning_service import Learner
+        from reme_core.facade.learning_service import LearningService
 
         with self._gate:
             if self._made_learning is None:
-                self._made_learning = Learner(
+                self._made_learning = LearningService(
                     ports=self._runtime,
                     record=self._record,
                     jobs=self._ports.jobs,

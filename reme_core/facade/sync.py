@@ -61,11 +61,11 @@ from reme_core.schema import (
 if TYPE_CHECKING:
     from reme_core.facade.settings import Settings, Unset
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
-    from reme_core.jobs.retry_policy import Trying
+    from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.steps.slicing import Slicing
     from reme_core.tasks.task_values import RetrievalFlow, TaskFlow
     from reme_core.text import Language
-    from reme_core.transfer.scope_export import Moved
+    from reme_core.transfer.scope_export import TransferCounts
     from reme_core.working.check import ContextCheck
     from reme_core.working.limits import ContextLimits
 
@@ -497,11 +497,13 @@ class SyncReMe(BlockingReMe):
         """See `ReMe.list_tools`."""
         return self._run(self._memory.list_tools(user_id=user_id, limit=limit, cursor=cursor))
 
-    def export(self, path: str | Path, *, user_id: str) -> Moved:
+    def export(self, path: str | Path, *, user_id: str) -> TransferCounts:
         """See `ReMe.export`."""
         return self._run(self._memory.export(path, user_id=user_id))
 
-    def import_(self, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None) -> Moved:
+    def import_(
+        self, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None
+    ) -> TransferCounts:
         """See `ReMe.import_`."""
         return self._run(self._memory.import_(path, user_id=user_id, progress=progress))
 
@@ -847,7 +849,7 @@ class MakeSync(Protocol):
         transcript: IndexedTranscript | None = None,
         embed_messages: bool = True,
         slicing: Slicing | None = None,
-        trying: Trying | None = None,
+        trying: RetryPolicy | None = None,
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
         timezone: str = ...,

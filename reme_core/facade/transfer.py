@@ -11,13 +11,13 @@ from reme_core.schema import DumpedLibrary, LoadedLibrary
 from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
-    from reme_core.transfer.scope_export import Moved
+    from reme_core.transfer.scope_export import TransferCounts
 
 
 class TransferMethods:
     """The methods of `ReMe` that write and read files."""
 
-    async def export(self: MemoryParts, path: str | Path, *, user_id: str) -> Moved:
+    async def export(self: MemoryParts, path: str | Path, *, user_id: str) -> TransferCounts:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
         from reme_core.transfer.scope_export import export_scope
 
@@ -25,7 +25,7 @@ class TransferMethods:
 
     async def import_(
         self: MemoryParts, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None
-    ) -> Moved:
+    ) -> TransferCounts:
         """Read a file that `export` wrote into a user's memory; doing it twice changes nothing more.
 
         Args:

@@ -12,10 +12,10 @@ from reme_core.schema import (
     CleanedOffloads,
     CompactedContext,
     Message,
-    Offload,
     OffloadedContext,
     OffloadInfo,
     OffloadKind,
+    OffloadRecord,
     PreparedContext,
     ReloadResult,
     new_id,
@@ -248,7 +248,7 @@ class WorkingMemoryMethods:
         if not whole:
             msg = "text: is empty, there is nothing to offload"
             raise InvalidInputError(msg)
-        offload = Offload(
+        offload = OffloadRecord(
             session_id=inputs.read_id(session_id, "session_id"),
             kind=OffloadKind.TOOL_RESULT,
             text=whole,

@@ -35,9 +35,9 @@ from reme_core.schema.messages import (
 from reme_core.schema.notes import found_line, found_text
 from reme_core.schema.offloads import (
     CleanedOffloads,
-    Offload,
     OffloadInfo,
     OffloadKind,
+    OffloadRecord,
     Reloaded,
     ReloadResult,
     new_reference,
@@ -111,9 +111,9 @@ __all__ = [
     "MemoryPage",
     "MemoryType",
     "Message",
-    "Offload",
     "OffloadInfo",
     "OffloadKind",
+    "OffloadRecord",
     "OffloadedContext",
     "OtherBlock",
     "PartialTime",

@@ -19,8 +19,8 @@ from openai import AsyncOpenAI, AsyncStream, DefaultAsyncHttpxClient
 from pydantic import JsonValue, SecretStr
 
 from reme_core.errors import ConfigurationError, ModelOutputError
-from reme_core.models.openai.call_slots import Slots
-from reme_core.models.openai.endpoint_failures import TRANSPORT_ERROR, USED_UP, Place, translate, was_reached
+from reme_core.models.openai.call_slots import CallSlots
+from reme_core.models.openai.endpoint_failures import TRANSPORT_ERROR, USED_UP, EndpointAddress, translate, was_reached
 from reme_core.models.usage_meter import Tally
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Endpoint:
     closed with the loop (`asyncio.run` does it), by `close`, or soon after this object is gone.
     """
 
-    def __init__(self, place: Place, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
+    def __init__(self, place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
         """Check the options; nothing is opened yet.
 
         Raises:
@@ -56,7 +56,7 @@ class Endpoint:
         """
         _check_options(place, timeout_s=timeout_s, max_retries=max_retries, max_concurrency=max_concurrency)
         self.place = place
-        self.slots = Slots(max_concurrency)
+        self.slots = CallSlots(max_concurrency)
         self._timeout_s = timeout_s
         self._clients = _LoopClients(place, max_retries)
 
@@ -154,7 +154,7 @@ async def _mark_used_up(answer: _Answer) -> None:
         answer.headers["x-should-retry"] = "false"
 
 
-def _check_options(place: Place, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
+def _check_options(place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
     wrong = None
     if not place.model.strip():
         wrong = "model is empty: name the model"
@@ -170,7 +170,7 @@ def _check_options(place: Place, *, timeout_s: float, max_retries: int, max_conc
         raise ConfigurationError(wrong)
 
 
-def _options(place: Place) -> RequestOptions:
+def _options(place: EndpointAddress) -> RequestOptions:
     """Leave out what the client would add from the environment, and the key where there is none."""
     headers: dict[str, str | openai.Omit] = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
     if place.secret is None:
@@ -178,7 +178,7 @@ def _options(place: Place) -> RequestOptions:
     return {"headers": headers}
 
 
-def _open_client(place: Place, max_retries: int) -> AsyncOpenAI:
+def _open_client(place: EndpointAddress, max_retries: int) -> AsyncOpenAI:
     """Make a client without time-outs of its own: the bound on the whole call is here."""
     return AsyncOpenAI(
         api_key=place.secret.get_secret_value() if place.secret else "none",
@@ -192,7 +192,7 @@ def _open_client(place: Place, max_retries: int) -> AsyncOpenAI:
     )
 
 
-async def _lifetime(place: Place, max_retries: int) -> AsyncGenerator[AsyncOpenAI, None]:
+async def _lifetime(place: EndpointAddress, max_retries: int) -> AsyncGenerator[AsyncOpenAI, None]:
     """Yield a client once, and close it when the generator is closed: the event loop does that before it ends."""
     client = _open_client(place, max_retries)
     try:
@@ -206,7 +206,7 @@ def _let_go(_lifetime: AsyncGenerator[AsyncOpenAI, None]) -> None:
 
 
 @dataclass(slots=True)
-class _Held:
+class _LoopClient:
     client: AsyncOpenAI
     lifetime: AsyncGenerator[AsyncOpenAI, None]
     linger: asyncio.TimerHandle
@@ -224,11 +224,11 @@ class _Held:
 class _LoopClients:
     """One client for each running loop."""
 
-    def __init__(self, place: Place, max_retries: int) -> None:
+    def __init__(self, place: EndpointAddress, max_retries: int) -> None:
         self._place = place
         self._max_retries = max_retries
         self._lock = threading.Lock()
-        self._held: dict[asyncio.AbstractEventLoop, _Held] = {}
+        self._held: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
 
     async def get(self) -> AsyncOpenAI:
         loop = asyncio.get_running_loop()
@@ -239,7 +239,7 @@ class _LoopClients:
         if held is None or held.client.is_closed():
             lifetime = _lifetime(self._place, self._max_retries)
             client = await anext(lifetime)  # does not let other tasks run, so a loop has one client
-            held = _Held(client, lifetime, loop.call_later(_LINGER_S, _let_go, lifetime))
+            held = _LoopClient(client, lifetime, loop.call_later(_LINGER_S, _let_go, lifetime))
             with self._lock:
                 self._held[loop] = held
         return held.used(loop)
