@@ -234,11 +234,11 @@ class ReMe(
                 await part.close()
 
     def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
-        """Exchange the way up: a `Summarizer`, or settings such as `AgenticDistillation(...)`.
+        """Set the summarizer: a `Summarizer`, or settings such as `AgenticDistillation(...)`.
 
         Raises:
             ConfigurationError: It needs a chat model, or a transcript that keeps jobs, and there is none; or it is no
-                way up at all.
+                summarizer at all.
         """
         from reme_core.facade.strategies import BindsDistiller, GuidesDistiller
         from reme_core.ports import Summarizer
@@ -266,10 +266,10 @@ class ReMe(
         )
 
     def set_retriever(self, retriever: Retriever | BindsRetriever) -> None:
-        """Exchange the way down: a `Retriever`, or settings such as `AgenticRetriever(...)`.
+        """Set the retriever: a `Retriever`, or settings such as `AgenticRetriever(...)`.
 
         Raises:
-            ConfigurationError: It needs a chat model, and there is none; or it is no way down at all.
+            ConfigurationError: It needs a chat model, and there is none; or it is no retriever at all.
         """
         from reme_core.facade.strategies import BindsRetriever
         from reme_core.ports import Retriever
