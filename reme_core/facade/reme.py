@@ -15,6 +15,7 @@ from reme_core.facade.conversation import ConversationMethods
 from reme_core.facade.jobs import JobMethods
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.messages import MessageMethods
+from reme_core.facade.offloads import OffloadMethods
 from reme_core.facade.settings import UNSET, Settings, Unset
 from reme_core.facade.tasks import TaskMethods
 from reme_core.facade.tool_calls import ToolMethods
@@ -59,6 +60,7 @@ class ReMe(
     ToolMethods,
     TransferMethods,
     WorkingMemoryMethods,
+    OffloadMethods,
     AdapterSupport,
 ):
     """Durable, scoped memory.

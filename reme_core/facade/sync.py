@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import JsonValue
 
 from reme_core.facade.blocking import BlockingInContextMemory, BlockingReMe
+from reme_core.facade.offloads import IDLE_DAYS, RETENTION_DAYS
 from reme_core.facade.tasks import FREQ_THRESHOLD, UTILITY_THRESHOLD
-from reme_core.facade.working_memory import IDLE_DAYS, RETENTION_DAYS
 from reme_core.ports import (
     ChatModel,
     Clock,
@@ -681,6 +681,33 @@ class SyncReMe(BlockingReMe):
             )
         )
 
+    def in_context_memory(
+        self,
+        *,
+        user_id: str,
+        session_id: str | None = None,
+        system_prompt: str = "",
+        overhead_tokens: int = 0,
+        max_input_length: int | None = None,
+        limits: ContextLimits | None = None,
+        language: Language | None = None,
+        unrecorded_marks: Iterable[str] = (),
+    ) -> SyncInContextMemory:
+        """See `ReMe.in_context_memory`."""
+        return SyncInContextMemory(
+            self._memory.in_context_memory(
+                user_id=user_id,
+                session_id=session_id,
+                system_prompt=system_prompt,
+                overhead_tokens=overhead_tokens,
+                max_input_length=max_input_length,
+                limits=limits,
+                language=language,
+                unrecorded_marks=unrecorded_marks,
+            ),
+            self._run,
+        )
+
     def list_offloads(
         self,
         *,
@@ -720,33 +747,6 @@ class SyncReMe(BlockingReMe):
     def close_context(self, session_id: str, *, user_id: str) -> None:
         """See `ReMe.close_context`."""
         self._run(self._memory.close_context(session_id, user_id=user_id))
-
-    def in_context_memory(
-        self,
-        *,
-        user_id: str,
-        session_id: str | None = None,
-        system_prompt: str = "",
-        overhead_tokens: int = 0,
-        max_input_length: int | None = None,
-        limits: ContextLimits | None = None,
-        language: Language | None = None,
-        unrecorded_marks: Iterable[str] = (),
-    ) -> SyncInContextMemory:
-        """See `ReMe.in_context_memory`."""
-        return SyncInContextMemory(
-            self._memory.in_context_memory(
-                user_id=user_id,
-                session_id=session_id,
-                system_prompt=system_prompt,
-                overhead_tokens=overhead_tokens,
-                max_input_length=max_input_length,
-                limits=limits,
-                language=language,
-                unrecorded_marks=unrecorded_marks,
-            ),
-            self._run,
-        )
 
 
 class SyncInContextMemory(BlockingInContextMemory):
