@@ -78,13 +78,13 @@ if TYPE_CHECKING:
         ToolStatistics,
         ToolSummary,
         Trajectory,
+        TransferCounts,
         UndoResult,
         Usage,
         Verdict,
     )
     from reme_core.steps.slicing import Slicing
     from reme_core.stores import Database, LocalStore, QdrantStore
-    from reme_core.transfer.scope_export import TransferCounts
     from reme_core.working.check import ContextCheck
     from reme_core.working.in_context import InContextMemory
     from reme_core.working.limits import ContextLimits
@@ -190,11 +190,10 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
                 "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
                 "RejectedFact Reloaded ReloadResult RetrieveResult Scope Source StoredMessage SummaryResult "
                 "TaskMemories TaskSummary ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics "
-                "ToolSummary Trajectory UndoResult Usage Verdict"
+                "ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
             ),
             "steps.slicing": "Slicing",
             "stores": "Database LocalStore QdrantStore",
-            "transfer.scope_export": "TransferCounts",
             "working.check": "ContextCheck",
             "working.in_context": "InContextMemory",
             "working.limits": "ContextLimits",

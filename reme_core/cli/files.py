@@ -24,7 +24,7 @@ MAX_PIPED_BYTES = 1 << 30
 """What a command that reads a file several times takes from standard input, as it is kept on disk meanwhile."""
 
 _AT_ONCE = 1 << 20
-# How lines begin in a file of `ReMe.export` that an import passes over.
+# How lines begin in a file of `ReMe.export` or `ReMe.dump` that reading passes over.
 _PASSED_OVER = (b'{"kind": "header"', b'{"kind": "event"')
 
 
@@ -148,25 +148,13 @@ def _check_regular(path: Path) -> None:
         raise InvalidInputError(msg)
 
 
-def count_import_lines(path: Path) -> int:
-    """Count the lines of an exported file that an import has something to do for (InvalidInputError)."""
-    return _count_lines(path, passed_over=_PASSED_OVER)
-
-
-def count_library_lines(path: Path) -> int | None:
-    """Count the lines of a memory library; None for a file that is one JSON list (InvalidInputError)."""
+def count_lines(path: Path) -> int | None:
+    """Count the lines of a file that there is something to do for; None for one JSON list (InvalidInputError)."""
     try:
         with path.open("rb") as file:
-            is_list = file.peek(1).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
-    except (OSError, ValueError) as exc:
-        raise _unreadable(path, exc) from exc
-    return None if is_list else _count_lines(path)
-
-
-def _count_lines(path: Path, *, passed_over: tuple[bytes, ...] = ()) -> int:
-    try:
-        with path.open("rb") as file:
-            return sum(1 for line in _beginnings(file) if line.strip() and not line.startswith(passed_over))
+            if file.peek(1).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
+                return None
+            return sum(1 for line in _beginnings(file) if line.strip() and not line.startswith(_PASSED_OVER))
     except (OSError, ValueError) as exc:
         raise _unreadable(path, exc) from exc
 

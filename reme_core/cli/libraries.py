@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from reme_core.cli.exits import ExitCode
-from reme_core.cli.files import STANDARD_OUTPUT, count_library_lines, file_to_read, file_to_write, name_of
+from reme_core.cli.files import STANDARD_OUTPUT, count_lines, file_to_read, file_to_write, name_of
 from reme_core.cli.options import types_of
 from reme_core.cli.output import Output, counted, listed
 from reme_core.cli.where import CommonOptions
@@ -61,7 +61,7 @@ async def load(
     """
     user_id = where.user_id
     with file_to_read(source) as file, _bad_lines_told(output, source):
-        lines = count_library_lines(file)
+        lines = count_lines(file)
         async with where.open(with_embedding=with_embedding) as memory:
             with output.progress(f"loading {file.name}", lines) as tell:
                 loaded = await memory.load(

@@ -10,7 +10,7 @@ import typer
 from pydantic import JsonValue
 
 from reme_core.cli.exits import ExitCode
-from reme_core.cli.files import count_import_lines, file_to_read
+from reme_core.cli.files import count_lines, file_to_read
 from reme_core.cli.items import print_memory
 from reme_core.cli.output import Output, counted, listed
 from reme_core.cli.visible import one_line
@@ -137,7 +137,7 @@ async def import_file(where: CommonOptions, output: Output, source: str, *, with
     """Read an exported file, or standard input, into a user's memory, with a bar on a terminal."""
     user_id = where.user_id
     with file_to_read(source) as file:
-        lines = count_import_lines(file)
+        lines = count_lines(file)
         async with where.open(with_embedding=with_embedding) as memory:
             with output.progress(f"importing {file.name}", lines) as tell:
                 moved = await memory.import_(file, user_id=user_id, progress=tell)

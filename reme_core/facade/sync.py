@@ -54,6 +54,7 @@ from reme_core.schema import (
     TaskSummary,
     ToolMemories,
     ToolSummary,
+    TransferCounts,
     UndoResult,
     Usage,
 )
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from reme_core.steps.slicing import Slicing
     from reme_core.tasks.task_values import RetrievalFlow, TaskFlow
     from reme_core.text import Language
-    from reme_core.transfer.scope_export import TransferCounts
     from reme_core.working.check import ContextCheck
     from reme_core.working.limits import ContextLimits
 

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reme_core.facade.parts import MemoryParts, file_path
-from reme_core.schema import DumpedLibrary, LoadedLibrary
+from reme_core.schema import DumpedLibrary, LoadedLibrary, TransferCounts
 from reme_core.steps import user_input as inputs
-
-if TYPE_CHECKING:
-    from reme_core.transfer.scope_export import TransferCounts
 
 
 class TransferMethods:
@@ -34,11 +30,11 @@ class TransferMethods:
             progress: Told how many lines are done, now and then.
 
         Raises:
-            InvalidInputError: A line that is wrong, by number; nothing was imported.
+            InvalidLinesError: Lines that are wrong, by number; nothing was imported.
             StoreAccessError: The file can't be read.
             ConflictError: An id that is taken by something else.
         """
-        from reme_core.transfer.scope_export import import_scope
+        from reme_core.transfer.scope_import import import_scope
 
         scope = self._scope(user_id)
         moved = await import_scope(
@@ -72,7 +68,7 @@ class TransferMethods:
         Raises:
             StoreAccessError: The file can't be written, is no regular file (a pipe, say), or is a database.
         """
-        from reme_core.transfer.memory_library import dump_library
+        from reme_core.transfer.scope_export import dump_library
 
         return await dump_library(
             self._ports.memories,

@@ -17,7 +17,7 @@ from reme_core.schema.hits import (
 )
 from reme_core.schema.ids import new_id
 from reme_core.schema.jobs import Job, JobState
-from reme_core.schema.library import DumpedLibrary, LineProblem, LoadedLibrary
+from reme_core.schema.library import DumpedLibrary, LineProblem, LoadedLibrary, TransferCounts
 from reme_core.schema.memories import STATEMENTS, Event, EventKind, Memory, MemoryType, Source
 from reme_core.schema.messages import (
     ContentBlock,
@@ -142,6 +142,7 @@ __all__ = [
     "ToolStatistics",
     "ToolSummary",
     "Trajectory",
+    "TransferCounts",
     "UndoResult",
     "Usage",
     "UtcTime",

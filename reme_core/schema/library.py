@@ -36,3 +36,14 @@ class DumpedLibrary(MappingModel):
     """The answer of `dump`: how many memories were written."""
 
     memories: int = 0
+
+
+class TransferCounts(MappingModel):
+    """How many things an export wrote, or an import read (those that were there already included)."""
+
+    messages: int = 0
+    blocks: int = 0
+    memories: int = 0
+    events: int = 0
+    offloads: int = 0
+    tool_calls: int = 0

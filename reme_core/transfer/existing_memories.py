@@ -17,7 +17,6 @@ from reme_core.schema import LineProblem, Memory, MemoryType, Scope, Source, des
 from reme_core.steps.equal_memories import find_equal_memories
 from reme_core.steps.targets import all_memories, target_of
 from reme_core.toolstats.tool_guideline import KIND
-from reme_core.transfer.json_lines import LibraryLine
 from reme_core.transfer.library_plan import (
     ReplacedMemory,
     ScopeContents,
@@ -28,6 +27,7 @@ from reme_core.transfer.library_plan import (
     replaced_as,
     says,
 )
+from reme_core.transfer.transfer_file import LibraryLine
 
 T = TypeVar("T")
 

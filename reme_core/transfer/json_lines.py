@@ -11,21 +11,13 @@ import os
 import re
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
-from reme_core.errors import InvalidInputError, StoreAccessError
-from reme_core.rules import replaced_elsewhere
-from reme_core.schema import LineProblem, Memory, MemoryType, Scope, ToolCallResult, describe, new_id
-from reme_core.steps.user_input import read_name
-from reme_core.transfer.legacy_library import is_older, translate
-
-MAX_LINE_BYTES = 1 << 24
-"""A memory and its metadata have a few megabytes at most; a tool's line brings its recorded calls as well."""
+from reme_core.errors import StoreAccessError
+from reme_core.schema import LineProblem, new_id
 
 # A list is read as a whole: its items have no ends of their own to stop at.
 _MAX_LIST_BYTES = 1 << 28
@@ -36,14 +28,6 @@ _DATABASE = b"SQLite format 3\0"
 # Files that SQLite keeps beside it. Source: https://www.sqlite.org/tempfiles.html
 _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal")
 _BLANKS = re.compile(r"[ \t\r\n]*")
-_DATES = frozenset({"created_at", "observed_at", "valid_from"})
-_SCOPE_FIELDS = ("memory_space", "user_id")
-# What `ReMe` reads as the name of a task domain or a tool; nobody could ask for memories about another target.
-_NAMED = frozenset({MemoryType.PROCEDURAL, MemoryType.TOOL})
-_NOT_LOADED = {
-    MemoryType.HISTORY: "it stands for a block, which a library doesn't bring: export and import the scope instead",
-    MemoryType.META: "entries of the routing table are made by the scope itself: leave the line out",
-}
 
 
 async def write_lines(path: Path, lines: AsyncIterator[str]) -> None:
@@ -124,7 +108,7 @@ def _open_draft(draft: Path, mode: int | None) -> int:
     return descriptor
 
 
-def check_regular(path: Path) -> None:
+def _check_regular(path: Path) -> None:
     """Refuse to read what is no regular file: a pipe may never come to an end, and can't be read twice.
 
     Raises:
@@ -145,127 +129,35 @@ def _settle(flush: Callable[[], None], descriptor: int) -> None:
     os.fsync(descriptor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryLine:
-    """What a line of a library brings.
+def read_objects(
+    path: Path, *, limit_bytes: int | None = None
+) -> Iterator[tuple[int, dict[str, JsonValue] | LineProblem]]:
+    """Read the objects of JSON Lines, or of one JSON list, each with the number of its line or item, from 1.
 
-    Attributes:
-        line: Its number, from 1; in a file that is one list, the number of the item.
-        memory: The memory, of the scope that it is read for; None for a line that has only calls.
-        memory_id: The id that the line names, None where it names none.
-        is_dated: The line says since when the memory holds; otherwise that is the time of loading.
-        calls: Calls of the tool that the line is about.
-    """
-
-    line: int
-    memory: Memory | None
-    memory_id: str | None
-    is_dated: bool = True
-    calls: tuple[ToolCallResult, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
-    """A file that was read: its entries and its bad lines, both in their order."""
-
-    entries: tuple[LibraryLine, ...]
-    problems: tuple[LineProblem, ...]
-
-
-def read_library(path: Path, scope: Scope, *, memory_target: str | None, at: datetime) -> Library:
-    """Read a library for a scope, line by line; blocks on the file.
-
-    Args:
-        path: JSON Lines in our own form or the older one, or one JSON list of such objects.
-        scope: Whose memories they become.
-        memory_target: The target of procedural memories; None: the one that they bring.
-        at: The creation time of memories that bring none.
+    What is no object, or longer than `limit_bytes`, is told as a problem; the rest is read nevertheless.
 
     Raises:
-        StoreAccessError: The file can't be read.
+        StoreAccessError: The file can't be read, or is no regular file.
     """
-    entries: list[LibraryLine] = []
-    problems: list[LineProblem] = []
-    seen: dict[str, int] = {}
-    for number, read in _read_objects(path):
-        entry = read if isinstance(read, LineProblem) else _entry(number, read, scope, memory_target, at)
-        if isinstance(entry, LineProblem):
-            problems.append(entry)
-        elif entry.memory_id is not None and entry.memory_id in seen:
-            reason = f"memory_id {entry.memory_id!r} stands in line {seen[entry.memory_id]} already"
-            problems.append(LineProblem(line=number, reason=reason))
-        else:
-            entries.append(entry)
-            if entry.memory_id is not None:
-                seen[entry.memory_id] = number
-    return Library(entries=tuple(entries), problems=tuple(problems))
-
-
-def _entry(
-    number: int, item: dict[str, JsonValue], scope: Scope, memory_target: str | None, at: datetime
-) -> LibraryLine | LineProblem:
-    try:
-        fields, calls = translate(item) if is_older(item) else (_own_fields(item), ())
-        fields = None if fields is None else _present(fields)
-        memory = None if fields is None else _memory(fields, scope, memory_target, at)
-    except ValidationError as exc:
-        return LineProblem(line=number, reason=describe(exc, "memory"))
-    except InvalidInputError as exc:
-        return LineProblem(line=number, reason=exc.message)
-    named = item.get("memory_id")
-    memory_id = named if isinstance(named, str) and named.strip() else None
-    is_dated = fields is not None and not _DATES.isdisjoint(fields)
-    return LibraryLine(line=number, memory=memory, memory_id=memory_id, is_dated=is_dated, calls=calls)
-
-
-def _own_fields(item: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    if "kind" in item and item.keys() <= {"kind", "value", "format", "version"}:
-        msg = "is a line of an export and not of a library: import the file instead"
-        raise InvalidInputError(msg)
-    named = next((name for name in _SCOPE_FIELDS if name in item), None)
-    if named is not None:
-        msg = f"names a scope ({named}): remove the field; memories are loaded into the scope of the call"
-        raise InvalidInputError(msg)
-    return item
-
-
-def _present(fields: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    return {name: value for name, value in fields.items() if value is not None or name not in Memory.model_fields}
-
-
-def _memory(fields: dict[str, JsonValue], scope: Scope, memory_target: str | None, at: datetime) -> Memory:
-    if memory_target is not None and fields.get("memory_type") == MemoryType.PROCEDURAL:
-        fields = {**fields, "memory_target": memory_target}
-    kind = fields.get("memory_type")
-    if isinstance(kind, str) and kind in _NOT_LOADED:
-        msg = f"memory_type: {kind!r} is not loaded: {_NOT_LOADED[MemoryType(kind)]}"
-        raise InvalidInputError(msg)
-    if isinstance(kind, str) and kind in _NAMED and "memory_target" in fields:
-        fields = {**fields, "memory_target": read_name(fields["memory_target"], "memory_target")}
-    defaults = {"created_at": at, "author": "import"}
-    return replaced_elsewhere(Memory.model_validate({**defaults, **fields, **scope.model_dump()}))
-
-
-def _read_objects(path: Path) -> Iterator[tuple[int, dict[str, JsonValue] | LineProblem]]:
-    check_regular(path)
+    _check_regular(path)
     try:
         with path.open("rb") as file:
             head = file.peek(1).removeprefix(codecs.BOM_UTF8).lstrip()
-            yield from _read_whole(file) if head.startswith(b"[") else _read_lines(file)
+            yield from _read_whole(file, limit_bytes) if head.startswith(b"[") else _read_lines(file, limit_bytes)
     except OSError as exc:
         msg = f"{str(path)!r} can't be read ({exc.strerror}): check the path"
         raise StoreAccessError(msg) from exc
 
 
-def _read_lines(file: BinaryIO) -> Iterator[tuple[int, dict[str, JsonValue] | LineProblem]]:
-    number = 0
+def _read_lines(file: BinaryIO, limit_bytes: int | None) -> Iterator[tuple[int, dict[str, JsonValue] | LineProblem]]:
+    number, most = 0, -1 if limit_bytes is None else limit_bytes + 1
     # Only line feeds end a line: texts may hold U+2028 and its like.
-    while line := file.readline(MAX_LINE_BYTES + 1):
+    while line := file.readline(most):
         number += 1
-        if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+        if len(line) == most and not line.endswith(b"\n"):
             while (rest := file.readline(_SKIPPED_AT_ONCE)) and not rest.endswith(b"\n"):
                 pass
-            yield number, LineProblem(line=number, reason=f"has more than {MAX_LINE_BYTES} bytes")
+            yield number, LineProblem(line=number, reason=f"has more than {limit_bytes} bytes")
             continue
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
@@ -282,15 +174,15 @@ def _read_line(number: int, line: bytes) -> dict[str, JsonValue] | LineProblem:
         return LineProblem(line=number, reason=_not_json(exc))
 
 
-def _read_whole(file: BinaryIO) -> Iterator[tuple[int, dict[str, JsonValue] | LineProblem]]:
+def _read_whole(file: BinaryIO, limit_bytes: int | None) -> Iterator[tuple[int, dict[str, JsonValue] | LineProblem]]:
     data = file.read(_MAX_LIST_BYTES + 1)
     if len(data) > _MAX_LIST_BYTES:
         reason = f"begins a list of more than {_MAX_LIST_BYTES} bytes: write one memory a line"
         yield 1, LineProblem(line=1, reason=reason)
     elif _is_one_line_of_many(data):
-        yield from _read_lines(io.BytesIO(data))
+        yield from _read_lines(io.BytesIO(data), limit_bytes)
     else:
-        yield from _read_list(data)
+        yield from _read_list(data, limit_bytes)
 
 
 def _is_one_line_of_many(data: bytes) -> bool:
@@ -299,7 +191,7 @@ def _is_one_line_of_many(data: bytes) -> bool:
     return bool(rest.strip()) and isinstance(_read_line(1, b'{"list": ' + first + b"}"), dict)
 
 
-def _read_list(data: bytes) -> Iterator[tuple[int, dict[str, JsonValue] | LineProblem]]:
+def _read_list(data: bytes, limit_bytes: int | None) -> Iterator[tuple[int, dict[str, JsonValue] | LineProblem]]:
     # What is not UTF-8 becomes a lone surrogate, which no field takes: so the item that has it is named.
     text = data.decode("utf-8-sig", "surrogateescape")
     at, number = _skip(text, text.index("[") + 1), 1
@@ -313,8 +205,10 @@ def _read_list(data: bytes) -> Iterator[tuple[int, dict[str, JsonValue] | LinePr
         except (ValueError, RecursionError) as exc:
             yield number, LineProblem(line=number, reason=f"{_not_json(exc)}; what follows it can't be read")
             return
-        too_large = LineProblem(line=number, reason=f"has more than {MAX_LINE_BYTES} bytes")
-        yield number, too_large if end - at > MAX_LINE_BYTES else _object(number, value)
+        if limit_bytes is not None and end - at > limit_bytes:
+            yield number, LineProblem(line=number, reason=f"has more than {limit_bytes} bytes")
+        else:
+            yield number, _object(number, value)
         at = _skip(text, end)
         mark = text[at : at + 1]
         at, number = _skip(text, at + 1), number + 1

@@ -13,8 +13,8 @@ from reme_core.rules import Claim, claim_of
 from reme_core.schema import LineProblem, Memory, describe, new_id
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.text import normalise_content
-from reme_core.transfer.json_lines import LibraryLine
 from reme_core.transfer.legacy_library import with_origin
+from reme_core.transfer.transfer_file import LibraryLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,9 @@
-"""Memory libraries: memories as JSON Lines without their scope, written from one scope and taken over by another.
-
-Beside `portable`, which moves all that a scope holds, a library is what was learnt: one memory a line, no messages.
-"""
+"""Loading of memory libraries: memories of a file, taken over by a scope that has some already."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,11 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from reme_core.errors import ConflictError, InvalidLinesError
+from reme_core.errors import ConflictError
 from reme_core.ports import (
     Embedder,
-    ListMemories,
-    MemoryFilter,
     MemoryStore,
     PutMemory,
     ToolCallStore,
@@ -28,12 +22,9 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.schema import (
-    STATEMENTS,
-    DumpedLibrary,
     LineProblem,
     LoadedLibrary,
     Memory,
-    MemoryType,
     Scope,
     ToolCallResult,
     new_id,
@@ -42,64 +33,14 @@ from reme_core.steps.embedding import try_embedding
 from reme_core.steps.similar_memories import NewMemory, find_duplicates
 from reme_core.steps.targets import target_of
 from reme_core.transfer.existing_memories import find_all, pages_of, read_held, with_held_sources
-from reme_core.transfer.json_lines import LibraryLine, read_library, write_lines
 from reme_core.transfer.library_plan import LibraryPlan, NewLine, sort_entries
+from reme_core.transfer.transfer_file import LibraryLine, read_library, refusal
 
 T = TypeVar("T")
 
-_DUMPED = tuple(kind for kind in STATEMENTS if kind is not MemoryType.HISTORY)
-_PAGE = 500
 _EMBEDDED_AT_ONCE = 256
-_NAMED_LINES = 5
 # Another load of the same file is the likely reason of a conflict: what it wrote is known when looked at again.
 _TRIES = 3
-
-
-async def dump_library(
-    memories: MemoryStore,
-    scope: Scope,
-    path: Path,
-    *,
-    types: Sequence[MemoryType] | None = None,
-    targets: Sequence[str] | None = None,
-    include_superseded: bool = False,
-) -> DumpedLibrary:
-    """Write memories to a file, newest first, one a line; the file is replaced once all of them are on disk.
-
-    `meta` and `history` memories are written only where they are asked for by name, and `load_library` refuses them.
-
-    Args:
-        memories: Where they are.
-        scope: Whose memories; the file names neither space nor user.
-        path: The file.
-        types: Of these types; None: of every type but `meta` and `history`.
-        targets: About these; None: about any.
-        include_superseded: Also those that were replaced.
-
-    Raises:
-        StoreAccessError: The file can't be written, is no regular file, or is a database.
-    """
-    wanted = MemoryFilter(
-        types=_DUMPED if types is None else tuple(types),
-        targets=None if targets is None else tuple(targets),
-        include_superseded=include_superseded,
-    )
-    count = 0
-
-    async def lines() -> AsyncIterator[str]:
-        nonlocal count
-        cursor: str | None = None
-        while True:
-            page = await memories.list_memories(scope, ListMemories(filter=wanted, limit=_PAGE, cursor=cursor))
-            for memory in page.memories:
-                count += 1
-                fields = memory.model_dump(mode="json", exclude=set(Scope.model_fields))
-                yield json.dumps(fields, ensure_ascii=False)
-            if (cursor := page.next_cursor) is None:
-                return
-
-    await write_lines(path, lines())
-    return DumpedLibrary(memories=count)
 
 
 async def load_library(
@@ -157,7 +98,7 @@ async def load_library(
         sorting = await asyncio.to_thread(sort_entries, entries, await read_held(memories, scope, entries))
         problems = sorted((*given, *sorting.problems), key=lambda item: item.line)
         if problems and not skip_bad_lines:
-            raise _refusal(path, problems)
+            raise refusal(path, problems, "nothing was loaded; correct them, or skip bad lines")
         await _embed(embedder, sorting.fresh, ready)
         if deduplicate:
             await _drop_near(memories, scope, sorting, ready.vectors, similarity)
@@ -179,16 +120,6 @@ async def load_library(
             problems=tuple(problems),
             run_id=run_id if written else None,
         )
-
-
-def _refusal(path: Path, problems: Sequence[LineProblem]) -> InvalidLinesError:
-    named = "; ".join(f"line {problem.line}: {problem.reason}" for problem in problems[:_NAMED_LINES])
-    more = len(problems) - _NAMED_LINES
-    msg = (
-        f"{str(path)!r} has {len(problems)} line(s) that can't be used: {named}{f'; and {more} more' * (more > 0)}: "
-        "nothing was loaded; correct them, or skip bad lines"
-    )
-    return InvalidLinesError(msg, lines=[(problem.line, problem.reason) for problem in problems])
 
 
 @dataclass(slots=True)

@@ -440,7 +440,8 @@ def test_names_of_arguments_become_options_and_what_is_quoted_stays() -> None:
 def test_libraries_and_exports_go_through_pipes_as_minus(reme: Reme, lessons: list[str], tmp_path: Path) -> None:
     dumped = reme("dump", "-")
     assert (dumped.code, dumped.err) == (0, "wrote 3 memories\n")
-    assert [json.loads(line)["memory_type"] for line in dumped.out.splitlines()].count("procedural") == 2
+    _, *lines = map(json.loads, dumped.out.splitlines())
+    assert [line["value"]["memory_type"] for line in lines].count("procedural") == 2
     assert reme("load", "-", "--user", "bob", typed=dumped.out).out.startswith("loaded 3 memories\n")
     refused = reme("load", "-", "--user", "bob", typed="{")
     assert (refused.code, refused.err.splitlines()[-1].startswith("reme: standard input has 1 line ")) == (2, True)

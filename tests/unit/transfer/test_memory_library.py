@@ -52,11 +52,12 @@ from reme_core.stores import InMemoryStore, LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, changed, closed, memory, message
 from reme_core.toolstats.tool_guideline import find_guideline, written_from
-from reme_core.transfer.memory_library import dump_library, load_library
-from reme_core.transfer.scope_export import export_scope
+from reme_core.transfer.memory_library import load_library
+from reme_core.transfer.scope_export import dump_library, export_scope
 
 EVERYTHING = MemoryFilter(include_superseded=True)
 EMBEDDER = HashedEmbedder(64)
+HEAD = {"kind": "header", "format": "reme", "version": 2, "holds": "library"}
 
 
 async def load(
@@ -253,12 +254,14 @@ async def test_a_dump_names_no_scope_and_leaves_out_what_was_not_asked_for(tmp_p
     await store.put(scope, batch(lesson, entry, talk, old))
     assert await dump_library(store, scope, file) == DumpedLibrary(memories=1)
     text = file.read_text(encoding="utf-8")
-    assert json.loads(text)["memory_id"] == lesson.memory_id
+    head, line = map(json.loads, text.splitlines())
+    assert head == HEAD
+    assert (line["kind"], line["value"]["memory_id"]) == ("memory", lesson.memory_id)
     assert "secret" not in text
     assert await dump_library(store, scope, file, include_superseded=True) == DumpedLibrary(memories=2)
     assert await dump_library(store, scope, file, types=[MemoryType.META]) == DumpedLibrary(memories=1)
     assert await dump_library(store, scope, file, targets=["nobody"]) == DumpedLibrary(memories=0)
-    assert file.read_bytes() == b""
+    assert json.loads(file.read_bytes()) == HEAD
     assert await load(store, file) == LoadedLibrary()
     assert names(tmp_path) == ["library.jsonl"]
 
@@ -393,7 +396,12 @@ async def test_a_target_that_is_given_is_that_of_procedural_lines_alone(tmp_path
 BAD = {
     '{"content": "a", "score": 1}': "memory.score: is not a known field",
     '{"content": "a", "user_id": "eve"}': "names a scope (user_id)",
-    '{"kind": "memory", "value": {}}': "is a line of an export",
+    '{"kind": "memory", "value": {"content": "a", "user_id": "eve"}}': "names a scope (user_id)",
+    '{"kind": "memory", "value": ["a"]}': "value: wanted an object, found list",
+    '{"kind": "message", "value": {}}': "kind 'message' is of an export",
+    '{"kind": "event", "value": {}}': "kind 'event' is of an export",
+    '{"kind": "dream", "value": {}}': "kind 'dream' is not known",
+    '{"kind": {}}': "kind {} is not known",
     '["a"]': "wanted an object, found list",
     '{"content": "a", "importance": NaN}': "not JSON: NaN",
     '{"content": "a", "importance": 1e999}': "memory.importance",
@@ -640,4 +648,4 @@ async def test_a_dump_keeps_the_permissions_of_the_file_and_the_link_that_leads_
         file.chmod(mode)
         await dump_library(store, ALICE, link)
         assert (file.stat().st_mode & 0o777, link.is_symlink()) == (mode, True)
-    assert len(file.read_text(encoding="utf-8").splitlines()) == 1
+    assert len(file.read_text(encoding="utf-8").splitlines()) == 2

@@ -24,7 +24,7 @@ from reme_core.ports import (
     ToolCallPage,
     ToolCallStore,
 )
-from reme_core.schema import MemoryType, Scope
+from reme_core.schema import MemoryType, Scope, TransferCounts
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing._job_values import job
@@ -32,7 +32,8 @@ from reme_core.testing._offload_values import SESSION, clean, listed, pointer_to
 from reme_core.testing._tool_call_values import call, failed
 from reme_core.testing._tool_call_values import listed as listed_calls
 from reme_core.testing.store_values import ALICE, BOB, DIMENSION, axis, batch, memory, message
-from reme_core.transfer.scope_export import TransferCounts, export_scope, import_scope
+from reme_core.transfer.scope_export import export_scope
+from reme_core.transfer.scope_import import import_scope
 
 ENTRIES = MemoryFilter(types=(MemoryType.META,))
 

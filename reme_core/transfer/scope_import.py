@@ -1,0 +1,196 @@
+"""Reading of an exported scope into a scope, which may be another one than it came from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from reme_core.errors import ConflictError, UnsupportedFilterError
+from reme_core.ports import (
+    AppendMessages,
+    Embedder,
+    MemoryStore,
+    OffloadStore,
+    PutMemory,
+    PutOffloads,
+    ToolCallStore,
+    Transcript,
+    WriteBatch,
+)
+from reme_core.remember.memory_editor import vectors_of
+from reme_core.rules import settle_equal
+from reme_core.schema import (
+    Block,
+    LineProblem,
+    Memory,
+    MemoryType,
+    OffloadRecord,
+    Scope,
+    StoredMessage,
+    ToolCallResult,
+    TransferCounts,
+    utc_now,
+)
+from reme_core.transfer.existing_memories import find_all, pages_of
+from reme_core.transfer.scope_export import transfer_counts
+from reme_core.transfer.transfer_file import ScopeLine, read_scope, refusal
+
+T = TypeVar("T")
+
+# Texts of offloads may be megabytes each, and a page of them is written at once.
+_PAGE_OF_TEXTS = 20
+
+
+async def import_scope(
+    memories: MemoryStore,
+    transcript: Transcript,
+    embedder: Embedder | None,
+    scope: Scope,
+    path: Path,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> TransferCounts:
+    """Read a file that `export_scope` wrote.
+
+    The whole file is checked before anything is written. Importing it twice changes nothing more. `progress` is told
+    how many lines are done.
+
+    Raises:
+        InvalidLinesError: Naming the lines that are wrong.
+        StoreAccessError: The file can't be read.
+        ConflictError: An id that this scope holds with other content.
+        UnsupportedFilterError: There are offloads or tool calls in the file, and the transcript keeps none.
+    """
+    items = await asyncio.to_thread(_read, path, scope)
+    _check_keeping(items, transcript)
+    counts = Counter[str]()
+
+    def done(kind: str, page: Sequence[BaseModel]) -> None:
+        counts[kind] += len(page)
+        if progress is not None:
+            progress(counts.total())
+
+    # In the order in which they need each other.
+    for said in pages_of(_of(StoredMessage, items)):
+        await _import_messages(transcript, scope, said, embedder)
+        done("message", said)
+    if isinstance(transcript, ToolCallStore):
+        for calls in pages_of(_of(ToolCallResult, items)):
+            await transcript.add_tool_calls(scope, calls)
+            done("tool_call", calls)
+    for blocks in pages_of(_of(Block, items)):
+        await transcript.put_blocks(scope, blocks)
+        done("block", blocks)
+    if isinstance(transcript, OffloadStore):
+        for offloads in pages_of(_of(OffloadRecord, items), _PAGE_OF_TEXTS):
+            await transcript.put_offloads(scope, PutOffloads(offloads=offloads, exact=True))
+            done("offload", offloads)
+    for page in pages_of(_of(Memory, items)):
+        await _import_memories(memories, embedder, scope, page)
+        done("memory", page)
+    return transfer_counts(counts)
+
+
+def _read(path: Path, scope: Scope) -> list[BaseModel]:
+    lines = read_scope(path, scope)
+    if problems := list(_missing_parts(lines)):
+        raise refusal(path, problems, "nothing was imported; export anew")
+    return _with_one_of_each([line.item for line in lines])
+
+
+def _of(model: type[T], items: Sequence[object]) -> list[T]:
+    return [item for item in items if isinstance(item, model)]
+
+
+def _check_keeping(items: Sequence[BaseModel], transcript: Transcript) -> None:
+    if not isinstance(transcript, OffloadStore) and _of(OffloadRecord, items):
+        msg = "the file has offloads, and this transcript keeps none: hand in one that is an OffloadStore"
+        raise UnsupportedFilterError(msg)
+    if not isinstance(transcript, ToolCallStore) and _of(ToolCallResult, items):
+        msg = "the file has tool calls, and this transcript keeps none: hand in one that is a ToolCallStore"
+        raise UnsupportedFilterError(msg)
+
+
+def _with_one_of_each(items: Sequence[BaseModel]) -> list[BaseModel]:
+    """Let one of the memories that say the same be current: an earlier release wrote all that had an end beside it."""
+    settled = {memory.memory_id: memory for memory in settle_equal(_of(Memory, items))}
+    return [settled.get(item.memory_id, item) if isinstance(item, Memory) else item for item in items]
+
+
+def _missing_parts(lines: Sequence[ScopeLine]) -> Iterator[LineProblem]:
+    """Find what points at messages that the file lacks, and what stands in it twice."""
+    said = {line.item.message.message_id for line in lines if isinstance(line.item, StoredMessage)}
+    first: dict[str, int] = {}
+    for line in lines:
+        item = line.item
+        if isinstance(item, (Block, OffloadRecord)) and not said.issuperset(item.message_ids):
+            yield LineProblem(line=line.line, reason=f"{_name(item)} points at messages that the file lacks")
+        # What stands twice as a message or a block is written once in any case.
+        if isinstance(item, (Memory, OffloadRecord, ToolCallResult)):
+            name = _name(item)
+            if first.setdefault(name, line.line) != line.line:
+                yield LineProblem(line=line.line, reason=f"{name} stands twice, in line {first[name]} already")
+
+
+def _name(item: Block | Memory | OffloadRecord | ToolCallResult) -> str:
+    match item:
+        case Block():
+            return f"block {item.block_id!r}"
+        case Memory():
+            return f"memory {item.memory_id!r}"
+        case OffloadRecord():
+            return f"offload {item.reference!r}"
+        case ToolCallResult():
+            return f"tool call {item.call_id!r}"
+
+
+async def _import_messages(
+    transcript: Transcript, scope: Scope, items: Sequence[StoredMessage], embedder: Embedder | None
+) -> None:
+    start = 0
+    for end in range(1, len(items) + 1):
+        if end == len(items) or items[end].session_id != items[start].session_id:
+            request = AppendMessages(
+                session_id=items[start].session_id,
+                messages=[stored.message for stored in items[start:end]],
+                want_vectors=embedder is not None,
+            )
+            await transcript.append(scope, request)
+            start = end
+
+
+async def _import_memories(
+    store: MemoryStore, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]
+) -> None:
+    fresh = await _unknown(store, scope, items)
+    statements = [memory for memory in fresh if memory.memory_type is not MemoryType.META]  # only these have vectors
+    found = await vectors_of(embedder, statements)
+    vectors = {memory.memory_id: vector for memory, vector in zip(statements, found, strict=True)}
+    puts = [
+        PutMemory(
+            memory=memory,
+            vector=vectors.get(memory.memory_id),
+            wants_vector=embedder is not None and memory.memory_id in vectors,
+            expected_revision=0,
+        )
+        for memory in fresh
+    ]
+    await store.put(scope, WriteBatch(puts=puts, reason="import", actor="import", at=utc_now()))
+
+
+async def _unknown(store: MemoryStore, scope: Scope, items: Sequence[Memory]) -> list[Memory]:
+    """Return those memories that the scope doesn't hold yet (ConflictError where it holds another under the id)."""
+    held = await find_all(partial(store.get, scope), [memory.memory_id for memory in items])
+    known = {memory.memory_id: memory for memory in held}
+    for memory in items:
+        other = known.get(memory.memory_id)
+        if other is not None and (other.content, other.valid_to) != (memory.content, memory.valid_to):
+            msg = f"memory {memory.memory_id!r} exists here and says something else: import into another scope"
+            raise ConflictError(msg)
+    return [memory for memory in items if memory.memory_id not in known]
