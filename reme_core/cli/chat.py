@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from queue import Empty, SimpleQueue
+from types import TracebackType
+from typing import Annotated, Self, TypeVar
+
+import typer
 
 from reme_core.cli.exits import ExitCode, exit_code
 from reme_core.cli.items import Item, find_item, id_of_hit, print_hit, print_item, print_memory, sources_of
 from reme_core.cli.keyboard import Keyboard
-from reme_core.cli.loop import WAKE_S, InputLoop
+from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait, begin
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import CommonOptions
 from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Hit, Job, JobState, Memory, new_id
@@ -30,9 +36,25 @@ Numbers are those of the last answer or the last list, whichever came later. Any
 _LISTED = 100
 _QUOTED = 60
 _MOST_DIGITS = 9
+T = TypeVar("T")
+WAKE_S = 0.2
+"""The main thread never waits longer at a time: a signal that comes just before it begins to wait doesn't end that."""
 
 
-def chat(where: CommonOptions, output: Output, *, session_id: str | None) -> ExitCode:
+def chat(
+    *,
+    session: Annotated[str | None, typer.Option("--session", help="Go on with this session.")] = None,
+    user: User = None,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+) -> int:
+    """Talk with Remy, who remembers. /help tells what else can be typed; lines may come from a pipe."""
+    where, output = begin(user, space, folder, wait)
+    return _talk(where, output, session_id=session)
+
+
+def _talk(where: CommonOptions, output: Output, *, session_id: str | None) -> ExitCode:
     """Talk until the input ends.
 
     Returns:
@@ -232,3 +254,62 @@ def _until_none(pieces: SimpleQueue[str | None]) -> Iterator[str]:
         if piece is None:
             return
         yield piece
+
+
+class InputLoop:
+    """An event loop in a thread of its own, from `__enter__` to `__exit__`.
+
+    The main thread reads and prints, so that Ctrl-C reaches it wherever it is.
+    """
+
+    def __init__(self) -> None:
+        """Make the loop."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="reme-loop", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel what is still under way, wait for it and end the thread."""
+        try:
+            self.run(_cancel_others())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def submit(self, call: Coroutine[object, object, T]) -> Future[T]:
+        """Begin a call."""
+        return asyncio.run_coroutine_threadsafe(call, self._loop)
+
+    def run(self, call: Coroutine[object, object, T]) -> T:
+        """Do a call and wait for it; Ctrl-C cancels it."""
+        future = self.submit(call)
+        try:
+            while not future.done():
+                wait([future], timeout=WAKE_S)
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def _serve(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
+
+
+async def _cancel_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        if not task.cancelling():  # once more would cut short what it puts away
+            task.cancel()
+    if others:
+        await asyncio.wait(others)

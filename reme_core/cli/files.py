@@ -19,7 +19,6 @@ from reme_core.errors import InvalidInputError
 
 STANDARD_INPUT = "-"
 STANDARD_OUTPUT = "-"
-
 MAX_PIPED_BYTES = 1 << 30
 """What a command that reads a file several times takes from standard input, as it is kept on disk meanwhile."""
 

@@ -18,7 +18,6 @@ from reme_core.facade.reme import ReMe
 from reme_core.schema import Block, Hit, Memory, OffloadKind, Reloaded, StoredMessage, shown_validity
 
 Item: TypeAlias = Memory | StoredMessage | Block | Reloaded
-
 # Of an offloaded text `show` prints the beginning; `reload` prints all of it.
 _SHOWN_CHARS = 4000
 

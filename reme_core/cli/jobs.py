@@ -1,16 +1,34 @@
-"""Actions of the commands about unfinished work."""
+"""The commands about what models do in the background: open jobs, finishing them, and taking a run back."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 from reme_core.cli.exits import ExitCode
+from reme_core.cli.keyboard import ask
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    CommonOptions,
+    Folder,
+    Json,
+    NoEmbedding,
+    Shared,
+    Space,
+    User,
+    Wait,
+    Yes,
+    begin,
+    refuse,
+)
 from reme_core.cli.output import Output, counted, minute
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import CommonOptions
-from reme_core.cli.writing import ask
-from reme_core.errors import ConfigurationError, JobNotFoundError, PartialFailureError
+from reme_core.errors import ConfigurationError, InvalidInputError, JobNotFoundError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Job, JobState, Usage
 from reme_core.steps.missing_model import missing_model_message
@@ -29,12 +47,41 @@ class _UserJob:
         return self.job.state is JobState.DEAD
 
 
-async def list_jobs(where: CommonOptions, output: Output, *, everyone: bool) -> ExitCode:
+def jobs(
+    *,
+    everyone: Annotated[bool, typer.Option("--all", help="Of every user of the space.")] = False,
+    retry: Annotated[str | None, typer.Option("--retry", metavar="ID", help="Try this one again now.")] = None,
+    drop: Annotated[str | None, typer.Option("--drop", metavar="ID", help="Give this one up for good.")] = None,
+    yes: Yes = False,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """List work that is not done: what waits, runs, or was given up, and why."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    if retry is not None and drop is not None:
+        msg = "give either --retry ID or --drop ID"
+        raise InvalidInputError(msg)
+    if retry is not None or drop is not None:
+        refuse("one job", {"--all": everyone or None})
+    if drop is None:
+        refuse("listing and retrying", {"--yes": yes or None})
+    if retry is not None:
+        return asyncio.run(_retry(where, output, retry))
+    if drop is not None:
+        return asyncio.run(_drop(where, output, drop, is_sure=yes))
+    return asyncio.run(_list_jobs(where, output, everyone=everyone))
+
+
+async def _list_jobs(where: CommonOptions, output: Output, *, everyone: bool) -> ExitCode:
     """Print the jobs of a user, or of all users of the space."""
     user_ids = None if everyone else [where.user_id]
     where.check_file()
     async with where.open() as memory:
-        found = await _jobs(memory, user_ids)
+        found = await _open_jobs(memory, user_ids)
     if output.as_json:
         output.value({"jobs": [{"user_id": item.user_id, **item.job.model_dump(mode="json")} for item in found]})
         return ExitCode.DONE
@@ -57,7 +104,7 @@ def _print_job(output: Output, item: _UserJob) -> None:
     output.record(head, job.error or "no failure so far", (f"id {job.job_id}", user))
 
 
-async def retry(where: CommonOptions, output: Output, job_id: str) -> ExitCode:
+async def _retry(where: CommonOptions, output: Output, job_id: str) -> ExitCode:
     """Have a job tried again: now, where the environment names a chat model."""
     user_id = where.user_id
     where.check_file()
@@ -67,7 +114,7 @@ async def retry(where: CommonOptions, output: Output, job_id: str) -> ExitCode:
     async with where.open(with_llm=True, with_embedding=True) as memory:
         has_model = memory.tool_context(user_id=user_id).model is not None
     async with where.open() as memory:
-        is_done = all(item.job.job_id != job_id for item in await _jobs(memory, [user_id]))
+        is_done = all(item.job.job_id != job_id for item in await _open_jobs(memory, [user_id]))
     if output.as_json:
         output.value({"retried": job_id, "done": is_done})
     elif is_done:
@@ -78,13 +125,13 @@ async def retry(where: CommonOptions, output: Output, job_id: str) -> ExitCode:
     return ExitCode.DONE
 
 
-async def drop(where: CommonOptions, output: Output, job_id: str, *, is_sure: bool) -> ExitCode:
+async def _drop(where: CommonOptions, output: Output, job_id: str, *, is_sure: bool) -> ExitCode:
     """Give a job up; asks first."""
     user_id = where.user_id
     read_id(job_id, "job_id")
     where.check_file()
     async with where.open() as memory:
-        job = next((item.job for item in await _jobs(memory, [user_id]) if item.job.job_id == job_id), None)
+        job = next((item.job for item in await _open_jobs(memory, [user_id]) if item.job.job_id == job_id), None)
         if job is None:
             raise JobNotFoundError([job_id])
         if not is_sure:
@@ -97,7 +144,20 @@ async def drop(where: CommonOptions, output: Output, job_id: str, *, is_sure: bo
     return ExitCode.DONE
 
 
-async def flush(where: CommonOptions, output: Output, *, with_embedding: bool) -> ExitCode:
+def flush(
+    *,
+    no_embedding: NoEmbedding = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Finish what is left to do for all users of the space: memories to be made, vectors to be computed."""
+    where, output = begin(None, space, folder, wait, as_json=as_json)
+    return asyncio.run(_flush(where, output, with_embedding=not no_embedding))
+
+
+async def _flush(where: CommonOptions, output: Output, *, with_embedding: bool) -> ExitCode:
     """Finish the open work of the memory space and print what was done.
 
     Raises:
@@ -109,12 +169,12 @@ async def flush(where: CommonOptions, output: Output, *, with_embedding: bool) -
     # Not as a context: that would begin before the jobs are counted, and go on after `flush` has found the model out.
     memory = where.open(with_llm=True, with_embedding=with_embedding)
     try:
-        before = await _jobs(memory, None)
+        before = await _open_jobs(memory, None)
         try:
             usage = await memory.flush()
         except PartialFailureError as exc:
             failure, usage = exc, exc.done if isinstance(exc.done, Usage) else Usage()
-        after = await _jobs(memory, None)
+        after = await _open_jobs(memory, None)
     finally:
         await memory.close(finish_jobs=False)
     _tell_flushed(output, before, after, usage)
@@ -142,7 +202,37 @@ def _tell_flushed(output: Output, before: Sequence[_UserJob], after: Sequence[_U
         output.remark(f"{counted(len(dead), 'job')} given up earlier or now: reme jobs --all shows why")
 
 
-async def _jobs(memory: ReMe, user_ids: Sequence[str] | None) -> list[_UserJob]:
+async def _open_jobs(memory: ReMe, user_ids: Sequence[str] | None) -> list[_UserJob]:
     """Return the jobs of these users; None for all of the space."""
     users = await memory.users_with_jobs() if user_ids is None else user_ids
     return [_UserJob(user_id, job) for user_id in users for job in await memory.list_jobs(user_id=user_id)]
+
+
+def undo(
+    run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run; reme add and reme history name it.")],
+    *,
+    no_embedding: NoEmbedding = False,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Take back what a run has changed. It can be undone in turn."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    return asyncio.run(_undo(where, output, run_id, with_embedding=not no_embedding))
+
+
+async def _undo(where: CommonOptions, output: Output, run_id: str, *, with_embedding: bool) -> ExitCode:
+    """Take back what a run has changed and print what that came to."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open(with_embedding=with_embedding) as memory:
+        undone = await memory.undo(run_id, user_id=user_id)
+    if output.as_json:
+        output.value(undone.model_dump(mode="json"))
+        return ExitCode.DONE
+    removed, restored = counted(len(undone.removed), "memory"), counted(len(undone.restored), "memory")
+    output.line(f"removed {removed} and put back {restored}; this was run {undone.undo_run_id}")
+    return ExitCode.DONE

@@ -1,4 +1,4 @@
-"""Lines that somebody types, or that come from a pipe."""
+"""Lines and answers that somebody types, or that come from a pipe."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import importlib
 import io
 import sys
 from contextlib import suppress
+
+import typer
+
+from reme_core.errors import InvalidInputError
 
 
 class Keyboard:
@@ -44,3 +48,20 @@ class Keyboard:
         if not self.is_terminal and word not in {"", "y", "yes", "n", "no"}:
             self._kept = answer
         return word in {"y", "yes"}
+
+
+def ask(question: str, *, can_be_undone: bool = False) -> None:
+    """Ask on the terminal whether to do what removes something.
+
+    Raises:
+        InvalidInputError: There is no terminal to ask on.
+        typer.Abort: The answer was no.
+    """
+    if not sys.stdin.isatty():
+        why = "" if can_be_undone else "this can't be undone, and "
+        msg = f"{why}there is no terminal to ask on: say --yes"
+        raise InvalidInputError(msg)
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise typer.Abort

@@ -1,25 +1,43 @@
-"""Actions of the commands about working memory."""
+"""The commands about working memory: what left a context, loading it again, cleaning it up."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 from reme_core.cli.exits import ExitCode
+from reme_core.cli.keyboard import ask
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    CommonOptions,
+    Folder,
+    Json,
+    Shared,
+    Space,
+    User,
+    Wait,
+    Yes,
+    begin,
+    option_name,
+    refuse,
+)
 from reme_core.cli.output import Output, counted, minute
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import CommonOptions
-from reme_core.cli.writing import ask
 from reme_core.errors import InvalidInputError
+from reme_core.facade.offloads import IDLE_DAYS, RETENTION_DAYS
 from reme_core.facade.reme import ReMe
 from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, Reloaded, ReloadResult
 
 # A text is read in pieces of this size: each reading costs as much as the whole text, and most texts are one piece.
 _PIECE_CHARS = 10_000_000
 _FOUND_CHARS = 4000
-# Arguments of `ReMe`, and the options that they are here. The short ones are words of a sentence, too.
+# Arguments of `ReMe`, and the options that they are here.
 _OPTIONS = {
     "limit_chars": "--chars",
     "start_line": "--lines",
@@ -30,38 +48,34 @@ _OPTIONS = {
     "older_than_days": "--days",
     "idle_days": "--idle-days",
     "max_bytes": "--max-bytes",
+    "query": "--query",
+    "offset": "--offset",
+    "limit": "--limit",
+    "cursor": "--cursor",
 }
-_ARGUMENT = re.compile(rf"\b(?:{'|'.join(_OPTIONS)})\b|^(?:query|offset|limit|cursor)(?=:)")
 _LINES = re.compile(r"(\d{1,9})?(?:(-)(\d{1,9})?)?", re.ASCII)
+_DEFAULT_LIMIT = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReloadOptions:
-    """What `reme reload` was asked; see `ReMe.reload_context`."""
-
-    reference: str | None
-    query: str | None
-    start_line: int | None
-    end_line: int | None
-    offset: int | None
-    chars: int | None
-    session_id: str | None
-    start_time: str | None
-    end_time: str | None
-    limit: int
-
-
-@contextmanager
-def options_named() -> Iterator[None]:
-    """Let what is refused within be told by the names of options: arguments have others."""
-    try:
-        yield
-    except InvalidInputError as exc:
-        told = _ARGUMENT.sub(lambda match: _OPTIONS.get(match[0], f"--{match[0]}"), str(exc))
-        raise InvalidInputError(told) from exc
+def offloads(
+    *,
+    session: Annotated[str | None, typer.Option("--session", help="Of this session.")] = None,
+    limit: Annotated[int, typer.Option("--limit", help="At most so many.")] = 100,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where the last page ended.")] = None,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """List what left the contexts of sessions, newest first, with the references that reload takes."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    with option_name(_OPTIONS):
+        return asyncio.run(_list_offloads(where, output, session_id=session, limit=limit, cursor=cursor))
 
 
-async def list_offloads(
+async def _list_offloads(
     where: CommonOptions, output: Output, *, session_id: str | None, limit: int, cursor: str | None
 ) -> ExitCode:
     """Print a page of what was offloaded, newest first."""
@@ -90,6 +104,70 @@ def _print_offload(output: Output, item: OffloadInfo) -> None:
     output.line(item.reference, minute(item.created_at), str(item.kind), item.name or "", size, session)
 
 
+def reload(
+    reference: Annotated[str | None, typer.Argument(metavar="REFERENCE", help="What was offloaded.")] = None,
+    *,
+    query: Annotated[str | None, typer.Option("--query", "-q", help="Words to look for.")] = None,
+    lines: Annotated[str | None, typer.Option("--lines", metavar="10-40", help="These lines.")] = None,
+    offset: Annotated[int | None, typer.Option("--offset", help="From this character on, the first being 0.")] = None,
+    chars: Annotated[int | None, typer.Option("--chars", help="At most so many characters of each text.")] = None,
+    session: Annotated[str | None, typer.Option("--session", help="What left this session only.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="What was said or offloaded since then.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="What was said or offloaded before then.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", help=f"At most so many results of a search, {_DEFAULT_LIMIT} by default.")
+    ] = None,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Print what left a context: all of it, lines of it, or what a search finds in it or in everything."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    if reference is None:
+        refuse("a search in everything", {"--lines": lines, "--offset": offset})
+        if query is None and start is None and end is None:
+            msg = "give a REFERENCE (reme offloads lists them), or search with --query, --from or --to"
+            raise InvalidInputError(msg)
+    else:
+        refuse("one text", {"--from": start, "--to": end})
+        if query is None:
+            refuse("a text that isn't searched", {"--limit": limit})
+    start_line, end_line = (None, None) if lines is None else read_lines(lines)
+    wanted = ReloadOptions(
+        reference=reference,
+        query=query,
+        start_line=start_line,
+        end_line=end_line,
+        offset=offset,
+        chars=chars,
+        session_id=session,
+        start_time=start,
+        end_time=end,
+        limit=_DEFAULT_LIMIT if limit is None else limit,
+    )
+    with option_name(_OPTIONS):
+        return asyncio.run(_reload(where, output, wanted))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadOptions:
+    """What `reme reload` was asked; see `ReMe.reload_context`."""
+
+    reference: str | None
+    query: str | None
+    start_line: int | None
+    end_line: int | None
+    offset: int | None
+    chars: int | None
+    session_id: str | None
+    start_time: str | None
+    end_time: str | None
+    limit: int
+
+
 def read_lines(text: str) -> tuple[int | None, int | None]:
     """Read `10-40`, `10-`, `-40` or `10` as first and last line; the numbers are checked later (InvalidInputError)."""
     match = _LINES.fullmatch(text)
@@ -101,7 +179,7 @@ def read_lines(text: str) -> tuple[int | None, int | None]:
     return start, (start if dash is None else None if last is None else int(last))
 
 
-async def reload(where: CommonOptions, output: Output, wanted: ReloadOptions) -> ExitCode:
+async def _reload(where: CommonOptions, output: Output, wanted: ReloadOptions) -> ExitCode:
     """Print what left a context: a text or a piece of it, or what a search finds; nothing found is an exit code."""
     user_id = where.user_id
     where.check_file()
@@ -217,7 +295,41 @@ def _print_text(output: Output, *pieces: str) -> None:
         output.piece("\n")
 
 
-async def clean(
+def clean(
+    *,
+    days: Annotated[float, typer.Option("--days", help="Texts older than this many days go.")] = RETENTION_DAYS,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", help="Beyond this many bytes of text the oldest go, of whatever age.")
+    ] = None,
+    idle_days: Annotated[
+        float, typer.Option("--idle-days", help="Sessions idle for this many days hold nothing any more.")
+    ] = IDLE_DAYS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
+    yes: Yes = False,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Remove the texts of old offloads for good; messages stay, and so does what an open session refers to."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    with option_name(_OPTIONS):
+        return asyncio.run(
+            _clean(
+                where,
+                output,
+                older_than_days=days,
+                max_bytes=max_bytes,
+                idle_days=idle_days,
+                dry_run=dry_run,
+                is_sure=yes,
+            )
+        )
+
+
+async def _clean(
     where: CommonOptions,
     output: Output,
     *,

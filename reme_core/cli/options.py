@@ -1,15 +1,20 @@
-"""The options that commands share."""
+"""The options that commands share: whose memory, where it lies, how it is told."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
 from reme_core.cli.output import Output
-from reme_core.cli.where import CommonOptions
-from reme_core.errors import InvalidInputError
+from reme_core.errors import InvalidInputError, InvalidLinesError, NotFoundError, ReMeError
+from reme_core.facade.reme import ReMe
+from reme_core.facade.settings import FILE_NAME, UNSET
 
 User: TypeAlias = Annotated[
     str | None, typer.Option("--user", "-u", envvar="REME_USER", help="Whose memory; there is no default.")
@@ -30,9 +35,97 @@ Session: TypeAlias = Annotated[str | None, typer.Option("--session", help="Messa
 AsOf: TypeAlias = Annotated[str | None, typer.Option("--as-of", help="What held at this time, and was said by then.")]
 Superseded: TypeAlias = Annotated[bool, typer.Option("--superseded", help="Also memories that were replaced.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
-
 DEFAULT_FOLDER = ".reme"
 DEFAULT_WAIT_S = 10.0
+# A command asks once: no next question finds more. Some 500,000 messages are loaded in this time.
+_LOADING_WAIT_S = 10.0
+OPTION_NAMES = {
+    "task_name": "--task",
+    "memory_type": "--type",
+    "memory_target": "--target",
+    "limit": "--limit",
+    "cursor": "--cursor",
+    "token_budget": "--tokens",
+    "freq_threshold": "--freq",
+    "min_freq": "--freq",
+    "utility_threshold": "--utility",
+    "max_utility": "--utility",
+    "tool_names": "NAME",
+}
+"""Arguments of `ReMe`, and the options that they are in the commands about what was learnt."""
+
+# An argument at the beginning of what is refused, or one whose name is no word of a sentence; what is quoted is data.
+_ARGUMENT = re.compile(r"^[a-z_]+(?=[:\[])|(?<![\w'\"/.-])[a-z]+_[a-z_]+\b")
+
+
+class NoFileError(NotFoundError):
+    """There is no memory file in a folder; looking must not make one."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the file that is missing."""
+        ReMeError.__init__(self, f"there is no memory in {str(path)!r} yet: add something first, or check --dir")
+        self.missing = (str(path),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonOptions:
+    """The options that every command has.
+
+    Attributes:
+        user: The user, None if not named.
+        shared: The shared scope of the space is meant.
+        space: The memory space.
+        folder: The folder of the file.
+        wait_s: How long to wait for another process that is writing.
+    """
+
+    user: str | None
+    shared: bool
+    space: str
+    folder: str
+    wait_s: float
+
+    @property
+    def user_id(self) -> str:
+        """The user id of the scope; a scope is never guessed (InvalidInputError)."""
+        if self.shared:
+            return ""
+        if not self.user:
+            msg = "whose memory? Give --user NAME or set REME_USER (or --shared for the shared scope of the space)"
+            raise InvalidInputError(msg)
+        return self.user
+
+    @property
+    def file(self) -> Path:
+        """The path of the file."""
+        return Path(self.folder).expanduser() / FILE_NAME
+
+    def check_file(self) -> None:
+        """Refuse to look where nothing was ever written.
+
+        Raises:
+            NoFileError: There is no file.
+            InvalidInputError: The folder has no name.
+        """
+        if not self.folder.strip():
+            msg = "--dir is empty: give the path of a folder"
+            raise InvalidInputError(msg)
+        if not self.file.exists():
+            raise NoFileError(self.file)
+
+    def open(self, *, with_llm: bool = False, with_embedding: bool = False) -> ReMe:
+        """Make the memory; models, where wanted, are those that the environment names."""
+        return ReMe(
+            self.space,
+            self.folder,
+            llm=UNSET if with_llm else None,
+            embedding=UNSET if with_embedding else None,
+            vector_store={
+                "backend": "local_file",
+                "busy_timeout_s": self.wait_s,
+                "loading_wait_s": _LOADING_WAIT_S,
+            },
+        )
 
 
 def begin(
@@ -54,3 +147,18 @@ def refuse(what: str, options: Mapping[str, object]) -> None:
         if value is not None:
             msg = f"{name} says nothing about {what}: leave it out"
             raise InvalidInputError(msg)
+
+
+@contextmanager
+def option_name(options: Mapping[str, str]) -> Iterator[None]:
+    """Let what is refused within be told by the names of options: arguments of `ReMe` have others.
+
+    A refusal that lists lines is left as it is.
+    """
+    try:
+        yield
+    except InvalidLinesError:
+        raise
+    except InvalidInputError as exc:
+        told = _ARGUMENT.sub(lambda match: options.get(match[0], match[0]), str(exc))
+        raise InvalidInputError(told) from exc

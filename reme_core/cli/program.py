@@ -1,4 +1,4 @@
-"""Running one command: what goes wrong becomes one line and an exit code."""
+"""The commands in their order, and running one: what goes wrong becomes one line and an exit code."""
 
 from __future__ import annotations
 
@@ -8,18 +8,71 @@ import sys
 import traceback
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
+from reme_core import __version__
+from reme_core.cli import chat, jobs, memories, offloads, search, tasks, tools, transfer
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
-from reme_core.cli.learning_commands import app
 from reme_core.cli.visible import one_line
 from reme_core.errors import ReMeError
 
+app = typer.Typer(
+    name="reme",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Durable, scoped memory: add what was said, find it again.",
+    epilog="Exit codes: 0 done, 1 nothing found, 2 bad input, 3 not found, 4 busy (try again), 5 damaged or newer "
+    "file, 6 model failed, 7 no access, 8 conflict, 9 partly done, 130 interrupted.",
+)
+# In the order in which the help lists them.
+for _name, _command in (
+    ("add", memories.add),
+    ("search", search.search),
+    ("list", search.list_),
+    ("show", search.show),
+    ("history", memories.history),
+    ("export", transfer.export),
+    ("import", transfer.import_),
+    ("delete", memories.delete),
+    ("stats", memories.stats),
+    ("chat", chat.chat),
+    ("jobs", jobs.jobs),
+    ("flush", jobs.flush),
+    ("undo", jobs.undo),
+    ("offloads", offloads.offloads),
+    ("reload", offloads.reload),
+    ("clean", offloads.clean),
+    ("learn", tasks.learn),
+    ("tasks", tasks.tasks),
+    ("forget", tasks.forget),
+    ("tools", tools.tools),
+    ("dump", transfer.dump),
+    ("load", transfer.load),
+):
+    app.command(_name)(_command)
+
 TRACEBACK_VARIABLE = "REME_TRACEBACK"
 _SILENT = logging.NullHandler()
+
+
+def _show_version(value: bool) -> None:  # noqa: FBT001  # the signature that typer calls
+    if value:
+        typer.echo(f"reme {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def about(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Durable, scoped memory: add what was said, find it again."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reme_core.cli import where
+from reme_core.cli import options
 from reme_core.stores.local.search import partitions
 from tests.unit.cli.conftest import MESSAGES, Reme
 
@@ -70,7 +70,7 @@ def test_search_tells_what_it_had_no_time_to_look_at(reme: Reme, chat: str, monk
     monkeypatch.setattr(partitions, "_CHUNK_ROWS", 1)
     reme("add", "--messages", chat, "--session", "s1")
     assert reme("search", "puppy").err == ""
-    monkeypatch.setattr(where, "_LOADING_WAIT_S", 0)
+    monkeypatch.setattr(options, "_LOADING_WAIT_S", 0)
     told = "only the newest 1 messages were searched: the older ones are still being loaded"
     done = reme("search", "在哪儿出生")
     assert (done.code, done.err) == (0, f"{told}\n")

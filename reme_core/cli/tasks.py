@@ -1,27 +1,81 @@
-"""Actions of the commands about attempts at tasks: learning from them, finding and forgetting what they taught."""
+"""The commands about attempts at tasks: learning from them, finding and forgetting what they taught."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Annotated
+
+import typer
 
 from reme_core.cli.exits import ExitCode
-from reme_core.cli.files import FileItem
-from reme_core.cli.options import types_of
+from reme_core.cli.files import FileItem, read_trajectories
+from reme_core.cli.keyboard import ask
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    OPTION_NAMES,
+    CommonOptions,
+    Folder,
+    Json,
+    NoEmbedding,
+    Shared,
+    Space,
+    User,
+    Wait,
+    Yes,
+    begin,
+    option_name,
+    types_of,
+)
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import CommonOptions
-from reme_core.cli.writing import ask
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
+from reme_core.facade.tasks import FREQ_THRESHOLD, UTILITY_THRESHOLD
 from reme_core.schema import Forgotten, Memory, TaskSummary
 
+_DEFAULT_LIMIT = 5
 _PLACE = re.compile(r"^trajectories\[(\d+)\][.:]? ?")
 
 
-async def learn(
+def learn(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Attempts, one JSON object a line; - is stdin.")],
+    *,
+    task: Annotated[str, typer.Option("--task", help="The task domain that the attempts belong to.")],
+    no_llm: Annotated[bool, typer.Option("--no-llm", help="No chat model, whatever the environment names.")] = False,
+    no_embedding: NoEmbedding = False,
+    background: Annotated[
+        bool, typer.Option("--background", help="Only keep the attempts; reme flush learns from them.")
+    ] = False,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Keep attempts at tasks; with a chat model, learn from what worked, what failed, and what made the difference."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    items = read_trajectories(file)
+    with option_name(OPTION_NAMES):
+        return asyncio.run(
+            _learn(
+                where,
+                output,
+                items,
+                task_name=task,
+                with_llm=not no_llm,
+                with_embedding=not no_embedding,
+                background=background,
+            )
+        )
+
+
+async def _learn(
     where: CommonOptions,
     output: Output,
     items: Sequence[FileItem],
@@ -94,6 +148,38 @@ def _print_lesson(output: Output, memory: Memory) -> None:
     )
 
 
+def tasks(
+    query: Annotated[str, typer.Argument(help="The task, in words.")],
+    *,
+    task: Annotated[str | None, typer.Option("--task", help="Only of this task domain.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = _DEFAULT_LIMIT,
+    tokens: Annotated[int | None, typer.Option("--tokens", help="A text of at most so many tokens.")] = None,
+    include_shared: Annotated[bool, typer.Option("--include-shared", help="Also the shared scope.")] = False,
+    rerank: Annotated[bool, typer.Option("--rerank", help="Have the chat model put them in order.")] = False,
+    rewrite: Annotated[bool, typer.Option("--rewrite", help="Have the chat model write one text of them.")] = False,
+    no_embedding: NoEmbedding = False,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Print what was learnt for a task, as a text for a prompt. Exit code 1: nothing found."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    wanted = TaskOptions(
+        query=query,
+        task_name=task,
+        limit=limit,
+        token_budget=tokens,
+        include_shared=include_shared,
+        rerank=rerank,
+        rewrite=rewrite,
+    )
+    with option_name(OPTION_NAMES):
+        return asyncio.run(_find_tasks(where, output, wanted, with_embedding=not no_embedding))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
     """What `reme tasks` was asked; see `ReMe.retrieve_task_memory`."""
@@ -107,7 +193,7 @@ class TaskOptions:
     rewrite: bool
 
 
-async def find(where: CommonOptions, output: Output, task: TaskOptions, *, with_embedding: bool) -> ExitCode:
+async def _find_tasks(where: CommonOptions, output: Output, task: TaskOptions, *, with_embedding: bool) -> ExitCode:
     """Print what was learnt for a task; nothing found is told by the exit code."""
     user_id = where.user_id
     where.check_file()
@@ -136,6 +222,32 @@ async def find(where: CommonOptions, output: Output, task: TaskOptions, *, with_
     return ExitCode.DONE
 
 
+def forget(
+    *,
+    task: Annotated[str | None, typer.Option("--task", help="Only of this task domain.")] = None,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", help="Memories of this type; repeatable. [default: procedural]")
+    ] = None,
+    freq: Annotated[int, typer.Option("--freq", help="Only those used so often or more.")] = FREQ_THRESHOLD,
+    utility: Annotated[
+        float, typer.Option("--utility", help="Only those that helped in less than this share of their uses.")
+    ] = UTILITY_THRESHOLD,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
+    yes: Yes = False,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Remove memories that were used often and seldom helped; what was never used stays. Undo takes it back."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    with option_name(OPTION_NAMES):
+        useless = ForgetOptions(task_name=task, types=types or ["procedural"], freq=freq, utility=utility)
+        return asyncio.run(_forget(where, output, useless, dry_run=dry_run, is_sure=yes))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetOptions:
     """What `reme forget` is to remove; see `ReMe.forget_memories`."""
@@ -146,7 +258,7 @@ class ForgetOptions:
     utility: float
 
 
-async def forget(
+async def _forget(
     where: CommonOptions, output: Output, useless: ForgetOptions, *, dry_run: bool, is_sure: bool
 ) -> ExitCode:
     """Remove memories that were used often and seldom helped; says how many, and asks."""
@@ -154,15 +266,15 @@ async def forget(
     where.check_file()
     async with where.open() as memory:
         if not dry_run and not is_sure:
-            would = await _forget(memory, user_id, useless, dry_run=True)
+            would = await _forget_once(memory, user_id, useless, dry_run=True)
             if would.memories:
                 ask(f"{_what_goes(would, where, user_id)} Remove them?", can_be_undone=True)
-        forgotten = await _forget(memory, user_id, useless, dry_run=dry_run)
+        forgotten = await _forget_once(memory, user_id, useless, dry_run=dry_run)
     _tell_forgotten(output, forgotten)
     return ExitCode.DONE
 
 
-async def _forget(memory: ReMe, user_id: str, useless: ForgetOptions, *, dry_run: bool) -> Forgotten:
+async def _forget_once(memory: ReMe, user_id: str, useless: ForgetOptions, *, dry_run: bool) -> Forgotten:
     return await memory.forget_memories(
         user_id=user_id,
         task_name=useless.task_name,

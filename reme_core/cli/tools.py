@@ -1,19 +1,68 @@
-"""Actions of the command about tools: what their calls add up to, and guidelines from these."""
+"""The command about tools: what their calls add up to, and guidelines from these."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from typing import Annotated
 
+import typer
 from pydantic import JsonValue
 
 from reme_core.cli.exits import ExitCode
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    OPTION_NAMES,
+    CommonOptions,
+    Folder,
+    Json,
+    NoEmbedding,
+    Shared,
+    Space,
+    User,
+    Wait,
+    begin,
+    option_name,
+    refuse,
+)
 from reme_core.cli.output import Output, counted, listed
-from reme_core.cli.where import CommonOptions
-from reme_core.errors import PartialFailureError
+from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.schema import ToolSummary
 
+_TOOLS_LIMIT = 100
 
-async def list_tools(where: CommonOptions, output: Output, *, limit: int, cursor: str | None) -> ExitCode:
+
+def tools(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of tools, exact.")] = None,
+    *,
+    summarize: Annotated[bool, typer.Option("--summarize", help="Have the chat model write guidelines.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", help="List at most so many; 100 by default.")] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where the last page ended.")] = None,
+    no_embedding: NoEmbedding = False,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """List the tools whose calls are recorded, or print what is known of some. Exit code 1: nothing is."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    if summarize and not names:
+        msg = "--summarize needs the NAMEs of tools: reme tools lists them"
+        raise InvalidInputError(msg)
+    with option_name(OPTION_NAMES):
+        if not names:
+            page_size = _TOOLS_LIMIT if limit is None else limit
+            return asyncio.run(_list_tools(where, output, limit=page_size, cursor=cursor))
+        refuse("tools that are named", {"--limit": limit, "--cursor": cursor})
+        if summarize:
+            return asyncio.run(_summarize(where, output, names, with_embedding=not no_embedding))
+        return asyncio.run(_show_tools(where, output, names))
+
+
+async def _list_tools(where: CommonOptions, output: Output, *, limit: int, cursor: str | None) -> ExitCode:
     """Print a page of the tools that were called, by name, with the number of their calls."""
     user_id = where.user_id
     where.check_file()
@@ -32,7 +81,7 @@ async def list_tools(where: CommonOptions, output: Output, *, limit: int, cursor
     return ExitCode.DONE
 
 
-async def show(where: CommonOptions, output: Output, names: Sequence[str]) -> ExitCode:
+async def _show_tools(where: CommonOptions, output: Output, names: Sequence[str]) -> ExitCode:
     """Print what is known of tools; if it is nothing of any of them, the exit code tells."""
     user_id = where.user_id
     where.check_file()
@@ -51,7 +100,7 @@ def _told(output: Output, missing: Sequence[str], *, has_found: bool) -> ExitCod
     return ExitCode.DONE if has_found else ExitCode.NOTHING_FOUND
 
 
-async def summarize(where: CommonOptions, output: Output, names: Sequence[str], *, with_embedding: bool) -> ExitCode:
+async def _summarize(where: CommonOptions, output: Output, names: Sequence[str], *, with_embedding: bool) -> ExitCode:
     """Have guidelines written and print what is known of the tools then.
 
     Raises:

@@ -1,0 +1,356 @@
+"""The commands about memories one by one: adding, looking back, deleting, counting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.files import read_messages, read_object, read_text
+from reme_core.cli.items import print_memory
+from reme_core.cli.keyboard import ask
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    CommonOptions,
+    Folder,
+    Json,
+    NoEmbedding,
+    Shared,
+    Space,
+    User,
+    Wait,
+    Yes,
+    begin,
+    refuse,
+)
+from reme_core.cli.output import Output, counted, listed, minute
+from reme_core.cli.visible import one_line
+from reme_core.errors import InvalidInputError, PartialFailureError
+from reme_core.ports import Counts
+from reme_core.schema import Event, SummaryResult
+
+_SHOWN = 60
+
+
+def add(
+    text: Annotated[str | None, typer.Argument(help="A memory, one statement; - reads it from standard input.")] = None,
+    *,
+    messages: Annotated[
+        str | None, typer.Option("--messages", "-m", help="A file of messages, JSON or JSON Lines; - is stdin.")
+    ] = None,
+    session: Annotated[str | None, typer.Option("--session", help="The session that the messages continue.")] = None,
+    end: Annotated[
+        bool | None,
+        typer.Option("--end/--open", help="Nothing more, or more, comes of this session. [default: end if new]"),
+    ] = None,
+    memory_type: Annotated[str | None, typer.Option("--type", help="The memory type.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="Whom or what the memory is about.")] = None,
+    when_to_use: Annotated[str | None, typer.Option("--when-to-use", help="What to match a question on.")] = None,
+    observed: Annotated[str | None, typer.Option("--observed", help="When it was said, as 2026-01-31 09:30.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Since when it holds, as 2023, 2023-01 or 2023-01-05.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Until when it holds or held, as --since.")] = None,
+    metadata: Annotated[str | None, typer.Option("--metadata", help="A JSON object.")] = None,
+    no_embedding: NoEmbedding = False,
+    no_llm: Annotated[bool, typer.Option("--no-llm", help="No chat model, whatever the environment names.")] = False,
+    background: Annotated[
+        bool, typer.Option("--background", help="Only keep the messages; reme flush makes memories of them.")
+    ] = False,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Add a memory, or the messages of a file; with a chat model, memories are made of these."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    if (text is None) == (messages is None):
+        msg = "give either a memory or --messages FILE"
+        raise InvalidInputError(msg)
+    if messages is not None:
+        alone = {"--target": target, "--when-to-use": when_to_use, "--observed": observed, "--metadata": metadata}
+        refuse("--messages", {**alone, "--since": since, "--until": until})
+        return asyncio.run(
+            _add_messages(
+                where,
+                output,
+                read_messages(messages),
+                session_id=session,
+                end_session=end,
+                memory_type=memory_type or "auto",
+                with_llm=not no_llm,
+                with_embedding=not no_embedding,
+                background=background,
+            )
+        )
+    refuse("a memory", {"--session": session, "--end": end, "--background": background or None})
+    return asyncio.run(
+        _add_memory(
+            where,
+            output,
+            read_text("-").strip() if text == "-" else text or "",
+            memory_type=memory_type or "personal",
+            memory_target=target or "self",
+            when_to_use=when_to_use or "",
+            observed_at=observed,
+            since=since,
+            until=until,
+            metadata=read_object(metadata, "--metadata"),
+            with_embedding=not no_embedding,
+        )
+    )
+
+
+async def _add_memory(
+    where: CommonOptions,
+    output: Output,
+    content: str,
+    *,
+    memory_type: str,
+    memory_target: str,
+    when_to_use: str,
+    observed_at: str | None,
+    since: str | None,
+    until: str | None,
+    metadata: Mapping[str, JsonValue] | None,
+    with_embedding: bool,
+) -> ExitCode:
+    """Add one memory and print its id."""
+    user_id = where.user_id
+    async with where.open(with_embedding=with_embedding) as memory:
+        added = await memory.add_memory(
+            content,
+            user_id=user_id,
+            memory_type=memory_type,
+            memory_target=memory_target,
+            when_to_use=when_to_use,
+            observed_at=observed_at,
+            valid_from=since,
+            valid_to=until,
+            metadata=metadata,
+        )
+    if output.as_json:
+        output.value(added.model_dump(mode="json"))
+    else:
+        output.line(f"memory {added.memory_id}")
+    return ExitCode.DONE
+
+
+async def _add_messages(
+    where: CommonOptions,
+    output: Output,
+    messages: Sequence[object],
+    *,
+    session_id: str | None,
+    end_session: bool | None,
+    memory_type: str,
+    with_llm: bool,
+    with_embedding: bool,
+    background: bool,
+) -> ExitCode:
+    """Add messages to a session and print what became of them.
+
+    Raises:
+        PartialFailureError: The messages are kept, which is printed; what follows from them failed, or what earlier
+            commands have left did.
+    """
+    user_id = where.user_id
+    async with where.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
+        try:
+            result = await memory.summary(
+                messages,
+                user_id=user_id,
+                session_id=session_id,
+                memory_type=memory_type,
+                end_session=end_session,
+                background=background,
+            )
+        except PartialFailureError as exc:
+            if isinstance(exc.done, SummaryResult):
+                _print_summary(output, exc.done)
+            raise
+        _print_summary(output, result)
+        if background:
+            await memory.close(finish_jobs=False)  # reme flush does them
+    return ExitCode.PARTLY_DONE if result.degraded else ExitCode.DONE
+
+
+def _print_summary(output: Output, result: SummaryResult) -> None:
+    for sentence in result.degraded:
+        output.remark(sentence)
+    for rejected in result.rejected:
+        output.remark(f"left out: {rejected.content} ({rejected.reason})")
+    if output.as_json:
+        output.value(result.model_dump(mode="json"))
+        return
+    known = len(result.known_message_ids)
+    there = f" ({known} more were there already)" if known else ""
+    count = len(result.message_ids) - known
+    blocks = counted(len(result.block_ids), "new block")
+    output.line(f"{counted(count, 'message')}{there} in {blocks}, session {result.session_id}")
+    for memory in result.memories:
+        print_memory(output, memory)
+    for run_id in result.run_ids:
+        output.line(f"written by run {run_id}; reme undo takes it back")
+    if result.job_ids:
+        output.line(f"{counted(len(result.job_ids), 'job')} left: reme flush makes memories of these messages")
+
+
+def history(
+    memory_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a memory, deleted ones included.")],
+    *,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Show every change of a memory, oldest first."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    return asyncio.run(_history(where, output, memory_id))
+
+
+async def _history(where: CommonOptions, output: Output, memory_id: str) -> ExitCode:
+    """Print every change of a memory, oldest first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        events = await memory.history(memory_id, user_id=user_id)
+    if output.as_json:
+        output.value({"events": [event.model_dump(mode="json") for event in events]})
+        return ExitCode.DONE
+    for event in events:
+        _print_event(output, event)
+    return ExitCode.DONE
+
+
+def _print_event(output: Output, event: Event) -> None:
+    before, after = event.before, event.after
+    text = (after or before).content if (after or before) is not None else ""  # type: ignore[union-attr]
+    if before is not None and after is not None and before.content != after.content:
+        text = f"- {before.content}\n+ {after.content}"
+    reason = f"because: {event.reason}" if event.reason else ""
+    run = f"run {event.run_id}" if event.run_id else ""
+    output.record((minute(event.at), str(event.operation), f"by {event.actor}"), text, (reason, run))
+
+
+def delete(
+    memory_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The id of a memory.")] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Everything of the user, for good.")] = False,
+    yes: Yes = False,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Delete a memory, or with --all everything of a user."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    if everything == (memory_id is not None):
+        msg = "give either the ID of a memory or --all"
+        raise InvalidInputError(msg)
+    if memory_id is None:
+        return asyncio.run(_delete_all(where, output, is_sure=yes))
+    return asyncio.run(_delete_memory(where, output, memory_id, is_sure=yes))
+
+
+async def _delete_memory(where: CommonOptions, output: Output, memory_id: str, *, is_sure: bool) -> ExitCode:
+    """Delete one memory; asks first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        found = await memory.get_memory(memory_id, user_id=user_id)
+        if not is_sure:
+            ask(f"delete {one_line(found.content)[:_SHOWN]!r}?")
+        await memory.delete_memory(memory_id, user_id=user_id, reason="reme delete")
+    if output.as_json:
+        output.value({"deleted": memory_id})
+    else:
+        output.line(f"deleted {memory_id}; reme history still shows it")
+    return ExitCode.DONE
+
+
+async def _delete_all(where: CommonOptions, output: Output, *, is_sure: bool) -> ExitCode:
+    """Delete everything of a user for good; asks first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        if not is_sure:
+            counts = await memory.stats(user_id=user_id)
+            whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
+            ask(f"delete {_what_is_there(counts)} of {whose} in memory space {one_line(where.space)!r} for good?")
+        erased = await memory.delete_all_memories(user_id=user_id)
+    if output.as_json:
+        output.value(erased.model_dump(mode="json"))
+    else:
+        gone = listed(
+            counted(erased.messages, "message"),
+            counted(erased.blocks, "block"),
+            counted(erased.offloads, "offload") if erased.offloads else "",
+            counted(erased.tool_calls, "tool call") if erased.tool_calls else "",
+            counted(erased.memories, "memory"),
+            counted(erased.events, "event"),
+        )
+        output.line(f"deleted {gone}")
+    return ExitCode.DONE
+
+
+def _what_is_there(counts: Counts) -> str:
+    return listed(
+        counted(counts.messages, "message"),
+        counted(counts.offloads, "offload") if counts.offloads else "",
+        counted(counts.tool_calls, "tool call") if counts.tool_calls else "",
+        counted(counts.memories, "memory"),
+    )
+
+
+def stats(
+    *,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Show how much a user's memory holds."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    return asyncio.run(_stats(where, output))
+
+
+async def _stats(where: CommonOptions, output: Output) -> ExitCode:
+    """Print how much a user's memory holds."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        counts = await memory.stats(user_id=user_id)
+    size = sum(path.stat().st_size for path in where.file.parent.glob(f"{where.file.name}*"))
+    if output.as_json:
+        output.value({**counts.model_dump(mode="json"), "file": str(where.file), "file_bytes": size})
+        return ExitCode.DONE
+    by_type = ", ".join(f"{count} {kind}" for kind, count in counts.current_memories.items())
+    sessions = counted(counts.sessions, "session")
+    output.table(
+        {
+            "messages": f"{counts.messages} in {sessions} and {counted(counts.blocks, 'block')}",
+            "waiting for vectors": str(counts.waiting_for_vectors),
+            "current memories": f"{sum(counts.current_memories.values())}{f' ({by_type})' if by_type else ''}",
+            "all memories": str(counts.memories),
+            "events": str(counts.events),
+            "jobs": f"{counts.jobs}{f' ({counts.dead_jobs} dead)' if counts.dead_jobs else ''}",
+            "offloads": f"{counts.offloads} ({counts.offload_bytes:,} bytes)",
+            "tool calls": str(counts.tool_calls),
+            "file": f"{where.file} ({size:,} bytes, all users)",
+        }
+    )
+    return ExitCode.DONE

@@ -1,0 +1,334 @@
+"""The commands that find: searching, listing, showing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, assert_never
+
+import typer
+from pydantic import JsonValue
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.files import read_object
+from reme_core.cli.items import find_item, print_block, print_hit, print_item, print_memory, print_message, sources_of
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    AsOf,
+    CommonOptions,
+    Folder,
+    Json,
+    NoEmbedding,
+    Session,
+    Shared,
+    Space,
+    Superseded,
+    Targets,
+    Types,
+    User,
+    Wait,
+    begin,
+    types_of,
+)
+from reme_core.cli.output import Output
+from reme_core.errors import InvalidInputError
+from reme_core.schema import Block, Memory, Reloaded, StoredMessage
+from reme_core.steps.user_input import read_metadata_filter
+
+
+class LayerName(StrEnum):
+    """The layers of a memory."""
+
+    MEMORY = "memory"
+    SUMMARY = "summary"
+    MESSAGE = "message"
+
+
+def search(
+    query: Annotated[
+        str | None, typer.Argument(help="The question, in words; not needed beside --from or --to.")
+    ] = None,
+    *,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", help="At most so many; 10 without --tokens.")] = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", help="The same as --limit.")] = None,
+    tokens: Annotated[int | None, typer.Option("--tokens", help="As many as fit into so many tokens.")] = None,
+    min_score: Annotated[float | None, typer.Option("--min-score", help="Nothing that scores lower, 0 to 1.")] = None,
+    types: Types = None,
+    targets: Targets = None,
+    layers: Annotated[list[LayerName] | None, typer.Option("--layer", help="Look here; repeatable.")] = None,
+    metadata: Annotated[str | None, typer.Option("--metadata", help="A JSON object that must match.")] = None,
+    session: Session = None,
+    start: Annotated[str | None, typer.Option("--from", help="Said at this time or later.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Said before this time.")] = None,
+    as_of: AsOf = None,
+    superseded: Superseded = False,
+    include_shared: Annotated[bool, typer.Option("--include-shared", help="Also the shared scope.")] = False,
+    no_embedding: NoEmbedding = False,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Find what answers a question, or lies in a time. Exit code 1: nothing found."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    question = SearchOptions(
+        query=query,
+        limit=limit,
+        top_k=top_k,
+        token_budget=tokens,
+        min_score=min_score,
+        types=types or (),
+        targets=targets or (),
+        layers=[str(layer) for layer in layers or ()],
+        metadata=read_metadata_filter(read_object(metadata, "--metadata")) or None,
+        session_id=session,
+        start_time=start,
+        end_time=end,
+        as_of=as_of,
+        include_superseded=superseded,
+        include_shared=include_shared,
+    )
+    return asyncio.run(_search(where, output, question, with_embedding=not no_embedding))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """What `reme search` was asked; see `ReMe.retrieve`."""
+
+    query: str | None
+    limit: int | None
+    top_k: int | None
+    token_budget: int | None
+    min_score: float | None
+    types: Sequence[str]
+    targets: Sequence[str]
+    layers: Sequence[str]
+    metadata: Mapping[str, str | int | float | bool | None] | None
+    session_id: str | None
+    start_time: str | None
+    end_time: str | None
+    as_of: str | None
+    include_superseded: bool
+    include_shared: bool
+
+
+async def _search(where: CommonOptions, output: Output, question: SearchOptions, *, with_embedding: bool) -> ExitCode:
+    """Print what answers a question; nothing found is told by the exit code, as grep does."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open(with_embedding=with_embedding) as memory:
+        found = await memory.retrieve(
+            question.query,
+            user_id=user_id,
+            limit=question.limit,
+            top_k=question.top_k,
+            token_budget=question.token_budget,
+            min_score=question.min_score,
+            memory_type=types_of(question.types),
+            memory_target=question.targets or None,
+            layers=question.layers or None,
+            metadata=question.metadata,
+            session_id=question.session_id,
+            start_time=question.start_time,
+            end_time=question.end_time,
+            as_of=question.as_of,
+            include_superseded=question.include_superseded,
+            include_shared=question.include_shared,
+        )
+    if output.as_json:
+        output.value(found.model_dump(mode="json"))
+    for place, hit in enumerate(found.results if not output.as_json else (), start=1):
+        print_hit(output, place, hit)
+    for sentence in found.degraded:
+        output.remark(sentence)
+    if found.results:
+        return ExitCode.DONE
+    output.remark("nothing found")
+    return ExitCode.NOTHING_FOUND
+
+
+def list_(
+    *,
+    layer: Annotated[LayerName, typer.Option("--layer", help="What to list.")] = LayerName.MEMORY,
+    types: Types = None,
+    targets: Targets = None,
+    keyword: Annotated[str | None, typer.Option("--keyword", "-k", help="Holding every word of this.")] = None,
+    session: Session = None,
+    as_of: AsOf = None,
+    superseded: Superseded = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 100,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="The next page; from the page before.")] = None,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """List memories (newest first), messages or blocks (oldest first)."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    given = {
+        "--type": bool(types),
+        "--target": bool(targets),
+        "--keyword": keyword is not None,
+        "--session": session is not None,
+        "--as-of": as_of is not None,
+        "--superseded": superseded,
+    }
+    _check_page_options(layer, given)
+    match layer:
+        case LayerName.MEMORY:
+            page = _list_memories(
+                where,
+                output,
+                types=types or (),
+                targets=targets or (),
+                keyword=keyword,
+                as_of=as_of,
+                include_superseded=superseded,
+                limit=limit,
+                cursor=cursor,
+            )
+        case LayerName.MESSAGE:
+            page = _list_messages(where, output, keyword=keyword, session_id=session, limit=limit, cursor=cursor)
+        case LayerName.SUMMARY:
+            page = _list_blocks(where, output, session_id=session, limit=limit, cursor=cursor)
+        case _:
+            assert_never(layer)
+    return asyncio.run(page)
+
+
+def _check_page_options(layer: str, given: Mapping[str, bool]) -> None:
+    """Refuse options that a layer of `reme list` can't honour (InvalidInputError); ignoring them would mislead."""
+    known = {
+        "memory": {"--type", "--target", "--keyword", "--as-of", "--superseded"},
+        "message": {"--keyword", "--session"},
+        "summary": {"--session"},
+    }[layer]
+    for name, is_given in given.items():
+        if is_given and name not in known:
+            msg = f"{name} can't be applied to --layer {layer}: leave out one of the two"
+            raise InvalidInputError(msg)
+
+
+async def _list_memories(
+    where: CommonOptions,
+    output: Output,
+    *,
+    types: Sequence[str],
+    targets: Sequence[str],
+    keyword: str | None,
+    as_of: str | None,
+    include_superseded: bool,
+    limit: int,
+    cursor: str | None,
+) -> ExitCode:
+    """Print a page of memories, newest first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        page = await memory.list_memories(
+            user_id=user_id,
+            memory_type=types_of(types),
+            memory_target=targets or None,
+            keyword=keyword,
+            as_of=as_of,
+            include_superseded=include_superseded,
+            limit=limit,
+            cursor=cursor,
+        )
+    if output.as_json:
+        output.value(page.model_dump(mode="json"))
+        return ExitCode.DONE
+    for item in page.memories:
+        print_memory(output, item)
+    if not page.memories:
+        output.remark("no memories; messages are listed by: reme list --layer message")
+    _tell_next(output, page.next_cursor)
+    return ExitCode.DONE
+
+
+async def _list_messages(
+    where: CommonOptions, output: Output, *, keyword: str | None, session_id: str | None, limit: int, cursor: str | None
+) -> ExitCode:
+    """Print a page of messages in the order in which they were said."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        page = await memory.find_messages(
+            user_id=user_id, keyword=keyword, session_id=session_id, limit=limit, cursor=cursor
+        )
+    if output.as_json:
+        messages: list[JsonValue] = [item.model_dump(mode="json") for item in page.messages]
+        output.value({"messages": messages, "next_cursor": page.next_cursor})
+        return ExitCode.DONE
+    for item in page.messages:
+        print_message(output, item)
+    if not page.messages:
+        output.remark("no messages")
+    _tell_next(output, page.next_cursor)
+    return ExitCode.DONE
+
+
+async def _list_blocks(
+    where: CommonOptions, output: Output, *, session_id: str | None, limit: int, cursor: str | None
+) -> ExitCode:
+    """Print a page of the block index, oldest first."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        blocks, next_cursor = await memory.list_blocks(
+            user_id=user_id, session_id=session_id, limit=limit, cursor=cursor
+        )
+    if output.as_json:
+        output.value({"blocks": [block.model_dump(mode="json") for block in blocks], "next_cursor": next_cursor})
+        return ExitCode.DONE
+    for block in blocks:
+        print_block(output, block)
+    if not blocks:
+        output.remark("no blocks")
+    _tell_next(output, next_cursor)
+    return ExitCode.DONE
+
+
+def _tell_next(output: Output, cursor: str | None) -> None:
+    if cursor is not None:
+        output.remark(f"more: --cursor {cursor}")
+
+
+def show(
+    item_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of a memory, a message or a block, or a reference.")
+    ],
+    *,
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Show a memory, a message, a block or the beginning of an offload, with the messages that it comes from."""
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
+    return asyncio.run(_show(where, output, item_id))
+
+
+async def _show(where: CommonOptions, output: Output, item_id: str) -> ExitCode:
+    """Print a memory, a message, a block or an offload with the messages it comes from."""
+    user_id = where.user_id
+    where.check_file()
+    async with where.open() as memory:
+        item = await find_item(memory, item_id, user_id)
+        messages = await sources_of(memory, item, user_id)
+    kind = {Memory: "memory", Block: "block", StoredMessage: "message", Reloaded: "offload"}[type(item)]
+    if output.as_json:
+        sources: list[JsonValue] = [message.model_dump(mode="json") for message in messages]
+        output.value({"kind": kind, kind: item.model_dump(mode="json"), "messages": sources})
+        return ExitCode.DONE
+    print_item(output, item, messages)
+    return ExitCode.DONE
