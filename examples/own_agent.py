@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reme_core import AgenticSummarizer, Message, ReMe
-from reme_core.agents import PersonalSummaryAgentV1Op
+from reme_core.agents import AgentOptions, PersonalSummaryAgentV1Op
 from reme_core.ports import Tool
 from reme_core.schema import ToolCallBlock, parse_messages, utc_now
 from reme_core.testing import ScriptedChatModel
@@ -53,7 +53,7 @@ async def main() -> int:
             adding("Alice does not eat meat"),
         ]
     )
-    agent = PersonalSummaryAgentV2Op(system_prompt=PROMPT)
+    agent = PersonalSummaryAgentV2Op(AgentOptions(system_prompt=PROMPT))
     with tempfile.TemporaryDirectory() as folder:
         async with ReMe("own-agent", folder, llm=script, embedding=None) as memory:
             # In the summarizer it takes the place of our agent of the same type. With one possible target no router

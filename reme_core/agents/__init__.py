@@ -1,6 +1,6 @@
 """Agents: a chat model, tools and a prompt each, run by one bounded loop."""
 
-from reme_core.agents.base import AgentArguments, BaseMemoryAgentOp, TargetArguments
+from reme_core.agents.base import AgentArguments, AgentOptions, BaseMemoryAgentOp, TargetArguments
 from reme_core.agents.loop import Limits, LoopResult, OnText, StopRule, run_loop
 from reme_core.agents.reme import ReMeRetrieveAgentV1Op, ReMeSummaryAgentV1Op, ReMyAgentV1Op
 from reme_core.agents.targets import (
@@ -8,11 +8,13 @@ from reme_core.agents.targets import (
     PersonalSummaryAgentV1Op,
     ProceduralSummaryAgentV1Op,
     ToolSummaryAgentV1Op,
+    target_agents,
     target_variables,
 )
 
 __all__ = [
     "AgentArguments",
+    "AgentOptions",
     "BaseMemoryAgentOp",
     "IdentitySummaryAgentV1Op",
     "Limits",
@@ -27,5 +29,6 @@ __all__ = [
     "TargetArguments",
     "ToolSummaryAgentV1Op",
     "run_loop",
+    "target_agents",
     "target_variables",
 ]

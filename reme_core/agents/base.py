@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
@@ -60,6 +60,40 @@ class TargetArguments(AgentArguments):
         return replace(super().task(), memory_target=self.memory_target, ref_memory_id=self.ref_memory_id)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """Options that every agent has.
+
+    Attributes:
+        model: The chat model; None takes that of the context.
+        tools: Instead of the agent's own tools.
+        system_prompt: Instead of its own system prompt, in every language.
+        language: Of its prompts; None goes by the messages and the query.
+        limits: Instead of its own limits.
+        enable_multiple: Its tools take lists of items.
+        enable_thinking_params: Its tools require a text `thinking`.
+        enable_think_tool: Adds a tool to think with.
+    """
+
+    model: ChatModel | None = None
+    tools: Sequence[Tool] | None = None
+    system_prompt: str | None = None
+    language: Language | None = None
+    limits: Limits | None = None
+    enable_multiple: bool = True
+    enable_thinking_params: bool = False
+    enable_think_tool: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the system prompt (InvalidInputError: it is blank)."""
+        if self.system_prompt is not None and not self.system_prompt.strip():
+            msg = "system_prompt: is blank; leave it out for the agent's own"
+            raise InvalidInputError(msg)
+
+
+DEFAULT_OPTIONS = AgentOptions()
+
+
 class BaseMemoryAgentOp(ABC):
     """An agent over memories; subclass it, or one of the agents built on it, for one of your own.
 
@@ -106,45 +140,12 @@ class BaseMemoryAgentOp(ABC):
     final_tools: ClassVar[frozenset[str]] = frozenset()
     needed_tools: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(
-        self,
-        *,
-        model: ChatModel | None = None,
-        tools: Sequence[Tool] | None = None,
-        system_prompt: str | None = None,
-        language: Language | None = None,
-        limits: Limits | None = None,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        enable_think_tool: bool = False,
-    ) -> None:
-        """Keep the options and build the tools; a subclass sets options of its own before it calls this.
-
-        Args:
-            model: The chat model; None takes that of the context.
-            tools: Instead of its own tools.
-            system_prompt: Instead of its own system prompt, in every language.
-            language: Of its prompts; None goes by the messages and the query.
-            limits: Instead of its own limits.
-            enable_multiple: Its tools take lists of items.
-            enable_thinking_params: Its tools require a text `thinking`.
-            enable_think_tool: Adds a tool to think with.
-
-        Raises:
-            InvalidInputError: `system_prompt` is blank.
-        """
-        if system_prompt is not None and not system_prompt.strip():
-            msg = "system_prompt: is blank; leave it out for the agent's own"
-            raise InvalidInputError(msg)
-        self.model = model
-        self.system_prompt = system_prompt
-        self.language = language
-        self.limits = limits or self.own_limits
-        self.enable_multiple = enable_multiple
-        self.enable_thinking_params = enable_thinking_params
-        self.enable_think_tool = enable_think_tool
-        chosen = self.build_tools() if tools is None else tools
-        self.tools: tuple[Tool, ...] = (*chosen, ThinkToolOp()) if enable_think_tool else tuple(chosen)
+    def __init__(self, options: AgentOptions = DEFAULT_OPTIONS) -> None:
+        """Keep the options and build the tools; a subclass sets options of its own before it calls this."""
+        self.options = options
+        self.limits = options.limits or self.own_limits
+        chosen = self.build_tools() if options.tools is None else options.tools
+        self.tools: tuple[Tool, ...] = (*chosen, ThinkToolOp()) if options.enable_think_tool else tuple(chosen)
 
     @abstractmethod
     def build_tools(self) -> Sequence[Tool]:
@@ -168,7 +169,7 @@ class BaseMemoryAgentOp(ABC):
         return replace(
             context,
             author=self.name,
-            model=self.model or context.model,
+            model=self.options.model or context.model,
             messages=tuple(task.messages),
             sources=sources,
         )
@@ -177,7 +178,7 @@ class BaseMemoryAgentOp(ABC):
         """Return when a run within a context ends; see `StopRule`."""
         del context  # for those that have to come to something there
         return StopRule(
-            final_tools=self.final_tools, needed_tools=self.needed_tools, one_call_ends=self.enable_multiple
+            final_tools=self.final_tools, needed_tools=self.needed_tools, one_call_ends=self.options.enable_multiple
         )
 
     def conversation(self, task: AgentTask, told: str) -> list[Message]:
@@ -202,11 +203,11 @@ class BaseMemoryAgentOp(ABC):
             ModelError: The model failed, or answered twice what can't be used.
             StoreError: Reading or writing failed.
         """
-        model = self.model or context.model
+        model = self.options.model or context.model
         if model is None:
             msg = (
                 f"{self.name} needs a chat model: set REME_LLM_MODEL and REME_LLM_API_KEY, or give one as llm= "
-                "or as the agent's model="
+                "or in the agent's options"
             )
             raise ConfigurationError(msg)
         context = await self.begin(task, context)
@@ -267,15 +268,15 @@ class BaseMemoryAgentOp(ABC):
 
     def language_of(self, task: AgentTask) -> Language:
         """Return the language of the prompts: the fixed one, or that of the messages and the query."""
-        return self.language or prompt_language([task.query, *(message.text for message in task.messages)])
+        return self.options.language or prompt_language([task.query, *(message.text for message in task.messages)])
 
     def target_of(self, task: AgentTask) -> str | None:
         """Return the target of a task."""
         return task.memory_target
 
     def _system(self, language: Language) -> tuple[str, str]:
-        if self.system_prompt is not None:
-            return self.system_prompt, f"{self.name}.custom"
+        if self.options.system_prompt is not None:
+            return self.options.system_prompt, f"{self.name}.custom"
         prompt = _load(self.prompt, language)
         return _for_tools(prompt.fill({}), [tool.name for tool in self.tools]), prompt.label
 

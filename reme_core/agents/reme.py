@@ -6,21 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reme_core.agents.answers import tool_calls, tool_results
-from reme_core.agents.base import BaseMemoryAgentOp
+from reme_core.agents.base import DEFAULT_OPTIONS, AgentOptions, BaseMemoryAgentOp
 from reme_core.agents.loop import Limits, OnText, StopRule
 from reme_core.agents.shown import fenced_messages, fenced_text, quoted, said_between, wish
 from reme_core.agents.stored import keep_messages
-from reme_core.agents.targets import (
-    IdentitySummaryAgentV1Op,
-    PersonalSummaryAgentV1Op,
-    ProceduralSummaryAgentV1Op,
-    ToolSummaryAgentV1Op,
-)
+from reme_core.agents.targets import target_agents
 from reme_core.errors import RunError
-from reme_core.ports import AgentResult, AgentTask, ChatModel, MemoryAgent, RunTrace, Tool, ToolContext
+from reme_core.ports import AgentResult, AgentTask, MemoryAgent, RunTrace, Tool, ToolContext
 from reme_core.schema import ContentBlock, ImageBlock, Message, TextBlock
 from reme_core.steps.targets import label
-from reme_core.text import Language, conversation_lines, fence, prompt_time
+from reme_core.text import conversation_lines, fence, prompt_time
 from reme_core.tools import (
     AddMetaMemoryOp,
     AddSummaryMemoryOp,
@@ -54,63 +49,30 @@ class ReMeSummaryAgentV1Op(BaseMemoryAgentOp):
 
     def __init__(
         self,
+        options: AgentOptions = DEFAULT_OPTIONS,
         *,
         enable_tool_memory: bool = True,
         enable_identity_memory: bool = True,
         agents: Sequence[MemoryAgent] | None = None,
-        model: ChatModel | None = None,
-        tools: Sequence[Tool] | None = None,
-        system_prompt: str | None = None,
-        language: Language | None = None,
-        limits: Limits | None = None,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        enable_think_tool: bool = False,
     ) -> None:
         """Keep the options.
 
         Args:
+            options: See `AgentOptions`.
             enable_tool_memory: Hand on memories about tools as well.
             enable_identity_memory: Hand on what the assistant itself is as well.
-            agents: Those that work is handed to; None for one of each type, with the options given here.
-            model: See `BaseMemoryAgentOp`; also of the agents that work is handed to, where they have none.
-            tools: See `BaseMemoryAgentOp`.
-            system_prompt: See `BaseMemoryAgentOp`.
-            language: See `BaseMemoryAgentOp`.
-            limits: See `BaseMemoryAgentOp`; each agent that work is handed to has its own.
-            enable_multiple: See `BaseMemoryAgentOp`.
-            enable_thinking_params: See `BaseMemoryAgentOp`.
-            enable_think_tool: See `BaseMemoryAgentOp`.
+            agents: Those that work is handed to; None for one of each type, with the options for its language and
+                the form of its tools.
         """
         self.enable_tool_memory = enable_tool_memory
         self.enable_identity_memory = enable_identity_memory
-        kinds: list[type[BaseMemoryAgentOp]] = [PersonalSummaryAgentV1Op, ProceduralSummaryAgentV1Op]
-        kinds += [ToolSummaryAgentV1Op] if enable_tool_memory else []
-        kinds += [IdentitySummaryAgentV1Op] if enable_identity_memory else []
-        own: Sequence[MemoryAgent] = [
-            kind(
-                language=language,
-                enable_multiple=enable_multiple,
-                enable_thinking_params=enable_thinking_params,
-                enable_think_tool=enable_think_tool,
-            )
-            for kind in kinds
-        ]
+        own = target_agents(options, tool=enable_tool_memory, identity=enable_identity_memory)
         self.agents = tuple(own if agents is None else agents)
-        super().__init__(
-            model=model,
-            tools=tools,
-            system_prompt=system_prompt,
-            language=language,
-            limits=limits,
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            enable_think_tool=enable_think_tool,
-        )
+        super().__init__(options)
 
     def build_tools(self) -> Sequence[Tool]:
         """Build adding targets, adding a summary, and handing on."""
-        multiple, thinking = self.enable_multiple, self.enable_thinking_params
+        multiple, thinking = self.options.enable_multiple, self.options.enable_thinking_params
         return [
             AddMetaMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
             AddSummaryMemoryOp(add_metadata=False, enable_multiple=multiple, enable_thinking_params=thinking),
@@ -172,45 +134,22 @@ class ReMeRetrieveAgentV1Op(BaseMemoryAgentOp):
 
     def __init__(
         self,
+        options: AgentOptions = DEFAULT_OPTIONS,
         *,
         enable_tool_memory: bool = True,
-        model: ChatModel | None = None,
-        tools: Sequence[Tool] | None = None,
-        system_prompt: str | None = None,
-        language: Language | None = None,
-        limits: Limits | None = None,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        enable_think_tool: bool = False,
     ) -> None:
         """Keep the options.
 
         Args:
+            options: See `AgentOptions`.
             enable_tool_memory: Show the targets of memories about tools as well.
-            model: See `BaseMemoryAgentOp`.
-            tools: See `BaseMemoryAgentOp`.
-            system_prompt: See `BaseMemoryAgentOp`.
-            language: See `BaseMemoryAgentOp`.
-            limits: See `BaseMemoryAgentOp`.
-            enable_multiple: See `BaseMemoryAgentOp`.
-            enable_thinking_params: See `BaseMemoryAgentOp`.
-            enable_think_tool: See `BaseMemoryAgentOp`.
         """
         self.enable_tool_memory = enable_tool_memory
-        super().__init__(
-            model=model,
-            tools=tools,
-            system_prompt=system_prompt,
-            language=language,
-            limits=limits,
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            enable_think_tool=enable_think_tool,
-        )
+        super().__init__(options)
 
     def build_tools(self) -> Sequence[Tool]:
         """Build searching memories and reading blocks."""
-        return _reading(multiple=self.enable_multiple, thinking=self.enable_thinking_params)
+        return _reading(multiple=self.options.enable_multiple, thinking=self.options.enable_thinking_params)
 
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Read the targets that there are."""
@@ -235,48 +174,25 @@ class ReMyAgentV1Op(BaseMemoryAgentOp):
 
     def __init__(
         self,
+        options: AgentOptions = DEFAULT_OPTIONS,
         *,
         enable_tool_memory: bool = True,
         enable_identity_memory: bool = True,
-        model: ChatModel | None = None,
-        tools: Sequence[Tool] | None = None,
-        system_prompt: str | None = None,
-        language: Language | None = None,
-        limits: Limits | None = None,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        enable_think_tool: bool = False,
     ) -> None:
         """Keep the options.
 
         Args:
+            options: See `AgentOptions`.
             enable_tool_memory: Show the targets of memories about tools as well.
             enable_identity_memory: Show what the assistant itself is.
-            model: See `BaseMemoryAgentOp`.
-            tools: See `BaseMemoryAgentOp`.
-            system_prompt: See `BaseMemoryAgentOp`.
-            language: See `BaseMemoryAgentOp`.
-            limits: See `BaseMemoryAgentOp`.
-            enable_multiple: See `BaseMemoryAgentOp`.
-            enable_thinking_params: See `BaseMemoryAgentOp`.
-            enable_think_tool: See `BaseMemoryAgentOp`.
         """
         self.enable_tool_memory = enable_tool_memory
         self.enable_identity_memory = enable_identity_memory
-        super().__init__(
-            model=model,
-            tools=tools,
-            system_prompt=system_prompt,
-            language=language,
-            limits=limits,
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            enable_think_tool=enable_think_tool,
-        )
+        super().__init__(options)
 
     def build_tools(self) -> Sequence[Tool]:
         """Build searching memories and reading blocks."""
-        return _reading(multiple=self.enable_multiple, thinking=self.enable_thinking_params)
+        return _reading(multiple=self.options.enable_multiple, thinking=self.options.enable_thinking_params)
 
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Read the identity and the targets that there are."""

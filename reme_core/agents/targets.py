@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from reme_core.agents.base import BaseMemoryAgentOp, TargetArguments
+from reme_core.agents.base import AgentOptions, BaseMemoryAgentOp, TargetArguments
 from reme_core.agents.loop import Limits, StopRule
 from reme_core.agents.shown import fenced_concerning, fenced_memories, quoted, said_between, similar_memories, wish
-from reme_core.ports import AgentTask, Tool, ToolContext
+from reme_core.ports import AgentTask, MemoryAgent, Tool, ToolContext
 from reme_core.schema import MemoryType
 from reme_core.steps.targets import SELF, assigned_target
 from reme_core.text import json_line
@@ -58,7 +58,7 @@ class PersonalSummaryAgentV1Op(BaseMemoryAgentOp):
 
     def build_tools(self) -> Sequence[Tool]:
         """Build add, update, delete and search."""
-        multiple, thinking = self.enable_multiple, self.enable_thinking_params
+        multiple, thinking = self.options.enable_multiple, self.options.enable_thinking_params
         return [
             *_writing(when_to_use=False, multiple=multiple, thinking=thinking),
             DeleteMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
@@ -84,7 +84,7 @@ class ProceduralSummaryAgentV1Op(BaseMemoryAgentOp):
 
     def build_tools(self) -> Sequence[Tool]:
         """Build add (with when to use it), update, delete and search."""
-        multiple, thinking = self.enable_multiple, self.enable_thinking_params
+        multiple, thinking = self.options.enable_multiple, self.options.enable_thinking_params
         return [
             *_writing(when_to_use=True, multiple=multiple, thinking=thinking),
             DeleteMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
@@ -110,7 +110,7 @@ class ToolSummaryAgentV1Op(BaseMemoryAgentOp):
 
     def build_tools(self) -> Sequence[Tool]:
         """Build add (with when to use it), update and search; a guideline is corrected, never deleted."""
-        multiple, thinking = self.enable_multiple, self.enable_thinking_params
+        multiple, thinking = self.options.enable_multiple, self.options.enable_thinking_params
         return [
             *_writing(when_to_use=True, multiple=multiple, thinking=thinking),
             VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
@@ -134,7 +134,7 @@ class IdentitySummaryAgentV1Op(BaseMemoryAgentOp):
 
     def build_tools(self) -> Sequence[Tool]:
         """Build reading and updating the identity."""
-        thinking = self.enable_thinking_params
+        thinking = self.options.enable_thinking_params
         return [
             ReadIdentityMemoryOp(enable_thinking_params=thinking),
             UpdateIdentityMemoryOp(enable_thinking_params=thinking),
@@ -164,3 +164,12 @@ def _writing(*, when_to_use: bool, multiple: bool, thinking: bool) -> list[Tool]
         ),
         UpdateMemoryOp(keep_past=True, add_metadata=False, enable_multiple=multiple, enable_thinking_params=thinking),
     ]
+
+
+def target_agents(options: AgentOptions, *, tool: bool, identity: bool) -> list[MemoryAgent]:
+    """Return one agent of each type that work can be handed to; models, tools, prompts and limits are their own."""
+    kinds: list[type[BaseMemoryAgentOp]] = [PersonalSummaryAgentV1Op, ProceduralSummaryAgentV1Op]
+    kinds += [ToolSummaryAgentV1Op] if tool else []
+    kinds += [IdentitySummaryAgentV1Op] if identity else []
+    own = replace(options, model=None, tools=None, system_prompt=None, limits=None)
+    return [kind(own) for kind in kinds]

@@ -179,14 +179,14 @@ class ConversationMethods:
             ConfigurationError: There is no chat model.
             ModelError: The model failed; nothing was kept.
         """
-        from reme_core.agents import ReMyAgentV1Op
+        from reme_core.agents import AgentOptions, ReMyAgentV1Op
         from reme_core.recall.chat_turn import Chat
 
         if self._ports.llm is None:
             raise ConfigurationError(missing_model_message("chat"))
         await self._work.recover()
         chat = Chat(
-            agent=ReMyAgentV1Op(language=self._language),
+            agent=ReMyAgentV1Op(AgentOptions(language=self._language)),
             model=self._ports.llm,
             memories=self._ports.memories,
             transcript=self._ports.transcript,

@@ -26,7 +26,7 @@ from reme_core.steps.missing_model import missing_model_message
 from reme_core.text import Language
 
 if TYPE_CHECKING:
-    from reme_core.agents import BaseMemoryAgentOp, Limits
+    from reme_core.agents import AgentOptions, Limits
     from reme_core.recall.simple_retriever import SimpleRetriever
     from reme_core.steps.distillation import Distiller
 
@@ -188,39 +188,28 @@ class AgenticSummarizer:
         )
 
     def _sub_agents(self) -> list[MemoryAgent]:
-        from reme_core.agents import (
-            IdentitySummaryAgentV1Op,
-            PersonalSummaryAgentV1Op,
-            ProceduralSummaryAgentV1Op,
-            ToolSummaryAgentV1Op,
-        )
+        from reme_core.agents import target_agents
 
-        kinds: list[type[BaseMemoryAgentOp]] = [PersonalSummaryAgentV1Op, ProceduralSummaryAgentV1Op]
-        if self.enable_tool_memory:
-            kinds.append(ToolSummaryAgentV1Op)
-        if self.enable_identity_memory:
-            kinds.append(IdentitySummaryAgentV1Op)
-        return [
-            kind(
-                language=self.language,
-                enable_multiple=self.enable_multiple,
-                enable_thinking_params=self.enable_thinking_params,
-                enable_think_tool=self.enable_think_tool,
-            )
-            for kind in kinds
-        ]
+        return target_agents(self._options(), tool=self.enable_tool_memory, identity=self.enable_identity_memory)
 
     def _router(self, agents: Sequence[MemoryAgent]) -> MemoryAgent:
         from reme_core.agents import ReMeSummaryAgentV1Op
 
         return ReMeSummaryAgentV1Op(
+            self._options(),
             agents=agents,
+            enable_tool_memory=self.enable_tool_memory,
+            enable_identity_memory=self.enable_identity_memory,
+        )
+
+    def _options(self) -> AgentOptions:
+        from reme_core.agents import AgentOptions
+
+        return AgentOptions(
             tools=self.tools,
             system_prompt=self.system_prompt,
             language=self.language,
             limits=self.limits,
-            enable_tool_memory=self.enable_tool_memory,
-            enable_identity_memory=self.enable_identity_memory,
             enable_multiple=self.enable_multiple,
             enable_thinking_params=self.enable_thinking_params,
             enable_think_tool=self.enable_think_tool,
@@ -251,14 +240,13 @@ class AgenticRetriever:
 
     def bind_retriever(self, ports: RuntimePorts) -> Retriever:
         """Return the retriever over these ports (ConfigurationError: no chat model)."""
-        from reme_core.agents import ReMeRetrieveAgentV1Op
+        from reme_core.agents import AgentOptions, ReMeRetrieveAgentV1Op
         from reme_core.recall.agentic_retriever import AgenticRetrieval
 
         agent = self.agent or ReMeRetrieveAgentV1Op(
-            tools=self.tools,
-            system_prompt=self.system_prompt,
-            language=self.language,
-            limits=self.limits,
+            AgentOptions(
+                tools=self.tools, system_prompt=self.system_prompt, language=self.language, limits=self.limits
+            ),
             enable_tool_memory=self.enable_tool_memory,
         )
         return AgenticRetrieval(

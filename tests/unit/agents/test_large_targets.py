@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reme_core.agents import ReMeSummaryAgentV1Op
+from reme_core.agents import AgentOptions, ReMeSummaryAgentV1Op
 from reme_core.ports import (
     ListMemories,
     MemorySearch,
@@ -56,7 +56,7 @@ async def read_by_a_summary(store: LocalStore, known: int) -> int:
     draft = DraftStore(memories)
     context = context_over(store, draft)
     said = [message("Emma moved to Lisbon", name="Emma"), message("Emma drinks tea", name="Emma")]
-    agent = ReMeSummaryAgentV1Op(model=RuleModel())
+    agent = ReMeSummaryAgentV1Op(AgentOptions(model=RuleModel()))
     await agent({"workspace_id": ALICE.memory_space, "messages": said}, context)
     assert context.trace.done == [EMMA]
     added = [change.after.content for change in draft.changes if change.after and change.before is None]

@@ -9,6 +9,7 @@ from importlib import resources
 import pytest
 
 from reme_core.agents import (
+    AgentOptions,
     IdentitySummaryAgentV1Op,
     PersonalSummaryAgentV1Op,
     ProceduralSummaryAgentV1Op,
@@ -89,10 +90,10 @@ async def system_prompt(agent: BaseMemoryAgentOp, store: LocalStore) -> str:
 async def test_an_agent_is_told_of_exactly_the_tools_that_it_has(
     store: LocalStore, agent: type[BaseMemoryAgentOp], language: Language
 ) -> None:
-    whole = agent(language=language)
+    whole = agent(AgentOptions(language=language))
     assert tools_named(await system_prompt(whole, store)) == {tool.name for tool in whole.tools}
     for left_out in whole.tools:
-        fewer = agent(language=language, tools=[tool for tool in whole.tools if tool is not left_out])
+        fewer = agent(AgentOptions(language=language, tools=[tool for tool in whole.tools if tool is not left_out]))
         text = await system_prompt(fewer, store)
         assert tools_named(text) == {tool.name for tool in fewer.tools}
         assert "[" not in re.sub(r"[(（][^)）]*[)）]", "", text)

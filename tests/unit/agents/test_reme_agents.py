@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from reme_core.agents import (
+    AgentOptions,
     BaseMemoryAgentOp,
     PersonalSummaryAgentV1Op,
     ReMeRetrieveAgentV1Op,
@@ -73,7 +74,7 @@ def task(messages: tuple[Message, ...] = (), **given: str) -> AgentTask:
 )
 def test_each_agent_has_the_tools_of_the_table(agent: type[BaseMemoryAgentOp], names: list[str]) -> None:
     assert [tool.name for tool in agent().tools] == names
-    assert [tool.name for tool in agent(enable_think_tool=True).tools] == [*names, "think_tool"]
+    assert [tool.name for tool in agent(AgentOptions(enable_think_tool=True)).tools] == [*names, "think_tool"]
 
 
 def routing(*targets: Target, summary: str = "They talked.") -> Message:
@@ -152,7 +153,7 @@ async def test_messages_are_stored_first_and_as_they_are(store: LocalStore) -> N
     )
     model = ScriptedChatModel([ModelUnavailableError("busy")])
     with pytest.raises(ModelUnavailableError):
-        await ReMeSummaryAgentV1Op(model=model).run(task(turns), context_over(store))
+        await ReMeSummaryAgentV1Op(AgentOptions(model=model)).run(task(turns), context_over(store))
     stored = await store.get_messages(ALICE, [item.message_id for item in turns])
     assert [item.message for item in stored] == list(turns)
     assert len({item.block_id for item in stored} - {None}) == 1
@@ -166,7 +167,9 @@ async def test_messages_that_are_stored_already_are_not_stored_again(store: Loca
         task(ENGLISH),
         task((*ENGLISH, more)),
     ):
-        await ReMeSummaryAgentV1Op(model=ScriptedChatModel([NOTHING, "done"])).run(given, context_over(store))
+        await ReMeSummaryAgentV1Op(AgentOptions(model=ScriptedChatModel([NOTHING, "done"]))).run(
+            given, context_over(store)
+        )
     blocks = (await store.list_blocks(ALICE, ListBlocks())).blocks
     assert [item.message_ids for item in blocks] == [block.message_ids, (more.message_id,)]
 
@@ -178,7 +181,9 @@ async def test_the_router_is_shown_the_targets_and_the_identity_as_data(store: L
     shown: dict[bool, str] = {}
     for enabled in (True, False):
         model = ScriptedChatModel([NOTHING, "done"])
-        agent = ReMeSummaryAgentV1Op(model=model, enable_tool_memory=enabled, enable_identity_memory=enabled)
+        agent = ReMeSummaryAgentV1Op(
+            AgentOptions(model=model), enable_tool_memory=enabled, enable_identity_memory=enabled
+        )
         await agent.run(task(ENGLISH), context_over(store))
         system, asked = model.requests[0].messages
         assert "Max" not in system.text
@@ -232,7 +237,7 @@ async def test_a_conversation_without_anything_worth_keeping_ends_well(store: Lo
     summary = call("add_summary_memory", {"summary_memory": "They said hello."}, "2")
     async with ScriptedChatModel([calling(call("hands_off", nothing), summary)]) as model:
         context = context_over(store, DraftStore(store), model=model)
-        result = await ReMeSummaryAgentV1Op(enable_multiple=multiple).run(task(ENGLISH), context)
+        result = await ReMeSummaryAgentV1Op(AgentOptions(enable_multiple=multiple)).run(task(ENGLISH), context)
     assert result.stop_reason == "calls"
     assert (context.trace.done, context.trace.failures, context.trace.nothing) == ([], [], ["greetings"])
 
@@ -316,14 +321,14 @@ async def test_a_model_that_calls_one_tool_at_a_time_loses_nothing(store: LocalS
     draft = DraftStore(store)
     async with ScriptedChatModel(by_agent(steps)) as model:
         context = context_over(store, draft, model=model)
-        await ReMeSummaryAgentV1Op(enable_multiple=False).run(task(ENGLISH), context)
+        await ReMeSummaryAgentV1Op(AgentOptions(enable_multiple=False)).run(task(ENGLISH), context)
     assert context.trace.done == [JOHN, MARY]
     assert len(await current(draft, MemoryType.PERSONAL)) == 2
 
 
 async def test_a_router_of_ones_own_tools_may_end_as_it_likes(store: LocalStore) -> None:
     async with ScriptedChatModel(["done"]) as model:
-        result = await ReMeSummaryAgentV1Op(tools=[AddSummaryMemoryOp()]).run(
+        result = await ReMeSummaryAgentV1Op(AgentOptions(tools=[AddSummaryMemoryOp()])).run(
             task(ENGLISH), context_over(store, model=model)
         )
     assert result.answer == "done"
@@ -443,15 +448,15 @@ async def test_cancelling_in_the_model_calls_of_sub_agents_leaves_nothing_runnin
 async def test_agents_without_a_model_take_that_of_the_router(store: LocalStore) -> None:
     steps: dict[str, list[Said]] = {"router": [routing(JOHN)], "personal": ["done"]}
     async with ScriptedChatModel(by_agent(steps)) as model:
-        await ReMeSummaryAgentV1Op(model=model).run(task(ENGLISH), context_over(store, DraftStore(store)))
+        await ReMeSummaryAgentV1Op(AgentOptions(model=model)).run(task(ENGLISH), context_over(store, DraftStore(store)))
 
 
 def test_types_that_are_off_have_no_agent() -> None:
     kinds = {agent.memory_type for agent in ReMeSummaryAgentV1Op().agents}
     assert kinds == {MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL, MemoryType.IDENTITY}
-    off = ReMeSummaryAgentV1Op(enable_tool_memory=False, enable_identity_memory=False, language="zh")
+    off = ReMeSummaryAgentV1Op(AgentOptions(language="zh"), enable_tool_memory=False, enable_identity_memory=False)
     assert {agent.memory_type for agent in off.agents} == {MemoryType.PERSONAL, MemoryType.PROCEDURAL}
-    assert {agent.language for agent in off.agents if isinstance(agent, BaseMemoryAgentOp)} == {"zh"}
+    assert {agent.options.language for agent in off.agents if isinstance(agent, BaseMemoryAgentOp)} == {"zh"}
 
 
 async def test_a_conversation_that_orders_the_router_about_changes_nothing_elsewhere(store: LocalStore) -> None:
@@ -503,7 +508,9 @@ async def test_summaries_stand_in_where_no_memory_is_found(store: LocalStore) ->
     await remember(store, "They talked about sailing.", Target(MemoryType.SUMMARY, "self"))
     search = calling(call("vector_retrieve_memory", {"query_items": [{"query": "sailing"}]}))
     async with ScriptedChatModel([search, "Sailing."]) as model:
-        result = await ReMeRetrieveAgentV1Op(model=model).run(task(query="What about?"), context_over(store))
+        result = await ReMeRetrieveAgentV1Op(AgentOptions(model=model)).run(
+            task(query="What about?"), context_over(store)
+        )
     assert "They talked about sailing." in results(result.transcript)[0].output
     assert result.stop_reason == "answer"
 
@@ -511,7 +518,7 @@ async def test_summaries_stand_in_where_no_memory_is_found(store: LocalStore) ->
 async def test_an_agent_that_only_searches_is_made_to_answer(store: LocalStore) -> None:
     search = calling(call("vector_retrieve_memory", {"query_items": [{"query": "home"}]}))
     async with ScriptedChatModel([search, search, "I don't know."]) as model:
-        result = await ReMeRetrieveAgentV1Op(model=model).run(task(query="Where?"), context_over(store))
+        result = await ReMeRetrieveAgentV1Op(AgentOptions(model=model)).run(task(query="Where?"), context_over(store))
     assert (result.answer, result.stop_reason) == ("I don't know.", "limit")
 
 
@@ -555,7 +562,9 @@ async def test_the_chat_agent_talks_with_what_it_remembers(
 
 async def test_the_last_message_is_the_newest_where_there_is_no_query(store: LocalStore) -> None:
     model = ScriptedChatModel(["Hello."])
-    await ReMyAgentV1Op(model=model)({"workspace_id": "space", "messages": [("user", "Hi!")]}, context_over(store))
+    await ReMyAgentV1Op(AgentOptions(model=model))(
+        {"workspace_id": "space", "messages": [("user", "Hi!")]}, context_over(store)
+    )
     [_, newest] = model.requests[0].messages
     assert newest.text.endswith("Hi!")
 
@@ -571,7 +580,7 @@ async def test_foreign_instructions_and_tool_calls_are_shown_as_records_without_
         calling(call("weather", {"city": "Oslo"}, "w2")),
     )
     model = ScriptedChatModel(["Hello."])
-    await ReMyAgentV1Op(model=model).run(task(earlier, query="Thanks"), context_over(store))
+    await ReMyAgentV1Op(AgentOptions(model=model)).run(task(earlier, query="Thanks"), context_over(store))
     [request] = model.requests
     assert_well_formed(request)
     assert [item.role for item in request.messages] == [
@@ -591,7 +600,7 @@ async def test_foreign_instructions_and_tool_calls_are_shown_as_records_without_
 async def test_endless_searching_in_a_chat_ends_with_an_answer(store: LocalStore) -> None:
     search = calling(call("vector_retrieve_memory", {"query_items": [{"query": "home"}]}))
     async with ScriptedChatModel([search] * 4 + ["I can't remember."]) as model:
-        result = await ReMyAgentV1Op(model=model).run(task(query="Where?"), context_over(store))
+        result = await ReMyAgentV1Op(AgentOptions(model=model)).run(task(query="Where?"), context_over(store))
     assert (result.answer, result.stop_reason) == ("I can't remember.", "limit")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from reme_core.agents import (
     AgentArguments,
+    AgentOptions,
     BaseMemoryAgentOp,
     IdentitySummaryAgentV1Op,
     Limits,
@@ -67,7 +68,7 @@ def task(target: str | None = "John", messages: tuple[Message, ...] = TALK, **gi
 )
 def test_each_agent_has_the_tools_of_the_table(agent: type[BaseMemoryAgentOp], names: list[str]) -> None:
     assert [tool.name for tool in agent().tools] == names
-    assert [tool.name for tool in agent(enable_think_tool=True).tools] == [*names, "think_tool"]
+    assert [tool.name for tool in agent(AgentOptions(enable_think_tool=True)).tools] == [*names, "think_tool"]
 
 
 @pytest.mark.parametrize("agent", SUMMARISERS)
@@ -204,7 +205,7 @@ async def test_the_identity_is_replaced_as_a_whole(
     draft = DraftStore(store)
     asked = calling(call("update_identity_memory", {"identity_memory": identity}))
     async with ScriptedChatModel([asked]) as model:
-        result = await IdentitySummaryAgentV1Op(enable_multiple=multiple).run(
+        result = await IdentitySummaryAgentV1Op(AgentOptions(enable_multiple=multiple)).run(
             task(None, messages), target_context(store, draft, own, model=model)
         )
     assert result.prompts[0] == f"identity_summary.{language}@2"
@@ -217,7 +218,7 @@ async def test_called_by_itself_an_agent_takes_its_target_from_the_arguments(sto
     draft = DraftStore(store)
     asked = calling(call("add_memory", {"memories": [{"memory_content": "John lives in Lisbon."}]}))
     async with ScriptedChatModel([asked]) as model:
-        await PersonalSummaryAgentV1Op(model=model)(
+        await PersonalSummaryAgentV1Op(AgentOptions(model=model))(
             {"workspace_id": "space", "memory_target": "John", "ref_memory_id": block.block_id},
             context_over(store, draft),
         )
@@ -228,7 +229,9 @@ async def test_called_by_itself_an_agent_takes_its_target_from_the_arguments(sto
 async def test_called_by_itself_an_agent_reads_messages_in_every_form(store: LocalStore) -> None:
     model = ScriptedChatModel(["done"])
     messages = [("user", "You are Max."), {"role": "assistant", "content": "I am."}, message("Right.")]
-    await IdentitySummaryAgentV1Op(model=model)({"workspace_id": "space", "messages": messages}, context_over(store))
+    await IdentitySummaryAgentV1Op(AgentOptions(model=model))(
+        {"workspace_id": "space", "messages": messages}, context_over(store)
+    )
     shown = told(model.requests[0])
     assert "You are Max." in shown
     assert '"at":"2023-05-08 Mon 13:56"' in shown  # the context's clock, where a message brings no time
@@ -252,13 +255,13 @@ async def test_wrong_arguments_are_refused_before_the_model_is_asked(
     block = await stored_block(store, TALK)
     arguments = {"workspace_id": "space", "memory_target": "John", "ref_memory_id": block.block_id, **given}
     with pytest.raises(InvalidInputError, match=named):
-        await PersonalSummaryAgentV1Op(model=ScriptedChatModel([]))(arguments, context_over(store))
+        await PersonalSummaryAgentV1Op(AgentOptions(model=ScriptedChatModel([])))(arguments, context_over(store))
 
 
 async def test_a_block_of_nobody_or_of_somebody_else_is_not_found(store: LocalStore) -> None:
     arguments = {"workspace_id": "space", "memory_target": "John", "ref_memory_id": "b1", "query": "x"}
     with pytest.raises(BlockNotFoundError):
-        await PersonalSummaryAgentV1Op(model=ScriptedChatModel([]))(arguments, context_over(store))
+        await PersonalSummaryAgentV1Op(AgentOptions(model=ScriptedChatModel([])))(arguments, context_over(store))
 
 
 async def test_a_context_that_does_not_go_with_the_task_is_refused(store: LocalStore) -> None:
@@ -292,7 +295,9 @@ async def test_without_a_model_it_says_which_settings_are_missing(store: LocalSt
 async def test_its_own_model_prompt_language_tools_and_limits_go_before_the_defaults(store: LocalStore) -> None:
     async with ScriptedChatModel(["done"]) as own:
         agent = PersonalSummaryAgentV1Op(
-            model=own, tools=[], system_prompt="Be brief.", language="zh", limits=Limits(max_answer_tokens=50)
+            AgentOptions(
+                model=own, tools=[], system_prompt="Be brief.", language="zh", limits=Limits(max_answer_tokens=50)
+            )
         )
         result = await agent.run(task(), target_context(store, DraftStore(store), model=ScriptedChatModel([])))
     [request] = own.requests
@@ -303,7 +308,7 @@ async def test_its_own_model_prompt_language_tools_and_limits_go_before_the_defa
 
 @pytest.mark.parametrize("agent", [*SUMMARISERS, IdentitySummaryAgentV1Op])
 def test_the_modes_go_to_every_tool(agent: type[BaseMemoryAgentOp]) -> None:
-    for tool in agent(enable_multiple=False, enable_thinking_params=True).tools:
+    for tool in agent(AgentOptions(enable_multiple=False, enable_thinking_params=True)).tools:
         fields = tool.arguments.model_fields
         assert "thinking" in fields
         assert not {"memories", "memory_ids", "query_items"} & fields.keys()
@@ -343,7 +348,9 @@ async def test_an_agent_of_ones_own_brings_its_prompts(
     assert result.transcript[0].text == "Keep hobbies."
     assert result.prompts == ("hobbies.en@7", "target_task.en@2")
     with pytest.raises(ConfigurationError, match="'hobbies' in 'zh'"):
-        await HobbyAgentOp(language="zh").run(task(), target_context(store, DraftStore(store), model=model))
+        await HobbyAgentOp(AgentOptions(language="zh")).run(
+            task(), target_context(store, DraftStore(store), model=model)
+        )
 
 
 async def test_arguments_that_are_no_mapping_are_refused(store: LocalStore) -> None:
@@ -355,10 +362,10 @@ async def test_arguments_that_are_no_mapping_are_refused(store: LocalStore) -> N
 async def test_checked_arguments_are_taken_as_they_are(store: LocalStore) -> None:
     given = AgentArguments(workspace_id="space", messages=TALK)
     async with ScriptedChatModel(["done"]) as model:
-        await IdentitySummaryAgentV1Op(model=model)(given, context_over(store))
+        await IdentitySummaryAgentV1Op(AgentOptions(model=model))(given, context_over(store))
     assert "Lisbon" in told(model.requests[0])
 
 
 def test_a_blank_system_prompt_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="system_prompt"):
-        PersonalSummaryAgentV1Op(system_prompt=" \n")
+        PersonalSummaryAgentV1Op(AgentOptions(system_prompt=" \n"))
