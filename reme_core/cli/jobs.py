@@ -226,9 +226,7 @@ def undo(
 
 async def _undo(where: CommonOptions, output: Output, run_id: str, *, with_embedding: bool) -> ExitCode:
     """Take back what a run has changed and print what that came to."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open(with_embedding=with_embedding) as memory:
+    async with where.existing(with_embedding=with_embedding) as (memory, user_id):
         undone = await memory.undo(run_id, user_id=user_id)
     if output.as_json:
         output.value(undone.model_dump(mode="json"))

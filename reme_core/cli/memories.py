@@ -220,9 +220,7 @@ def history(
 
 async def _history(where: CommonOptions, output: Output, memory_id: str) -> ExitCode:
     """Print every change of a memory, oldest first."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         events = await memory.history(memory_id, user_id=user_id)
     if output.as_json:
         output.value({"events": [event.model_dump(mode="json") for event in events]})
@@ -266,9 +264,7 @@ def delete(
 
 async def _delete_memory(where: CommonOptions, output: Output, memory_id: str, *, is_sure: bool) -> ExitCode:
     """Delete one memory; asks first."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         found = await memory.get_memory(memory_id, user_id=user_id)
         if not is_sure:
             ask(f"delete {one_line(found.content)[:_SHOWN]!r}?")
@@ -282,9 +278,7 @@ async def _delete_memory(where: CommonOptions, output: Output, memory_id: str, *
 
 async def _delete_all(where: CommonOptions, output: Output, *, is_sure: bool) -> ExitCode:
     """Delete everything of a user for good; asks first."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         if not is_sure:
             counts = await memory.stats(user_id=user_id)
             whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
@@ -330,9 +324,7 @@ def stats(
 
 async def _stats(where: CommonOptions, output: Output) -> ExitCode:
     """Print how much a user's memory holds."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         counts = await memory.stats(user_id=user_id)
     size = sum(path.stat().st_size for path in where.file.parent.glob(f"{where.file.name}*"))
     if output.as_json:

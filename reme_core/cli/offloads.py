@@ -79,9 +79,7 @@ async def _list_offloads(
     where: CommonOptions, output: Output, *, session_id: str | None, limit: int, cursor: str | None
 ) -> ExitCode:
     """Print a page of what was offloaded, newest first."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         offloads, next_cursor = await memory.list_offloads(
             user_id=user_id, session_id=session_id, limit=limit, newest_first=True, cursor=cursor
         )
@@ -181,9 +179,7 @@ def read_lines(text: str) -> tuple[int | None, int | None]:
 
 async def _reload(where: CommonOptions, output: Output, wanted: ReloadOptions) -> ExitCode:
     """Print what left a context: a text or a piece of it, or what a search finds; nothing found is an exit code."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         if wanted.reference is None:
             return await _search(memory, user_id, output, wanted)
         if wanted.query is not None:
@@ -340,9 +336,7 @@ async def _clean(
     is_sure: bool,
 ) -> ExitCode:
     """Remove the texts of old offloads for good; says what would go, and asks."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         cleaned: CleanedOffloads | None = None
         if dry_run or not is_sure:
             cleaned = await memory.clean_offloads(

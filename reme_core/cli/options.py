@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -126,6 +126,16 @@ class CommonOptions:
                 "loading_wait_s": _LOADING_WAIT_S,
             },
         )
+
+    @asynccontextmanager
+    async def existing(
+        self, *, with_llm: bool = False, with_embedding: bool = False
+    ) -> AsyncIterator[tuple[ReMe, str]]:
+        """Open the memory that is there, beside the user id of the scope (InvalidInputError, NoFileError)."""
+        user_id = self.user_id
+        self.check_file()
+        async with self.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
+            yield memory, user_id
 
 
 def begin(

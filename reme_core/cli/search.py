@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, assert_never
 
@@ -35,7 +34,8 @@ from reme_core.cli.options import (
 )
 from reme_core.cli.output import Output
 from reme_core.errors import InvalidInputError
-from reme_core.schema import Block, Memory, Reloaded, StoredMessage
+from reme_core.facade.reme import ReMe
+from reme_core.schema import Block, Memory, Reloaded, RetrieveResult, StoredMessage
 from reme_core.steps.user_input import read_metadata_filter
 
 
@@ -76,70 +76,41 @@ def search(
 ) -> int:
     """Find what answers a question, or lies in a time. Exit code 1: nothing found."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
-    question = SearchOptions(
-        query=query,
-        limit=limit,
-        top_k=top_k,
-        token_budget=tokens,
-        min_score=min_score,
-        types=types or (),
-        targets=targets or (),
-        layers=[str(layer) for layer in layers or ()],
-        metadata=read_metadata_filter(read_object(metadata, "--metadata")) or None,
-        session_id=session,
-        start_time=start,
-        end_time=end,
-        as_of=as_of,
-        include_superseded=superseded,
-        include_shared=include_shared,
-    )
-    return asyncio.run(_search(where, output, question, with_embedding=not no_embedding))
+    names = read_metadata_filter(read_object(metadata, "--metadata")) or None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOptions:
-    """What `reme search` was asked; see `ReMe.retrieve`."""
-
-    query: str | None
-    limit: int | None
-    top_k: int | None
-    token_budget: int | None
-    min_score: float | None
-    types: Sequence[str]
-    targets: Sequence[str]
-    layers: Sequence[str]
-    metadata: Mapping[str, str | int | float | bool | None] | None
-    session_id: str | None
-    start_time: str | None
-    end_time: str | None
-    as_of: str | None
-    include_superseded: bool
-    include_shared: bool
-
-
-async def _search(where: CommonOptions, output: Output, question: SearchOptions, *, with_embedding: bool) -> ExitCode:
-    """Print what answers a question; nothing found is told by the exit code, as grep does."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open(with_embedding=with_embedding) as memory:
-        found = await memory.retrieve(
-            question.query,
+    async def find(memory: ReMe, user_id: str) -> RetrieveResult:
+        return await memory.retrieve(
+            query,
             user_id=user_id,
-            limit=question.limit,
-            top_k=question.top_k,
-            token_budget=question.token_budget,
-            min_score=question.min_score,
-            memory_type=types_of(question.types),
-            memory_target=question.targets or None,
-            layers=question.layers or None,
-            metadata=question.metadata,
-            session_id=question.session_id,
-            start_time=question.start_time,
-            end_time=question.end_time,
-            as_of=question.as_of,
-            include_superseded=question.include_superseded,
-            include_shared=question.include_shared,
+            limit=limit,
+            top_k=top_k,
+            token_budget=tokens,
+            min_score=min_score,
+            memory_type=types_of(types or ()),
+            memory_target=targets or None,
+            layers=[str(layer) for layer in layers or ()] or None,
+            metadata=names,
+            session_id=session,
+            start_time=start,
+            end_time=end,
+            as_of=as_of,
+            include_superseded=superseded,
+            include_shared=include_shared,
         )
+
+    return asyncio.run(_search(where, output, find, with_embedding=not no_embedding))
+
+
+async def _search(
+    where: CommonOptions,
+    output: Output,
+    find: Callable[[ReMe, str], Awaitable[RetrieveResult]],
+    *,
+    with_embedding: bool,
+) -> ExitCode:
+    """Print what answers a question; nothing found is told by the exit code, as grep does."""
+    async with where.existing(with_embedding=with_embedding) as (memory, user_id):
+        found = await find(memory, user_id)
     if output.as_json:
         output.value(found.model_dump(mode="json"))
     for place, hit in enumerate(found.results if not output.as_json else (), start=1):
@@ -229,9 +200,7 @@ async def _list_memories(
     cursor: str | None,
 ) -> ExitCode:
     """Print a page of memories, newest first."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         page = await memory.list_memories(
             user_id=user_id,
             memory_type=types_of(types),
@@ -257,9 +226,7 @@ async def _list_messages(
     where: CommonOptions, output: Output, *, keyword: str | None, session_id: str | None, limit: int, cursor: str | None
 ) -> ExitCode:
     """Print a page of messages in the order in which they were said."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         page = await memory.find_messages(
             user_id=user_id, keyword=keyword, session_id=session_id, limit=limit, cursor=cursor
         )
@@ -279,9 +246,7 @@ async def _list_blocks(
     where: CommonOptions, output: Output, *, session_id: str | None, limit: int, cursor: str | None
 ) -> ExitCode:
     """Print a page of the block index, oldest first."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         blocks, next_cursor = await memory.list_blocks(
             user_id=user_id, session_id=session_id, limit=limit, cursor=cursor
         )
@@ -320,9 +285,7 @@ def show(
 
 async def _show(where: CommonOptions, output: Output, item_id: str) -> ExitCode:
     """Print a memory, a message, a block or an offload with the messages it comes from."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         item = await find_item(memory, item_id, user_id)
         messages = await sources_of(memory, item, user_id)
     kind = {Memory: "memory", Block: "block", StoredMessage: "message", Reloaded: "offload"}[type(item)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
@@ -36,7 +36,7 @@ from reme_core.cli.visible import one_line
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.facade.tasks import FREQ_THRESHOLD, UTILITY_THRESHOLD
-from reme_core.schema import Forgotten, Memory, TaskSummary
+from reme_core.schema import Forgotten, Memory, TaskMemories, TaskSummary
 
 _DEFAULT_LIMIT = 5
 _PLACE = re.compile(r"^trajectories\[(\d+)\][.:]? ?")
@@ -167,47 +167,35 @@ def tasks(
 ) -> int:
     """Print what was learnt for a task, as a text for a prompt. Exit code 1: nothing found."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
-    wanted = TaskOptions(
-        query=query,
-        task_name=task,
-        limit=limit,
-        token_budget=tokens,
-        include_shared=include_shared,
-        rerank=rerank,
-        rewrite=rewrite,
-    )
-    with option_name(OPTION_NAMES):
-        return asyncio.run(_find_tasks(where, output, wanted, with_embedding=not no_embedding))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOptions:
-    """What `reme tasks` was asked; see `ReMe.retrieve_task_memory`."""
-
-    query: str
-    task_name: str | None
-    limit: int
-    token_budget: int | None
-    include_shared: bool
-    rerank: bool
-    rewrite: bool
-
-
-async def _find_tasks(where: CommonOptions, output: Output, task: TaskOptions, *, with_embedding: bool) -> ExitCode:
-    """Print what was learnt for a task; nothing found is told by the exit code."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open(with_llm=task.rerank or task.rewrite, with_embedding=with_embedding) as memory:
-        found = await memory.retrieve_task_memory(
-            task.query,
+    async def find(memory: ReMe, user_id: str) -> TaskMemories:
+        return await memory.retrieve_task_memory(
+            query,
             user_id=user_id,
-            task_name=task.task_name,
-            limit=task.limit,
-            token_budget=task.token_budget,
-            include_shared=task.include_shared,
-            rerank=task.rerank,
-            rewrite=task.rewrite,
+            task_name=task,
+            limit=limit,
+            token_budget=tokens,
+            include_shared=include_shared,
+            rerank=rerank,
+            rewrite=rewrite,
         )
+
+    with option_name(OPTION_NAMES):
+        with_llm, with_embedding = rerank or rewrite, not no_embedding
+        return asyncio.run(_find_tasks(where, output, find, with_llm=with_llm, with_embedding=with_embedding))
+
+
+async def _find_tasks(
+    where: CommonOptions,
+    output: Output,
+    find: Callable[[ReMe, str], Awaitable[TaskMemories]],
+    *,
+    with_llm: bool,
+    with_embedding: bool,
+) -> ExitCode:
+    """Print what was learnt for a task; nothing found is told by the exit code."""
+    async with where.existing(with_llm=with_llm, with_embedding=with_embedding) as (memory, user_id):
+        found = await find(memory, user_id)
     for sentence in found.degraded:
         output.remark(sentence)
     if output.as_json:
@@ -262,9 +250,7 @@ async def _forget(
     where: CommonOptions, output: Output, useless: ForgetOptions, *, dry_run: bool, is_sure: bool
 ) -> ExitCode:
     """Remove memories that were used often and seldom helped; says how many, and asks."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         if not dry_run and not is_sure:
             would = await _forget_once(memory, user_id, useless, dry_run=True)
             if would.memories:

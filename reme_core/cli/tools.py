@@ -64,9 +64,7 @@ def tools(
 
 async def _list_tools(where: CommonOptions, output: Output, *, limit: int, cursor: str | None) -> ExitCode:
     """Print a page of the tools that were called, by name, with the number of their calls."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         page = await memory.list_tools(user_id=user_id, limit=limit, cursor=cursor)
     if output.as_json:
         tools: list[JsonValue] = [{"tool_name": name, "calls": calls} for name, calls in page.tools]
@@ -83,9 +81,7 @@ async def _list_tools(where: CommonOptions, output: Output, *, limit: int, curso
 
 async def _show_tools(where: CommonOptions, output: Output, names: Sequence[str]) -> ExitCode:
     """Print what is known of tools; if it is nothing of any of them, the exit code tells."""
-    user_id = where.user_id
-    where.check_file()
-    async with where.open() as memory:
+    async with where.existing() as (memory, user_id):
         found = await memory.retrieve_tool_memory(names, user_id=user_id)
     if output.as_json:
         output.value(found.model_dump(mode="json"))
@@ -106,9 +102,7 @@ async def _summarize(where: CommonOptions, output: Output, names: Sequence[str],
     Raises:
         PartialFailureError: Some were not written and are jobs now; what there is, is printed.
     """
-    user_id = where.user_id
-    where.check_file()
-    async with where.open(with_llm=True, with_embedding=with_embedding) as memory:
+    async with where.existing(with_llm=True, with_embedding=with_embedding) as (memory, user_id):
         has_model = memory.tool_context(user_id=user_id).model is not None
         try:
             result = await memory.summarize_tool_memory(names, user_id=user_id)
