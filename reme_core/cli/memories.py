@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated
 
 import typer
-from pydantic import JsonValue
 
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import read_messages, read_object, read_text
@@ -31,8 +30,9 @@ from reme_core.cli.options import (
 from reme_core.cli.output import Output, counted, listed, minute
 from reme_core.cli.visible import one_line
 from reme_core.errors import InvalidInputError, PartialFailureError
+from reme_core.facade.reme import ReMe
 from reme_core.ports import Counts
-from reme_core.schema import Event, SummaryResult
+from reme_core.schema import Event, Memory, SummaryResult
 
 _SHOWN = 60
 
@@ -91,51 +91,36 @@ def add(
             )
         )
     refuse("a memory", {"--session": session, "--end": end, "--background": background or None})
-    return asyncio.run(
-        _add_memory(
-            where,
-            output,
-            read_text("-").strip() if text == "-" else text or "",
+    content = read_text("-").strip() if text == "-" else text or ""
+    extra = read_object(metadata, "--metadata")
+
+    async def keep(memory: ReMe, user_id: str) -> Memory:
+        return await memory.add_memory(
+            content,
+            user_id=user_id,
             memory_type=memory_type or "personal",
             memory_target=target or "self",
             when_to_use=when_to_use or "",
             observed_at=observed,
-            since=since,
-            until=until,
-            metadata=read_object(metadata, "--metadata"),
-            with_embedding=not no_embedding,
+            valid_from=since,
+            valid_to=until,
+            metadata=extra,
         )
-    )
+
+    return asyncio.run(_add_memory(where, output, keep, with_embedding=not no_embedding))
 
 
 async def _add_memory(
     where: CommonOptions,
     output: Output,
-    content: str,
+    keep: Callable[[ReMe, str], Awaitable[Memory]],
     *,
-    memory_type: str,
-    memory_target: str,
-    when_to_use: str,
-    observed_at: str | None,
-    since: str | None,
-    until: str | None,
-    metadata: Mapping[str, JsonValue] | None,
     with_embedding: bool,
 ) -> ExitCode:
     """Add one memory and print its id."""
     user_id = where.user_id
     async with where.open(with_embedding=with_embedding) as memory:
-        added = await memory.add_memory(
-            content,
-            user_id=user_id,
-            memory_type=memory_type,
-            memory_target=memory_target,
-            when_to_use=when_to_use,
-            observed_at=observed_at,
-            valid_from=since,
-            valid_to=until,
-            metadata=metadata,
-        )
+        added = await keep(memory, user_id)
     if output.as_json:
         output.value(added.model_dump(mode="json"))
     else:

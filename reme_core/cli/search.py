@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import Annotated, assert_never
 
@@ -35,7 +35,7 @@ from reme_core.cli.options import (
 from reme_core.cli.output import Output
 from reme_core.errors import InvalidInputError
 from reme_core.facade.reme import ReMe
-from reme_core.schema import Block, Memory, Reloaded, RetrieveResult, StoredMessage
+from reme_core.schema import Block, Memory, MemoryPage, Reloaded, RetrieveResult, StoredMessage
 from reme_core.steps.user_input import read_metadata_filter
 
 
@@ -152,19 +152,22 @@ def list_(
         "--superseded": superseded,
     }
     _check_page_options(layer, given)
+
+    async def find(memory: ReMe, user_id: str) -> MemoryPage:
+        return await memory.list_memories(
+            user_id=user_id,
+            memory_type=types_of(types or ()),
+            memory_target=targets or None,
+            keyword=keyword,
+            as_of=as_of,
+            include_superseded=superseded,
+            limit=limit,
+            cursor=cursor,
+        )
+
     match layer:
         case LayerName.MEMORY:
-            page = _list_memories(
-                where,
-                output,
-                types=types or (),
-                targets=targets or (),
-                keyword=keyword,
-                as_of=as_of,
-                include_superseded=superseded,
-                limit=limit,
-                cursor=cursor,
-            )
+            page = _list_memories(where, output, find)
         case LayerName.MESSAGE:
             page = _list_messages(where, output, keyword=keyword, session_id=session, limit=limit, cursor=cursor)
         case LayerName.SUMMARY:
@@ -188,29 +191,11 @@ def _check_page_options(layer: str, given: Mapping[str, bool]) -> None:
 
 
 async def _list_memories(
-    where: CommonOptions,
-    output: Output,
-    *,
-    types: Sequence[str],
-    targets: Sequence[str],
-    keyword: str | None,
-    as_of: str | None,
-    include_superseded: bool,
-    limit: int,
-    cursor: str | None,
+    where: CommonOptions, output: Output, find: Callable[[ReMe, str], Awaitable[MemoryPage]]
 ) -> ExitCode:
     """Print a page of memories, newest first."""
     async with where.existing() as (memory, user_id):
-        page = await memory.list_memories(
-            user_id=user_id,
-            memory_type=types_of(types),
-            memory_target=targets or None,
-            keyword=keyword,
-            as_of=as_of,
-            include_superseded=include_superseded,
-            limit=limit,
-            cursor=cursor,
-        )
+        page = await find(memory, user_id)
     if output.as_json:
         output.value(page.model_dump(mode="json"))
         return ExitCode.DONE
