@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         MessagePage,
         MessageSearch,
         MessageVector,
+        OnConflict,
         PendingText,
         Planner,
         ScoredBlock,
@@ -167,6 +168,7 @@ __all__ = [
     "OffloadPage",
     "OffloadSearch",
     "OffloadStore",
+    "OnConflict",
     "PendingText",
     "Planner",
     "PutItem",
@@ -230,8 +232,8 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "tools": "AgentResult AgentTask ListsTargets MemoryAgent MetaMemory RunTrace Target Tool ToolContext",
             "transcript": (
                 "WAITING Appended AppendMessages BlockPage BlockSummary FillsVectors FindMessages IndexedTranscript "
-                "ListBlocks MessagePage MessageSearch MessageVector PendingText Planner ScoredBlock ScoredMessage "
-                "Slicer Transcript TranscriptIndex"
+                "ListBlocks MessagePage MessageSearch MessageVector OnConflict PendingText Planner ScoredBlock "
+                "ScoredMessage Slicer Transcript TranscriptIndex"
             ),
         },
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
-from reme_core.ports import Scalar
+from reme_core.ports import OnConflict, Scalar
 from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, read_zone, shown
 from reme_core.schema.checks import check_id, check_text
 
@@ -44,6 +44,14 @@ def read_summary_type(value: object) -> MemoryType | None:
     if isinstance(value, str) and value in _DISTILLED:
         return MemoryType(value)
     msg = f"memory_type: {shown(value)} is none of auto, {', '.join(_DISTILLED)}"
+    raise InvalidInputError(msg)
+
+
+def read_on_conflict(value: object) -> OnConflict:
+    """Read what is done with a message whose id is taken: `raise` or `rename` (InvalidInputError)."""
+    if value in {"raise", "rename"}:
+        return "rename" if value == "rename" else "raise"
+    msg = f"on_conflict: wanted 'raise' or 'rename', found {shown(value)}"
     raise InvalidInputError(msg)
 
 
