@@ -103,6 +103,13 @@ class Appends:
                 waiting.popleft()
                 _LOG.error("%s: an append of session %r was given up: %d wait", self._name, session, _MOST_WAITING)
 
+    def drop(self, session: str) -> None:
+        """Give up the appends of a session that nobody is at, such as where the caller is told that they failed."""
+        with self._gate:
+            found = self._sessions.get(session)
+            if found is not None and not found.is_served:
+                del self._sessions[session]
+
     async def wait(self, session: str, *, begins_reply: bool = False) -> bool:
         """Wait for the appends of a session, for what its reply has left of `PATIENCE_S`; raises none of their errors.
 

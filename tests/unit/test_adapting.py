@@ -308,3 +308,13 @@ async def test_the_end_of_the_process_waits_for_what_is_left(tmp_path: Path) -> 
     async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
         kept = await memory.find_messages(user_id="ann", session_id="s")
     assert [item.message.text for item in kept.messages] == ["first", "second"]
+
+
+async def test_what_failed_and_was_told_can_be_given_up() -> None:
+    appends, notes = Appends("test"), []
+    appends.put("a", failing(StoreUnavailableError("locked"), notes=notes))
+    assert not await appends.wait("a")
+    appends.drop("a")
+    appends.drop("never heard of")
+    assert await appends.flush()
+    assert notes == []
