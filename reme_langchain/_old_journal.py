@@ -9,7 +9,7 @@ from sqlite3 import Connection
 
 from reme_core import Message, ReMe
 from reme_core.errors import ConfigurationError, InvalidInputError
-from reme_langchain._capture import untimed
+from reme_langchain.middleware._capture import untimed
 
 _LOG = logging.getLogger("reme")
 _TABLE = "langchain_journal"

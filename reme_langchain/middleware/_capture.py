@@ -1,0 +1,121 @@
+"""Capture: what was said in a thread, from the thread into the memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+from langchain_core.messages import AnyMessage, HumanMessage
+
+from reme_core import Message, ReMe
+from reme_langchain._place import CAPTURED, Place, internal_calls
+from reme_langchain._searching import known_messages
+from reme_langchain.messages import from_langchain
+from reme_langchain.middleware._own_messages import is_cut, said
+
+# The newest messages of a session among which a conversation that is handed in again is looked for.
+_LOOKED_AT = 1_000
+
+
+def behind(messages: Sequence[AnyMessage], cursor: str | None) -> list[AnyMessage]:
+    """Return what was said after the last captured message; all of it where that is gone."""
+    begin = 0
+    for place in range(len(messages) - 1, -1, -1):
+        if cursor is not None and messages[place].id == cursor:
+            begin = place + 1
+            break
+    return [message for message in said(messages[begin:]) if not is_cut(message)]
+
+
+def left_over(messages: Sequence[AnyMessage], cursor: str | None) -> list[AnyMessage]:
+    """Return what a run left that ended before it was captured: all behind the cursor but what the user says now."""
+    waiting = behind(messages, cursor)
+    if waiting and isinstance(waiting[-1], HumanMessage):
+        waiting.pop()
+    return waiting
+
+
+def session_of(place: Place) -> str:
+    """Return the name of a user's thread: within it the order is kept."""
+    return json.dumps([place.user_id, place.session_id])
+
+
+def as_said(messages: Sequence[AnyMessage], said_at: datetime) -> list[Message]:
+    """Return messages of a thread in the core's form, each id once, said now."""
+    taken = {message.message_id: message for message in from_langchain(messages)}
+    return [untimed(message.model_copy(update={"created_at": said_at})) for message in taken.values()]
+
+
+async def append(memory: ReMe, place: Place, said: Sequence[Message], *, memory_type: str, begins: bool) -> None:
+    """Put messages into the memory; those it has are left alone, also where this is done twice.
+
+    Args:
+        memory: The memory.
+        place: Whose, and in which thread.
+        said: The messages.
+        memory_type: What is distilled of them.
+        begins: The run begins with them: an earlier one may have brought some of them, under other ids.
+
+    Raises:
+        ReMeError: They are not on disk.
+    """
+    messages = list(said)
+    if CAPTURED not in place.notes:  # then an earlier run may have brought some
+        if begins and place.has_thread:
+            messages = await _without_repeated(memory, place, messages)
+        messages = await _without_known(memory, place.user_id, messages)
+    if messages:
+        with internal_calls():  # here no stream listens, but tracers do
+            await memory.summary(
+                messages,
+                user_id=place.user_id,
+                session_id=place.session_id,
+                memory_type=memory_type,
+                background=True,
+                on_conflict="rename",
+            )
+
+
+def untimed(message: Message) -> Message:
+    """Return a message whose time is ours, not its sender's: the same said again at another time is the same."""
+    message.model_fields_set.discard("created_at")
+    return message
+
+
+async def _without_known(memory: ReMe, user_id: str, messages: list[Message]) -> list[Message]:
+    """Leave out what is known by its id, in whatever session: of runs without a thread each is a session of its own."""
+    stored = await known_messages(memory, user_id, [message.message_id for message in messages])
+    known = {item.message.message_id: item.message for item in stored}
+    return [
+        message
+        for message in messages
+        if (same := known.get(message.message_id)) is None
+        or (same.role, same.content) != (message.role, message.content)
+    ]
+
+
+async def _without_repeated(memory: ReMe, place: Place, messages: list[Message]) -> list[Message]:
+    """Leave out the beginning of a conversation that its caller hands in with each run, under other ids each time.
+
+    Without a checkpointer LangGraph names messages anew that have no ids. What is known by its id is left to the
+    memory, and what nobody has said in words, such as a tool's call, is often not handed in again.
+    """
+    ids = {message.message_id for message in messages}
+    page = await memory.find_messages(
+        user_id=place.user_id, session_id=place.session_id, limit=_LOOKED_AT, newest_first=True
+    )
+    stored = [item.message for item in reversed(page.messages) if item.message.message_id not in ids]
+    heard = [_words(message) for message in stored if _words(message)]
+    worded = [(place, words) for place, message in enumerate(messages) if (words := _words(message))]
+    longest = 0
+    for begin in range(len(heard)):
+        pairs = zip(heard[begin:], worded, strict=False)
+        same = next((count for count, (one, (_, other)) in enumerate(pairs) if one != other), None)
+        longest = max(longest, min(len(heard) - begin, len(worded)) if same is None else same)
+    return messages[worded[longest - 1][0] + 1 :] if longest else messages
+
+
+def _words(message: Message) -> tuple[str, str] | None:
+    is_worded = message.role in {"user", "assistant"} and message.text.strip()
+    return (message.role, message.text.strip()) if is_worded else None
