@@ -32,13 +32,13 @@ from reme_core.adapting import Appends
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
 from reme_core.schema import shown
 from reme_langchain._loop_end import finish_tasks
-from reme_langchain._old_journal import deliver_old
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain._owner import Owner, check_owner
 from reme_langchain._place import BLOCK, CAPTURED, SESSION, Place, ReMeState, find_place, internal_calls
 from reme_langchain.middleware._capture import append, as_said, behind, left_over, session_of
 from reme_langchain.middleware._compaction import Compaction, Context, Fitted, with_update
 from reme_langchain.middleware._offloading import RELOAD_TOOL, shorten_result
+from reme_langchain.middleware._old_journal import deliver_old
 from reme_langchain.middleware._recall import recall
 from reme_langchain.middleware._reload_tool import create_reload_tool
 from reme_langchain.middleware._settings import Capture, Compact, Offload, Recall
