@@ -23,7 +23,6 @@ Append: TypeAlias = Callable[[], Awaitable[object]]
 PATIENCE_S: Final = 0.08
 """Seconds that one reply waits for appends in all. An append takes about 1.4 ms; replies have a tenth of a second."""
 
-_LOG = logging.getLogger("reme")
 # Of one session: what can't be written lies in memory only, and a broken store must not fill that. Some days of a talk.
 _MOST_WAITING = 1_000
 _LOOK_AGAIN_S = 0.25  # a loop that was stopped without a word is noticed after this time
@@ -57,9 +56,10 @@ class Appends:
     process waits for what is left, for a bounded time.
     """
 
-    def __init__(self, name: str, *, end_s: float = 5.0) -> None:
+    def __init__(self, name: str, *, end_s: float = 5.0, log: logging.Logger | None = None) -> None:
         """Name whose appends they are, for the log; `end_s`: seconds that the end of the process waits for them."""
         self._name = name
+        self._log = log or logging.getLogger("reme")
         self._end_s = end_s
         self._gate = threading.Lock()
         self._sessions: dict[str, _Session] = {}
@@ -101,7 +101,7 @@ class Appends:
             waiting.append(append)
             if len(waiting) > _MOST_WAITING:
                 waiting.popleft()
-                _LOG.error("%s: an append of session %r was given up: %d wait", self._name, session, _MOST_WAITING)
+                self._log.error("%s: an append of session %r was given up: %d wait", self._name, session, _MOST_WAITING)
 
     def drop(self, session: str) -> None:
         """Give up the appends of a session that nobody is at, such as where the caller is told that they failed."""
@@ -171,7 +171,9 @@ class Appends:
                 try:
                     await append()
                 except PartialFailureError as exc:
-                    _LOG.error("%s: what follows from messages that are kept is still to be done: %s", self._name, exc)
+                    self._log.error(
+                        "%s: what follows from messages that are kept is still to be done: %s", self._name, exc
+                    )
                 except Exception as exc:  # noqa: BLE001  # the outer edge of a background task: kept, logged, done again
                     self._failed(session, exc)
                     if not isinstance(exc, InvalidInputError):
@@ -197,13 +199,14 @@ class Appends:
 
     def _failed(self, session: _Session, error: Exception) -> None:
         with self._gate:
+            if repr(session.error) != repr(error):  # the same one is told once
+                self._errors.append(error)
             session.error = error
-            self._errors.append(error)
         # Only our own messages are known to hold no words of the talk. One that was closed is no fault.
         told = str(error) if isinstance(error, ReMeError) else "its text is left out, as it may quote the talk"
         level = logging.DEBUG if isinstance(error, StoreClosedError) else logging.ERROR
         what = type(error).__name__
-        _LOG.log(level, "%s: an append of session %r failed: %s: %s", self._name, session.name, what, told)
+        self._log.log(level, "%s: an append of session %r failed: %s: %s", self._name, session.name, what, told)
 
     async def _end_of(self, sessions: Iterable[_Session], ends_at: float | None) -> None:
         """Wait until nobody does anything of these sessions any more, or it is `ends_at`."""
