@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reme_langchain.middleware import Capture, Compact, Offload, Recall, ReMeMiddleware
     from reme_langchain.models import as_chat_model, as_embedder
     from reme_langchain.retriever import ReMeRetriever
-    from reme_langchain.saver import ReMeSaver, open_saver
+    from reme_langchain.saver import MemoryHistory, ReMeSaver, open_saver
     from reme_langchain.store import (
         NamespaceRule,
         ReMeStore,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Capture",
     "Compact",
+    "MemoryHistory",
     "NamespaceRule",
     "Offload",
     "ReMeByteStore",
@@ -66,6 +67,7 @@ _MODULES = MappingProxyType(
         "ReMeByteStore": "kv",
         "ReMeMiddleware": "middleware",
         "ReMeRetriever": "retriever",
+        "MemoryHistory": "saver",
         "ReMeSaver": "saver",
         "ReMeStore": "store",
         "Recall": "middleware",
