@@ -74,7 +74,7 @@ class SyncReMe(SyncLearning):
     def __init__(self, memory: ReMe) -> None:
         """Keep the memory, which is closed with this face."""
         self._memory = memory
-        self._loop = BackgroundLoop(self, thread_name="reme-sync")
+        self._loop = BackgroundLoop(self)
 
     def __repr__(self) -> str:
         """Name the memory."""

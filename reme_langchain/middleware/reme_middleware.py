@@ -31,7 +31,6 @@ from reme_core import BackgroundLoop
 from reme_core.adapting import Appends
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
 from reme_core.schema import shown
-from reme_langchain._loop_end import finish_tasks
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain._owner import Owner, check_owner
 from reme_langchain._place import BLOCK, CAPTURED, SESSION, Place, ReMeState, find_place, internal_calls
@@ -106,7 +105,7 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         self._name = name or type(self).__name__
         self._recall, self._capture, self._offload = recall, capture, offload
         self._has_begun = False
-        self._loop = BackgroundLoop(self, thread_name="reme-middleware")
+        self._loop = BackgroundLoop(self)
         self._compaction = None if compact is None else Compaction(self._memory, compact)
         self._appends = Appends(self._name, end_s=_CLOSE_S if capture is None else capture.close_s)
         self.state_schema = ReMeState
@@ -265,7 +264,6 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         return made
 
     async def _close_memory(self) -> None:
-        await finish_tasks(_CLOSE_S if self._capture is None else self._capture.close_s)
         if self._owns:
             await self._memory.close()
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from itertools import groupby
 from operator import itemgetter
 from typing import Protocol, TypeVar
@@ -62,7 +62,7 @@ class History:
         self._sink = sink
         self._file = file
         self._appends = Appends("ReMeSaver")
-        self._loop = BackgroundLoop(self, thread_name="reme-history")
+        self._loop = BackgroundLoop(self)
         self._holding = ExitStack()
         self._begun: Future[None] | None = None
         self._holder = ""
@@ -165,7 +165,10 @@ class History:
         self, thread: str, checkpoint_id: str, brought: Sequence[tuple[int, str, str, bytes]]
     ) -> None:
         """Hand over all that a checkpoint brought."""
-        answer = self._sink(thread, checkpoint_id, [self._rebuilt((type_, data)) for _, _, type_, data in brought])
+        messages = [self._rebuilt((type_, data)) for _, _, type_, data in brought]
+        call = partial(self._sink, thread, checkpoint_id, messages)
+        is_async = isinstance(self._sink, MemoryHistory) or iscoroutinefunction(self._sink)
+        answer = call() if is_async else await asyncio.to_thread(call)  # a plain function may block
         if isawaitable(answer):
             await answer
         await self._file.awrite(partial(finish, places=[place for place, *_ in brought]))

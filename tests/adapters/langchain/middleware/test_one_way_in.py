@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import multiprocessing
 import sqlite3
@@ -17,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from reme_core import ReMe, adapting
 from reme_core.testing import ScriptedChatModel
-from reme_langchain import ReMeMiddleware
+from reme_langchain import ReMeMiddleware, ReMeSaver, ReMeStore
 from tests.adapters.langchain.agents import THREAD, both_ways, invoke
 from tests.adapters.langchain.scripted import ScriptedChat
 from tests.support.read_back import found_in
@@ -100,3 +101,21 @@ async def test_a_model_that_makes_memories_slowly_keeps_no_reply_and_no_search_w
         answered.set()
         await middleware.aclose()
         await memory.flush()
+
+
+@both_ways
+async def test_store_saver_and_middleware_on_one_memory_have_three_threads(tmp_path: Path, way: str) -> None:
+    gc.collect()
+    before = set(threading.enumerate())
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        store, saver, middleware = ReMeStore(memory), ReMeSaver(memory), ReMeMiddleware(memory, owner="ann")
+        agent = create_agent(ScriptedChat(), middleware=[middleware], checkpointer=saver, store=store)
+        for number in range(5):
+            await invoke(agent, way, f"My dog number {number} is called Bo", config=THREAD)
+            await asyncio.to_thread(store.put, ("a",), "k", {"n": number})
+            await asyncio.to_thread(store.search, ("a",), query="n")
+        ours = {thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("reme-")}
+        assert len(ours) <= 3, ours
+        await asyncio.to_thread(middleware.close)
+        store.close()
+        saver.close()
