@@ -18,7 +18,7 @@ T = TypeVar("T")
 _GRACE_S = 5.0
 
 
-class BackgroundLoop:
+class EventLoopThread:
     """Runs coroutines for any number of threads. The thread begins with the first call and is a daemon.
 
     All objects of this class run theirs in one thread, which ends with the last of them: with its `end`, or when nobody
@@ -34,7 +34,7 @@ class BackgroundLoop:
         self._ended = False
         self._pid = os.getpid()
         self._calls: set[Future[Any]] = set()
-        self._forgotten: weakref.finalize[..., BackgroundLoop] | None = None
+        self._forgotten: weakref.finalize[..., EventLoopThread] | None = None
 
     @property
     def ended(self) -> bool:

@@ -9,7 +9,7 @@ from datetime import datetime
 from langchain_core.messages import AnyMessage, HumanMessage
 
 from reme_core import Message, ReMe
-from reme_langchain._place import CAPTURED, Place, internal_calls
+from reme_langchain._place import CAPTURED, HookContext, internal_calls
 from reme_langchain._searching import known_messages
 from reme_langchain.messages import from_langchain
 from reme_langchain.middleware._own_messages import is_cut, said
@@ -36,7 +36,7 @@ def left_over(messages: Sequence[AnyMessage], cursor: str | None) -> list[AnyMes
     return waiting
 
 
-def session_of(place: Place) -> str:
+def session_of(place: HookContext) -> str:
     """Return the name of a user's thread: within it the order is kept."""
     return json.dumps([place.user_id, place.session_id])
 
@@ -47,7 +47,7 @@ def as_said(messages: Sequence[AnyMessage], said_at: datetime) -> list[Message]:
     return [untimed(message.model_copy(update={"created_at": said_at})) for message in taken.values()]
 
 
-async def append(memory: ReMe, place: Place, said: Sequence[Message], *, memory_type: str, begins: bool) -> None:
+async def append(memory: ReMe, place: HookContext, said: Sequence[Message], *, memory_type: str, begins: bool) -> None:
     """Put messages into the memory; those it has are left alone, also where this is done twice.
 
     Args:
@@ -95,7 +95,7 @@ async def _without_known(memory: ReMe, user_id: str, messages: list[Message]) ->
     ]
 
 
-async def _without_repeated(memory: ReMe, place: Place, messages: list[Message]) -> list[Message]:
+async def _without_repeated(memory: ReMe, place: HookContext, messages: list[Message]) -> list[Message]:
     """Leave out the beginning of a conversation that its caller hands in with each run, under other ids each time.
 
     Without a checkpointer LangGraph names messages anew that have no ids. What is known by its id is left to the

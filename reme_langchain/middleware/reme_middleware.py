@@ -27,15 +27,15 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from reme_core import BackgroundLoop
+from reme_core import EventLoopThread
 from reme_core.adapting import Appends
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
 from reme_core.schema import shown
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain._owner import Owner, check_owner
-from reme_langchain._place import BLOCK, CAPTURED, SESSION, Place, ReMeState, find_place, internal_calls
+from reme_langchain._place import BLOCK, CAPTURED, SESSION, HookContext, ReMeState, find_hook_context, internal_calls
 from reme_langchain.middleware._capture import append, as_said, behind, left_over, session_of
-from reme_langchain.middleware._compaction import Compaction, Context, Fitted, with_update
+from reme_langchain.middleware._compaction import CompactedRequest, ContextCompactor, ModelContext, with_update
 from reme_langchain.middleware._offloading import RELOAD_TOOL, shorten_result
 from reme_langchain.middleware._old_journal import deliver_old
 from reme_langchain.middleware._recall import recall
@@ -105,8 +105,8 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         self._name = name or type(self).__name__
         self._recall, self._capture, self._offload = recall, capture, offload
         self._has_begun = False
-        self._loop = BackgroundLoop(self)
-        self._compaction = None if compact is None else Compaction(self._memory, compact)
+        self._loop = EventLoopThread(self)
+        self._compaction = None if compact is None else ContextCompactor(self._memory, compact)
         self._appends = Appends(self._name, end_s=_CLOSE_S if capture is None else capture.close_s)
         self.state_schema = ReMeState
         self.tools: Sequence[BaseTool] = self._make_tools(tools)
@@ -244,13 +244,13 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         result = await handler(request)
         return await shorten_result(self._memory, self._offload, place, result, tool=request.tool_call["name"])
 
-    def _place(self, state: object, runtime: object) -> Place:
+    def _place(self, state: object, runtime: object) -> HookContext:
         if self._loop.ended:
             msg = f"{self!r} was closed: make a new one"
             raise StoreClosedError(msg)
-        return find_place(self._owner, self._name, state, runtime)
+        return find_hook_context(self._owner, self._name, state, runtime)
 
-    def _place_of_tool(self, runtime: ToolRuntime | None) -> Place:
+    def _place_of_tool(self, runtime: ToolRuntime | None) -> HookContext:
         return self._place(None if runtime is None else runtime.state, runtime)
 
     def _make_tools(self, names: Collection[str]) -> list[BaseTool]:
@@ -267,7 +267,7 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         if self._owns:
             await self._memory.close()
 
-    async def _begin(self, state: ReMeState[ResponseT], place: Place) -> dict[str, object] | None:
+    async def _begin(self, state: ReMeState[ResponseT], place: HookContext) -> dict[str, object] | None:
         messages = state["messages"]
         notes: dict[str, str] = {}
         update: dict[str, object] = {}
@@ -287,15 +287,15 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
             update |= self._update(notes)
         return update or None
 
-    async def _end(self, capture: Capture, state: ReMeState[ResponseT], place: Place) -> dict[str, object] | None:
+    async def _end(self, capture: Capture, state: ReMeState[ResponseT], place: HookContext) -> dict[str, object] | None:
         notes = await self._capture_now(capture, place, behind(state["messages"], place.notes.get(CAPTURED)))
         return self._update(notes) if notes else None
 
     async def _fit(
-        self, compaction: Compaction, request: ModelRequest[ContextT], place: Place
-    ) -> tuple[Fitted | None, dict[str, object]]:
+        self, compaction: ContextCompactor, request: ModelRequest[ContextT], place: HookContext
+    ) -> tuple[CompactedRequest | None, dict[str, object]]:
         """Return what is sent instead, if anything, and what is noted with it."""
-        context = Context(messages=request.messages, system=request.system_message, tools=request.tools)
+        context = ModelContext(messages=request.messages, system=request.system_message, tools=request.tools)
         messages = request.state.get("messages", request.messages)
         notes: dict[str, str] = {}
 
@@ -308,7 +308,7 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         return fitted, self._update(notes) if notes else {}
 
     async def _capture_now(
-        self, capture: Capture, place: Place, messages: Sequence[AnyMessage], *, begins: bool = False
+        self, capture: Capture, place: HookContext, messages: Sequence[AnyMessage], *, begins: bool = False
     ) -> dict[str, str]:
         """Put messages on disk; return what to note: nothing where that takes longer than a reply has time.
 

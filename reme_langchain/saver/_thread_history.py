@@ -20,14 +20,14 @@ import ormsgpack
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from reme_core import BackgroundLoop, holder, is_gone
+from reme_core import EventLoopThread, holder, is_gone
 from reme_core.adapting import PATIENCE_S, Appends
 from reme_core.errors import StoreError
 from reme_langchain.saver._checkpoint_rows import PutRow, put_row
 from reme_langchain.saver._checkpoint_tables import make_thread
-from reme_langchain.saver._message_blobs import Known
+from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._saver_file import SaverFile
-from reme_langchain.saver._value_codec import Codec, Typed, digest_of
+from reme_langchain.saver._value_codec import Typed, ValueCodec, digest_of
 from reme_langchain.saver._waiting_messages import claim, finish, insert_waiting, release, waiting_threads
 from reme_langchain.saver.memory_history import MemoryHistory
 
@@ -56,20 +56,22 @@ class HistorySink(Protocol):
 class History:
     """Writes down with each checkpoint which of its messages the sink has not got, and hands them over afterwards."""
 
-    def __init__(self, file: SaverFile, sink: HistorySink, codec: Codec) -> None:
+    def __init__(self, file: SaverFile, sink: HistorySink, codec: ValueCodec) -> None:
         """Keep the sink; nothing is opened."""
         self._codec = codec
         self._sink = sink
         self._file = file
         self._appends = Appends("ReMeSaver")
-        self._loop = BackgroundLoop(self)
+        self._loop = EventLoopThread(self)
         self._holding = ExitStack()
         self._begun: Future[None] | None = None
         self._holder = ""
         self._fresh: set[str] = set()
         self._gate = threading.Lock()
 
-    def put(self, connection: sqlite3.Connection, known: Known, row: PutRow, codec: Codec) -> frozenset[str]:
+    def put(
+        self, connection: sqlite3.Connection, known: KnownDigests, row: PutRow, codec: ValueCodec
+    ) -> frozenset[str]:
         """Do what `put_row` does, and note the new messages in the same transaction."""
         wanted = put_row(connection, known, row, codec)
         if not wanted and not row.place.ns:
@@ -86,7 +88,7 @@ class History:
 
     def allow(self, types: Collection[tuple[str, ...]]) -> None:
         """Rebuild messages of these types as well, beside those that were allowed before."""
-        self._codec = Codec(BaseCheckpointSaver(serde=self._codec.serde).with_allowlist(types).serde)
+        self._codec = ValueCodec(BaseCheckpointSaver(serde=self._codec.serde).with_allowlist(types).serde)
 
     def begin(self) -> None:
         """Begin to hand over what an earlier process has left. Again is harmless."""
@@ -186,7 +188,9 @@ async def _nothing() -> None:
     return
 
 
-def _new_messages(connection: sqlite3.Connection, known: Known, row: PutRow, codec: Codec) -> list[tuple[str, bytes]]:
+def _new_messages(
+    connection: sqlite3.Connection, known: KnownDigests, row: PutRow, codec: ValueCodec
+) -> list[tuple[str, bytes]]:
     thread = make_thread(connection, row.place.thread)
     entries = []
     for _, value in row.new.values():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sqlite3 import Connection
 
 from reme_langchain.saver._checkpoint_tables import HISTORY
-from reme_langchain.saver._message_blobs import Known
+from reme_langchain.saver._message_blobs import KnownDigests
 
 _WAITING = "name = ? AND queue = ? AND payload IS NOT NULL"
 
@@ -21,7 +21,7 @@ def insert_waiting(connection: Connection, *, thread: str, entries: Sequence[tup
 
 def claim(
     connection: Connection,
-    _: Known,
+    _: KnownDigests,
     *,
     thread: str,
     holder: str,
@@ -49,7 +49,7 @@ def claim(
     ).fetchall()
 
 
-def release(connection: Connection, _: Known, *, thread: str, holder: str) -> None:
+def release(connection: Connection, _: KnownDigests, *, thread: str, holder: str) -> None:
     """Let go of what is held of a thread."""
     connection.execute(
         "UPDATE langchain_journal SET holder = NULL, held = 0 WHERE name = ? AND queue = ? AND holder = ?",
@@ -57,7 +57,7 @@ def release(connection: Connection, _: Known, *, thread: str, holder: str) -> No
     )
 
 
-def finish(connection: Connection, _: Known, *, places: Iterable[int]) -> None:
+def finish(connection: Connection, _: KnownDigests, *, places: Iterable[int]) -> None:
     """Forget what was handed over; its ids stay known."""
     connection.executemany(
         "UPDATE langchain_journal SET payload = NULL, holder = NULL WHERE place = ?", [(place,) for place in places]

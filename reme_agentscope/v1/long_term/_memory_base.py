@@ -19,8 +19,8 @@ import reme_agentscope
 import reme_core
 from reme_agentscope._shared.recorded_text import as_limit, query_text
 from reme_agentscope.v1.long_term._found_text import as_query
-from reme_agentscope.v1.long_term._memory_kind import LOG, Kind, Place, Remembered, log_failure, warn
-from reme_agentscope.v1.long_term._new_messages import HandedOver, read_handed_over, text_of
+from reme_agentscope.v1.long_term._memory_kind import LOG, CallScope, MemoryKind, Remembered, log_failure, warn
+from reme_agentscope.v1.long_term._new_messages import SeenMessages, read_handed_over, text_of
 from reme_agentscope.v1.messages import from_agentscope
 from reme_core import Message
 from reme_core.adapting import Appends
@@ -37,7 +37,7 @@ _USER = "default"
 class LongTermMemory(LongTermMemoryBase):
     """A long-term memory of one user. Nothing is opened before the first call, and no call ends a reply."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[MemoryKind]
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class LongTermMemory(LongTermMemoryBase):
         self._make: type[ReMe] = reme_core.ReMe
         self._built: ReMe | None = None
         self._session_id = run_name or uuid.uuid4().hex
-        self._handed_over = HandedOver()
+        self._handed_over = SeenMessages()
         self._appends = Appends(type(self).__name__, log=LOG)
         self._job_ids: set[str] = set()  # of what follows from talk that was kept here
         self._is_used = False
@@ -208,7 +208,7 @@ class LongTermMemory(LongTermMemoryBase):
         self._warn_of_failures()
         return _response(Remembered(text=text))
 
-    async def _in_time(self, search: Callable[[Place], Awaitable[str]], *, begins_reply: bool = False) -> str:
+    async def _in_time(self, search: Callable[[CallScope], Awaitable[str]], *, begins_reply: bool = False) -> str:
         """Wait for own appends a moment, then search what is there; in time, or TimeoutError."""
         try:
             async with asyncio.timeout(self.retrieve_timeout):
@@ -257,7 +257,7 @@ class LongTermMemory(LongTermMemoryBase):
                 raise
             await self._keep_usable(place, messages, options)
 
-    async def _keep_usable(self, place: Place, messages: list[Message], options: Mapping[str, object]) -> None:
+    async def _keep_usable(self, place: CallScope, messages: list[Message], options: Mapping[str, object]) -> None:
         """Keep each message by itself: one that can't be kept refuses all of a call (InvalidInputError at the end)."""
         refused: InvalidInputError | None = None
         for message in messages:
@@ -268,9 +268,9 @@ class LongTermMemory(LongTermMemoryBase):
         if refused is not None:
             raise refused
 
-    def _place(self) -> Place:
+    def _place(self) -> CallScope:
         self._is_used = True
-        return Place(
+        return CallScope(
             memory=self._memory(),
             user_id=_USER if self.workspace_id is None else self.workspace_id,
             session_id=self._session_id,
