@@ -161,6 +161,7 @@ async def test_what_is_near_is_found_without_a_word_in_common(tmp_path: Path) ->
     async with memory_of(tmp_path, embedding=AllAlike()) as reme:
         memory = ReMePersonalLongTermMemory(reme=reme)
         await memory.record([said("Flopsy hops")])
+        await memory.flush()  # vectors follow what is on disk
         assert "Flopsy" in await memory.retrieve(said("a leaping animal"))
 
 
