@@ -119,7 +119,7 @@ class SummaryResult(MappingModel):
 
     Attributes:
         session_id: The session that the messages were added to.
-        message_ids: The messages handed in, in order.
+        message_ids: The messages handed in, in order, by the ids under which they lie.
         known_message_ids: Those of them that were there already, and so were not added again.
         block_ids: The blocks that were sliced.
         memories: The memories written.
