@@ -10,10 +10,10 @@ import pytest
 from reme_core.errors import ContextTooLongError, ModelOutputError, ModelRejectedError, ModelUnavailableError, ReMeError
 from reme_core.models import BackOff, CharacterTokenCounter, OpenAIChat
 from reme_core.schema import parse_messages
-from reme_core.working.compact import Compacted, CompactRequest, compact_memory
-from reme_core.working.sections import Section, Summary, parse_summary, summary_of
+from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
+from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
 from tests.support.openai_server import KEY, Completion, HangUp, Hold, OpenAIServer, Raw, Reply, Status
-from tests.unit.working.summarising import answer_of, answer_with
+from tests.unit.working.summary.summarising import answer_of, answer_with
 
 REFERENCE = "aaaa000011112222"
 EARLIER = summary_of({Section.GOAL: ["Find the cheapest flight to Oslo"], Section.CONSTRAINTS: ["At most 300 euros"]})

@@ -1,0 +1,227 @@
+"""Procedural and tool memory over the ports of a memory: the flows in use, and the jobs that run them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from reme_core.errors import ConfigurationError, ReMeError
+from reme_core.facade.strategies import RuntimePorts
+from reme_core.jobs.job_outcomes import Outcome, not_all_done, undone, with_outcomes_degraded
+from reme_core.jobs.job_runner import JobRunner
+from reme_core.ports import Clock, Embedder, IndexedTranscript, JobQueue, MemoryStore, ToolCallStore
+from reme_core.remember.record_messages import VerbatimSummarizer, since
+from reme_core.schema import Job, Memory, Scope, TaskMemories, ToolSummary, Usage, shown
+from reme_core.steps.ask_json import Metered
+from reme_core.steps.distillation import Spent
+from reme_core.steps.flow import Stage
+from reme_core.steps.flow_context import FlowContext
+from reme_core.tasks.learn.task_flow import TASK_FLOW
+from reme_core.tasks.record_attempts import TaskRecorder
+from reme_core.tasks.task_payload import TASK
+from reme_core.tasks.task_values import RetrievalFlow, TaskFlow, TaskQuestion
+from reme_core.tasks.task_worker import TaskWorker
+from reme_core.text import Language
+from reme_core.toolstats.guideline_worker import GUIDELINE, GuidelineWorker
+from reme_core.toolstats.tool_guideline import find_guideline, written_from
+from reme_core.toolstats.tool_lookup import retrieve_tool_memories
+
+_NO_JOBS = "this transcript keeps no jobs: give one that is a JobQueue as well, such as LocalStore"
+
+
+class Learner:
+    """What attempts at tasks and calls of tools teach, over the ports of one memory."""
+
+    def __init__(
+        self,
+        *,
+        ports: RuntimePorts,
+        record: VerbatimSummarizer,
+        jobs: JobQueue | None,
+        runner: JobRunner | None,
+        start: Callable[[Scope], None],
+        language: Language | None = None,
+    ) -> None:
+        """Keep the ports, and tell the runner which jobs there are; it is None for a transcript that keeps no jobs."""
+        self._ports = ports
+        self._record = record
+        self._jobs = jobs
+        self._runner = runner
+        self._start = start
+        self._language = language
+        self.retrieval_flow: RetrievalFlow | None = None
+        if runner is None or ports.model is None:
+            return
+        runner.set_worker(TASK, self._task_worker(TASK_FLOW))
+        if ports.tool_calls is not None:
+            guidelines = GuidelineWorker(
+                memories=ports.memories,
+                transcript=ports.transcript,
+                tool_calls=ports.tool_calls,
+                embedder=ports.embedder,
+                model=ports.model,
+                clock=ports.clock,
+                language=language,
+            )
+            runner.set_worker(GUIDELINE, guidelines)
+
+    @property
+    def memories(self) -> MemoryStore:
+        """The top layer."""
+        return self._ports.memories
+
+    @property
+    def transcript(self) -> IndexedTranscript:
+        """Messages and blocks."""
+        return self._ports.transcript
+
+    @property
+    def tool_calls(self) -> ToolCallStore | None:
+        """Recorded calls; None where nothing keeps them."""
+        return self._ports.tool_calls
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """Gives vectors to texts."""
+        return self._ports.embedder
+
+    @property
+    def clock(self) -> Clock:
+        """Tells the time."""
+        return self._ports.clock
+
+    def calls(self) -> ToolCallStore:
+        """Return the recorded calls (ConfigurationError: nothing keeps them)."""
+        if self._ports.tool_calls is None:
+            msg = (
+                "the transcript handed in keeps no tool calls: give one that is a ToolCallStore as well, or leave "
+                "transcript out for the local file"
+            )
+            raise ConfigurationError(msg)
+        return self._ports.tool_calls
+
+    def set_task_flow(self, flow: TaskFlow) -> None:
+        """Exchange the stages by which attempts teach (ConfigurationError: no flow, or nothing keeps jobs)."""
+        _check_flow(flow)
+        if self._runner is None:
+            raise ConfigurationError(_NO_JOBS)
+        self._runner.set_worker(TASK, self._task_worker(flow))
+
+    def set_retrieval_flow(self, flow: RetrievalFlow) -> None:
+        """Exchange the stages by which a task is answered (ConfigurationError: no flow)."""
+        _check_flow(flow)
+        self.retrieval_flow = flow
+
+    def recorder(self) -> TaskRecorder:
+        """Return what keeps attempts."""
+        can_learn = self._runner is not None and TASK in self._runner.kinds
+        return TaskRecorder(
+            transcript=self._ports.transcript,
+            record=self._record,
+            runner=self._runner if can_learn else None,
+            jobs=self._jobs,
+            clock=self._ports.clock,
+            start=self._start,
+        )
+
+    async def answer(
+        self, scope: Scope, task_name: str | None, question: TaskQuestion, flow: RetrievalFlow
+    ) -> TaskMemories:
+        """Answer what a task asks; see `ReMe.retrieve_task_memory`."""
+        begun, calls = time.perf_counter(), Spent()
+        context = FlowContext(
+            scope=scope,
+            memory_target=task_name,
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            embedder=self._ports.embedder,
+            model=None if self._ports.model is None else Metered(self._ports.model, calls),
+            clock=self._ports.clock,
+            language=self._language,
+        )
+        found = await flow(question, context)
+        spent = calls.usage + context.trace.usage + found.usage
+        return TaskMemories(
+            results=found.hits,
+            text=found.text,
+            query=found.question.query,
+            usage=spent.model_copy(update={"milliseconds": since(begun)}),
+            degraded=tuple(context.trace.degraded),
+        )
+
+    async def guidelines(self, scope: Scope, names: Sequence[str], *, background: bool) -> ToolSummary:
+        """Have the guidelines of tools written; see `ReMe.summarize_tool_memory`."""
+        begun, store = time.perf_counter(), self.calls()
+        names = tuple(dict.fromkeys(names))
+        statistics = await store.tool_statistics(scope, names)
+        missing = tuple(item.tool_name for item in statistics if not item.calls)
+        unchanged: list[str] = []
+        stale: list[str] = []
+        for item in statistics:
+            before = await find_guideline(self._ports.memories, scope, item.tool_name) if item.calls else None
+            if before is not None and written_from(before) == item.calls:
+                unchanged.append(item.tool_name)
+            elif item.calls:
+                stale.append(item.tool_name)
+        done = ToolSummary(unchanged=tuple(unchanged), missing=missing)
+        outcomes: list[Outcome] = []
+        if stale and self._ports.model is not None:
+            if self._runner is None:
+                raise ConfigurationError(_NO_JOBS)
+            jobs = [self._guideline_job(name) for name in stale]
+            await self._runner.add_jobs(scope, jobs)
+            if background:
+                self._start(scope)
+                return done.model_copy(update={"job_ids": tuple(job.job_id for job in jobs)})
+            outcomes = await self._runner.finish(scope, jobs)
+        return await self._summary(scope, names, done, outcomes, begun)
+
+    async def _summary(
+        self, scope: Scope, names: Sequence[str], done: ToolSummary, outcomes: Sequence[Outcome], begun: float
+    ) -> ToolSummary:
+        written: dict[str, Memory] = {m.memory_id: m for outcome in outcomes for m in outcome.memories}
+        usage = sum((outcome.usage for outcome in outcomes), Usage())
+        known = await retrieve_tool_memories(self._ports.memories, self._ports.tool_calls, scope, names)
+        done_by_others = [
+            str(outcome.job.payload.get("tool_name"))
+            for outcome in outcomes
+            if outcome.failure is None and not outcome.has_written
+        ]
+        result = done.model_copy(
+            update={
+                "memories": tuple(written.values()),
+                "unchanged": (*done.unchanged, *done_by_others),
+                "results": known.results,
+                "run_ids": tuple(outcome.job.run_id for outcome in outcomes if outcome.has_written),
+                "job_ids": undone(outcomes),
+                "usage": usage.model_copy(update={"milliseconds": since(begun)}),
+                "degraded": with_outcomes_degraded((), outcomes),
+            }
+        )
+        if result.degraded:
+            self._start(scope)  # what has no vector yet gets it later
+        failures: list[ReMeError] = [outcome.failure for outcome in outcomes if outcome.failure is not None]
+        if failures:
+            raise not_all_done(result, failures, kept="the calls") from failures[0]
+        return result
+
+    def _guideline_job(self, name: str) -> Job:
+        now = self._ports.clock.now()
+        return Job(kind=GUIDELINE, payload={"tool_name": name}, created_at=now, due_at=now)
+
+    def _task_worker(self, flow: TaskFlow) -> TaskWorker:
+        return TaskWorker(
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            embedder=self._ports.embedder,
+            model=self._ports.model,
+            clock=self._ports.clock,
+            flow=flow,
+            language=self._language,
+        )
+
+
+def _check_flow(flow: object) -> None:
+    if not isinstance(flow, Stage):
+        msg = f"flow: wanted stages put together with >> and |, found {shown(flow)}"
+        raise ConfigurationError(msg)
