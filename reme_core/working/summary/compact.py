@@ -17,9 +17,7 @@ from reme_core.schema import Message, TextBlock, Usage
 from reme_core.text import Language, Prompt, fence, json_line, load_prompt, prompt_language, shortened
 from reme_core.working.summary.extractive_summary import extract_summary, read_previous
 from reme_core.working.summary.sections import Summary
-from reme_core.working.summary.summary_chunks import LEAST_ROOM, Chunk, chunks
-from reme_core.working.summary.summary_fit import LEAST_TOKENS, MOST_LINE_CHARS, Leaving, finish, most_of
-from reme_core.working.summary_answer import (
+from reme_core.working.summary.summary_answer import (
     SUMMARY_SCHEMA,
     Given,
     ReadAnswer,
@@ -27,6 +25,8 @@ from reme_core.working.summary_answer import (
     numbered_lines,
     read_answer,
 )
+from reme_core.working.summary.summary_chunks import LEAST_ROOM, Chunk, chunks
+from reme_core.working.summary.summary_fit import LEAST_TOKENS, MOST_LINE_CHARS, Leaving, finish, most_of
 
 _LOG = logging.getLogger("reme")
 

@@ -28,7 +28,7 @@ from reme_core.text import Language, estimate_tokens, load_prompt, prompt_langua
 from reme_core.working.limits import ContextLimits
 from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
 from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
-from reme_core.working.summary_answer import SUMMARY_SCHEMA
+from reme_core.working.summary.summary_answer import SUMMARY_SCHEMA
 from tests.unit.working.summary.summarising import (
     COUNTER,
     EARLIER,

@@ -88,7 +88,7 @@ class Given:
 
     Attributes:
         before: The summary so far.
-        tokens: How long that and the messages are.
+        tokens: How long the messages are.
         texts: The texts of the messages.
         words: The index terms of the messages and of the summary so far.
         new_words: Those of the messages alone.
@@ -144,7 +144,7 @@ def given_from(
         scripts[_script(word)] += count
     return Given(
         before=before,
-        tokens=sum(map(counter.count, (*before.all_lines, *texts))),
+        tokens=sum(map(counter.count, texts)),
         texts=tuple(texts),
         words=frozenset(uses),
         new_words=new_words,

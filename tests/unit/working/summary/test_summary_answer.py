@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reme_core.working.references import drop_references, drop_unknown_references, split_line
 from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
-from reme_core.working.summary_answer import Given, ReadAnswer, given_from, numbered_lines, read_answer
+from reme_core.working.summary.summary_answer import Given, ReadAnswer, given_from, numbered_lines, read_answer
 from tests.unit.working.summary.summarising import COUNTER, FORGED, KNOWN, answer_of, answer_with
 
 TEXTS = [
@@ -76,7 +76,7 @@ def test_what_is_no_summary_of_what_was_given_is_refused(answer: str, reason: st
 
 
 def test_new_lines_that_are_twice_as_long_as_a_summary_are_refused() -> None:
-    found = read(answer_with(GOOD), limit=40)
+    found = read(answer_with(GOOD), limit=30)
     assert found.summary is None
     assert "too many" in found.problem
 
