@@ -26,7 +26,7 @@ from reme_core.ports import (
 )
 from reme_core.remember.record_messages import since
 from reme_core.schema import ChatReply, Hit, Message, Scope, TextBlock
-from reme_core.schema.found_text import found_text
+from reme_core.schema.notes import found_text
 
 # What is found for what the person says: a page, as the measure of memories by answers has it.
 _NOTES_TOKENS = 1024
