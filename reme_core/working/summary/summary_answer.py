@@ -30,7 +30,7 @@ _LONG_ENOUGH_TOKENS = 400
 _LEAST_SHARED, _LEAST_SHARED_BY_LINE = 0.25, 0.15
 # A line of fewer words tells too little to be looked for.
 _TELLING_WORDS = 3
-# Of every ten words that are given, one is asked for, up to this many: less says nothing.
+# Of every ten words that are given and not in the summary yet, one is asked for, up to this many: less says nothing.
 _LEAST_WORDS = 8
 # The share of the words that only the summary so far has, which are still there: what is done may go, not nearly all.
 # Progress and next steps don't count.
@@ -197,7 +197,8 @@ def _problem(new: Summary, given: Given, limit_tokens: int, counter: TokenCounte
         return f"its lines have {len(new.text)} characters, more than what they summarise: write less"
     words = _words(new)
     shared = words & given.words
-    if len(shared) < min(_LEAST_WORDS, len(given.new_words) // 10):
+    fresh = given.new_words - _words(given.before)
+    if len(shared) < min(_LEAST_WORDS, len(fresh) // 10):
         return "it says next to nothing of what was given"
     looked_for = _looked_for(words, given)
     if len(shared & looked_for) < _LEAST_SHARED * len(looked_for):

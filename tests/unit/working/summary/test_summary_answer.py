@@ -118,6 +118,13 @@ def test_lines_are_gone_by_the_numbers_they_are_shown_with() -> None:
     assert not {"two", "three"} & set(after.all_lines)
 
 
+def test_where_nothing_new_was_said_nothing_new_is_asked_for() -> None:
+    again = given_from(GOOD, ["Move billing of Acme to PostgreSQL 16, never touch ledger_archive."], COUNTER)
+    assert read(answer_of({}), again) == ReadAnswer(summary=GOOD)
+    new = "Ada Lovelace signed an order in Geneva; printers upstairs want violet toner and paper by Monday morning."
+    assert read(answer_of({}), given_from(GOOD, [new], COUNTER)).summary is None
+
+
 @pytest.mark.parametrize("gone", ["null", '"2"', '["2"]', "2", "[]"])
 def test_numbers_in_other_forms_are_read(gone: str) -> None:
     answer = answer_with(GOOD).replace('"gone": []', f'"gone": {gone}')
