@@ -1,4 +1,4 @@
-"""Whose memory a command is about, and the file it lies in."""
+"""Options that every command has: the scope, and the folder of the memory file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NoFileError(NotFoundError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class CommonOptions:
     """The options that every command has.
 
     Attributes:

@@ -38,7 +38,7 @@ from reme_core.remember.simple_distiller import SimpleDistiller
 from reme_core.schema import shown
 from reme_core.steps.distillation import Distiller
 from reme_core.steps.guidance import Guidance, read_guidance
-from reme_core.steps.missing_model import needs_model
+from reme_core.steps.missing_model import missing_model_message
 from reme_core.text import Language
 
 
@@ -56,7 +56,7 @@ class RuntimePorts:
     counter: TokenCounter
 
     def simple_retriever(self) -> SimpleRetriever:
-        """Return the way down that asks no chat model."""
+        """Return the retriever that asks no chat model."""
         return SimpleRetriever(
             memories=self.memories,
             transcript=self.transcript,
@@ -69,13 +69,13 @@ class RuntimePorts:
         """Return the strategy's own model, or the memory's (ConfigurationError: there is neither)."""
         model = own or self.model
         if model is None:
-            raise ConfigurationError(needs_model(wanted_for))
+            raise ConfigurationError(missing_model_message(wanted_for))
         return model
 
 
 @runtime_checkable
 class BindsDistiller(Protocol):
-    """Settings of a way up."""
+    """Settings of a distiller."""
 
     def bind_distiller(self, ports: RuntimePorts) -> Distiller:
         """Return the distiller over these ports (ConfigurationError: no chat model)."""
@@ -84,7 +84,7 @@ class BindsDistiller(Protocol):
 
 @runtime_checkable
 class GuidesDistiller(Protocol):
-    """Settings of a way up that follows what the application wants; see `DistilTask.guidance`."""
+    """Settings of a distiller that follows what the application wants; see `DistilTask.guidance`."""
 
     @property
     def guidance(self) -> Guidance:
@@ -94,7 +94,7 @@ class GuidesDistiller(Protocol):
 
 @runtime_checkable
 class BindsRetriever(Protocol):
-    """Settings of a way down."""
+    """Settings of a retriever."""
 
     def bind_retriever(self, ports: RuntimePorts) -> Retriever:
         """Return the retriever over these ports (ConfigurationError: no chat model)."""
@@ -102,8 +102,8 @@ class BindsRetriever(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleSummarizer:
-    """The simple way up: one model call extracts facts, one more reconciles those that have neighbours.
+class SimpleDistillation:
+    """Settings of the simple distiller: one model call extracts facts, one more reconciles those that have neighbours.
 
     Attributes:
         model: A model of its own; None: the memory's.
@@ -145,8 +145,8 @@ class SimpleSummarizer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgenticSummarizer:
-    """The agentic way up: an agent routes the blocks to sub-agents, one for each target, which work side by side.
+class AgenticDistillation:
+    """Settings of the agentic distiller: an agent routes the blocks to sub-agents, one for each target.
 
     Attributes:
         tools: The tools of the routing agent; None: those that `ReMeSummaryAgentV1Op` has.
@@ -225,7 +225,7 @@ class AgenticSummarizer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgenticRetriever:
-    """The agentic way down: an agent reads the routing table, searches, reads on where needed, and answers.
+    """Settings of the agentic retriever: an agent reads the routing table, searches, reads on, and answers.
 
     Attributes:
         tools: The tools of the agent; None: those that `ReMeRetrieveAgentV1Op` has.
@@ -273,7 +273,7 @@ _MOST_RERANKED = 100
 
 @dataclass(frozen=True, slots=True)
 class RerankingRetriever:
-    """The simple way down with one model call, of at most 6,000 prompt tokens, that puts the first hits in order.
+    """Settings of the reranking retriever: one model call of at most 6,000 prompt tokens orders the first hits.
 
     Attributes:
         model: A model of its own; None: the memory's.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from reme_core.schema import CleanedOffloads, Offload, OffloadInfo, OffloadKind, Scope, bounded_query
+from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, OffloadRecord, Scope, bounded_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class PutOffloads:
         exact: Keep each under the reference it has, also where the same is there under another one.
     """
 
-    offloads: Sequence[Offload]
+    offloads: Sequence[OffloadRecord]
     hold: bool = False
     exact: bool = False
 
@@ -154,7 +154,7 @@ class OffloadStore(Protocol):
         """
         ...
 
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         """Return an offload with its text.
 
         Raises:

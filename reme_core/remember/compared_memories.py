@@ -1,4 +1,4 @@
-"""The memories that a fact has to be compared with: of its own type and target, and of no other."""
+"""Selection of the memories that a fact is compared with: of its own type and target, and of no other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _READ_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbourhood:
+class ComparedMemories:
     """Finds neighbours within a scope. What was read of a target is kept: make one for each time of looking.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What a scope holds of what is named."""
+"""Lookup of messages by id, where some may be missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from reme_core.ports import Transcript
 from reme_core.schema import Scope, StoredMessage
 
 
-async def held_messages(transcript: Transcript, scope: Scope, message_ids: Iterable[str]) -> dict[str, StoredMessage]:
+async def find_messages_by_id(
+    transcript: Transcript, scope: Scope, message_ids: Iterable[str]
+) -> dict[str, StoredMessage]:
     """Return those messages that the scope holds, by id, in the order named; others are left out."""
     ids = list(message_ids)
     if not ids:

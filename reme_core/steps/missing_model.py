@@ -1,9 +1,9 @@
-"""What is said where something is needed that there isn't."""
+"""Message for calls that need a chat model where there is none."""
 
 from __future__ import annotations
 
 
-def needs_model(wanted_for: str) -> str:
+def missing_model_message(wanted_for: str) -> str:
     """Say what to set where a chat model is needed and there is none."""
     return (
         f"{wanted_for} needs a chat model: set REME_LLM_MODEL and REME_LLM_API_KEY (or OPENAI_API_KEY), with "

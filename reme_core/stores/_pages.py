@@ -16,7 +16,7 @@ _FARTHEST = 1 << 60
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class PagePosition:
     """A place in a list: newest first, then by id. Microseconds since 1970 are counted backwards."""
 
     age: int
@@ -28,17 +28,17 @@ class Place:
         return _EPOCH - timedelta(microseconds=self.age)
 
 
-def place_of(memory: Memory) -> Place:
+def place_of(memory: Memory) -> PagePosition:
     """Return the place of a memory in a list."""
-    return Place((_EPOCH - memory.created_at) // timedelta(microseconds=1), memory.memory_id)
+    return PagePosition((_EPOCH - memory.created_at) // timedelta(microseconds=1), memory.memory_id)
 
 
-def write_place(place: Place) -> str:
+def write_place(place: PagePosition) -> str:
     """Write the cursor of the page that begins behind this place."""
     return write_cursor(_KIND, place.age, place.memory_id)
 
 
-def read_place(cursor: str | None) -> Place | None:
+def read_place(cursor: str | None) -> PagePosition | None:
     """Read the place behind which a page begins; None for the first page.
 
     Raises:
@@ -49,10 +49,10 @@ def read_place(cursor: str | None) -> Place | None:
     age, memory_id = read_cursor(_KIND, cursor, int, str)
     if not -_FARTHEST < int(age) < _FARTHEST:
         raise bad_cursor(cursor)
-    return Place(int(age), str(memory_id))
+    return PagePosition(int(age), str(memory_id))
 
 
-def cut_page(memories: Sequence[Memory], after: Place | None, limit: int) -> MemoryPage:
+def cut_page(memories: Sequence[Memory], after: PagePosition | None, limit: int) -> MemoryPage:
     """Cut the page of `limit` memories behind a place out of all memories, which may come in any order."""
     ordered = sorted((item for item in memories if after is None or place_of(item) > after), key=place_of)
     more = len(ordered) > limit

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a memory store promises that fills in vectors later: `FillsVectors`."""
+"""Promises of a memory store that fills in vectors later: `FillsVectors`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a transcript that keeps jobs as well promises about those that follow from new blocks."""
+"""Promises of a transcript that keeps jobs as well, about those that follow from new blocks."""
 
 from __future__ import annotations
 

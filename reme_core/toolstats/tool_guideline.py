@@ -1,4 +1,4 @@
-"""The guideline of a tool: what the model is asked, what it may answer, and which memory keeps it."""
+"""Guideline of a tool: the request to the model, the check of its answer, and the memory that keeps it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reme_core.ports import MemoryFilter, MemoryStore, ResponseSchema
 from reme_core.schema import Memory, MemoryType, Scope, ToolCallResult
 from reme_core.schema.checks import Text
 from reme_core.schema.tool_calls import GUIDELINE_KIND
-from reme_core.steps.ask_json import Question, none_as_empty
+from reme_core.steps.ask_json import JsonQuestion, none_as_empty
 from reme_core.steps.targets import all_memories
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
 from reme_core.toolstats.example_calls import shown_calls
@@ -71,7 +71,7 @@ class WrittenGuideline(BaseModel):
 
 def guideline_question(
     tool_name: str, examples: Sequence[ToolCallResult], before: str, language: Language
-) -> Question[str]:
+) -> JsonQuestion[str]:
     """Return what the model is asked: calls of the tool and the guideline before (may be empty), no statistics.
 
     The answer is read as the text of the guideline. The request has at most `MAX_REQUEST_CHARS` characters.
@@ -81,7 +81,7 @@ def guideline_question(
     if before:
         parts.append(fence("guideline", _bounded_line(before)))
     room = MAX_REQUEST_CHARS - len(system) - sum(map(len, parts)) - _AROUND
-    return Question(
+    return JsonQuestion(
         system=system,
         user="\n".join([*parts, fence("calls", shown_calls(examples, room))]),
         schema=_SCHEMA,

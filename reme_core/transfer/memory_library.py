@@ -1,4 +1,4 @@
-"""Memory libraries: memories as JSON Lines, without their scope, to be handed on and taken over.
+"""Memory libraries: memories as JSON Lines without their scope, written from one scope and taken over by another.
 
 Beside `portable`, which moves all that a scope holds, a library is what was learnt: one memory a line, no messages.
 """
@@ -39,11 +39,11 @@ from reme_core.schema import (
     new_id,
 )
 from reme_core.steps.embedding import try_embedding
-from reme_core.steps.similar_memories import Newcomer, find_known
+from reme_core.steps.similar_memories import NewMemory, find_duplicates
 from reme_core.steps.targets import target_of
 from reme_core.transfer.existing_memories import find_all, pages_of, read_held, with_held_sources
-from reme_core.transfer.json_lines import Entry, read_library, write_lines
-from reme_core.transfer.library_plan import Fresh, Sorting, sort_entries
+from reme_core.transfer.json_lines import LibraryLine, read_library, write_lines
+from reme_core.transfer.library_plan import LibraryPlan, NewLine, sort_entries
 
 T = TypeVar("T")
 
@@ -150,7 +150,7 @@ async def load_library(
     sourced, unsourced = await with_held_sources(transcript, scope, read.entries)
     entries, uncalled = _with_calls_kept(tool_calls, sourced)
     given = (*read.problems, *unsourced, *uncalled)
-    ready = _Ready(told=_Progress(progress, len(read.entries) + len(read.problems)))
+    ready = _PreparedWrite(told=_Progress(progress, len(read.entries) + len(read.problems)))
     run_id, tries = new_id(), 0
     while True:
         tries += 1
@@ -206,7 +206,7 @@ class _Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
+class _PreparedWrite:
     """What has been made ready for writing, and is so when it is tried again: vectors by line."""
 
     told: _Progress
@@ -214,8 +214,8 @@ class _Ready:
 
 
 def _with_calls_kept(
-    tool_calls: ToolCallStore | None, entries: Sequence[Entry]
-) -> tuple[list[Entry], list[LineProblem]]:
+    tool_calls: ToolCallStore | None, entries: Sequence[LibraryLine]
+) -> tuple[list[LibraryLine], list[LineProblem]]:
     """Leave out lines with calls where nobody keeps these."""
     kept = [entry for entry in entries if tool_calls is not None or not entry.calls]
     reason = "has tool calls, and this store keeps none"
@@ -223,7 +223,7 @@ def _with_calls_kept(
     return kept, [LineProblem(line=entry.line, reason=reason) for entry in spoilt]
 
 
-async def _embed(embedder: Embedder | None, fresh: Sequence[Fresh], ready: _Ready) -> None:
+async def _embed(embedder: Embedder | None, fresh: Sequence[NewLine], ready: _PreparedWrite) -> None:
     waiting = [item for item in fresh if item.line not in ready.vectors]
     ready.told.left(len(waiting))
     if embedder is None:
@@ -239,12 +239,12 @@ async def _embed(embedder: Embedder | None, fresh: Sequence[Fresh], ready: _Read
 
 
 async def _drop_near(
-    memories: MemoryStore, scope: Scope, sorting: Sorting, vectors: Mapping[int, Vector], similarity: float
+    memories: MemoryStore, scope: Scope, sorting: LibraryPlan, vectors: Mapping[int, Vector], similarity: float
 ) -> None:
     """Leave out what says nearly the same as a current memory, or as one of an earlier line."""
     compared = [item for item in sorting.fresh if item.memory.is_current]
     newcomers = [
-        Newcomer(
+        NewMemory(
             target=target_of(item.memory),
             content=item.memory.content,
             index_text=item.memory.index_text,
@@ -253,7 +253,9 @@ async def _drop_near(
         for item in compared
     ]
     instead: dict[str, str] = {}
-    for item, known in zip(compared, await find_known(memories, scope, newcomers, similarity=similarity), strict=True):
+    for item, known in zip(
+        compared, await find_duplicates(memories, scope, newcomers, similarity=similarity), strict=True
+    ):
         if known is None:
             continue
         same = known.memory if known.place is None else compared[known.place].memory
@@ -265,7 +267,7 @@ async def _drop_near(
 
 
 def _batch(
-    sorting: Sorting, vectors: Mapping[int, Vector], run_id: str, at: datetime, *, want_vectors: bool
+    sorting: LibraryPlan, vectors: Mapping[int, Vector], run_id: str, at: datetime, *, want_vectors: bool
 ) -> WriteBatch:
     puts = [
         PutMemory(
@@ -285,7 +287,7 @@ def _relinked(memory: Memory, ids: Mapping[str, str]) -> Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
+class _WriteResult:
     """What a write came to: the memories stored for its puts, and how many tool calls were recorded."""
 
     memories: Sequence[Memory]
@@ -298,13 +300,13 @@ async def _write(
     scope: Scope,
     batch: WriteBatch,
     calls: Sequence[ToolCallResult],
-) -> _Written | ConflictError:
+) -> _WriteResult | ConflictError:
     """Write the memories, then the calls; a conflict of the memories is returned, and nothing was written."""
     try:
         stored = await memories.put(scope, batch) if batch.puts else []
     except ConflictError as exc:
         return exc
-    return _Written(memories=stored, tool_calls=await _add_calls(tool_calls, scope, calls))
+    return _WriteResult(memories=stored, tool_calls=await _add_calls(tool_calls, scope, calls))
 
 
 async def _to_its_end(work: Coroutine[object, object, T]) -> T:
@@ -321,7 +323,7 @@ async def _to_its_end(work: Coroutine[object, object, T]) -> T:
         raise
 
 
-def _take_in(sorting: Sorting, stored: Sequence[Memory]) -> tuple[str, ...]:
+def _take_in(sorting: LibraryPlan, stored: Sequence[Memory]) -> tuple[str, ...]:
     """Return the ids of the memories that were added; other writers may have added equal ones."""
     pairs = list(zip(sorting.fresh, stored, strict=True))
     sorting.duplicates += [item.line for item, memory in pairs if memory.memory_id != item.memory.memory_id]

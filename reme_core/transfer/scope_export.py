@@ -1,4 +1,4 @@
-"""A scope as JSON Lines: a header, then a line for each message, tool call, block, offload, memory and event.
+"""Export and import of a scope as JSON Lines: a header, then a line for each thing that it holds.
 
 Memories of every type go along, entries of the routing table (`meta`) included. Events are written for reading and are
 not read back: a history belongs to the store in which it happened. Jobs are not written: what is still to be done is
@@ -47,7 +47,7 @@ from reme_core.schema import (
     Block,
     Memory,
     MemoryType,
-    Offload,
+    OffloadRecord,
     Scope,
     StoredMessage,
     ToolCallResult,
@@ -68,7 +68,7 @@ _KINDS = ("message", "tool_call", "block", "offload", "memory")
 M = TypeVar("M", bound=BaseModel)
 
 
-class Moved(MappingModel):
+class TransferCounts(MappingModel):
     """How many things an export wrote, or an import read (those that were there already included)."""
 
     messages: int = 0
@@ -79,7 +79,7 @@ class Moved(MappingModel):
     tool_calls: int = 0
 
 
-async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Scope, path: Path) -> Moved:
+async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Scope, path: Path) -> TransferCounts:
     """Write everything a scope holds to a file, which is replaced once all of it is on disk.
 
     Raises:
@@ -99,8 +99,8 @@ async def _lines(
         yield json.dumps({"kind": kind, "value": item.model_dump(mode="json")}, ensure_ascii=False)
 
 
-def _moved(counts: Mapping[str, int]) -> Moved:
-    return Moved(
+def _moved(counts: Mapping[str, int]) -> TransferCounts:
+    return TransferCounts(
         messages=counts["message"],
         blocks=counts["block"],
         memories=counts["memory"],
@@ -147,7 +147,7 @@ async def _everything(
         after = events[-1].sequence
 
 
-async def _offloads(store: OffloadStore, scope: Scope) -> AsyncIterator[Offload]:
+async def _offloads(store: OffloadStore, scope: Scope) -> AsyncIterator[OffloadRecord]:
     cursor: str | None = None
     while True:
         page = await store.list_offloads(scope, ListOffloads(limit=_PAGE, cursor=cursor))
@@ -179,7 +179,7 @@ async def import_scope(
     path: Path,
     *,
     progress: Callable[[int], None] | None = None,
-) -> Moved:
+) -> TransferCounts:
     """Read a file that `export_scope` wrote into a scope, which may be another one than it came from.
 
     The whole file is checked before anything is written. Importing it twice changes nothing more. `progress` is told
@@ -204,7 +204,7 @@ async def import_scope(
             case "block":
                 await transcript.put_blocks(scope, [item for item in items if isinstance(item, Block)])
             case "offload" if isinstance(transcript, OffloadStore):
-                offloads = [item for item in items if isinstance(item, Offload)]
+                offloads = [item for item in items if isinstance(item, OffloadRecord)]
                 await transcript.put_offloads(scope, PutOffloads(offloads=offloads, exact=True))
             case "memory":
                 await _import_memories(memories, embedder, scope, [i for i in items if isinstance(i, Memory)])
@@ -263,7 +263,7 @@ def _check_whole(lines: Sequence[tuple[str, BaseModel]]) -> None:
         if isinstance(item, Block) and not said.issuperset(item.message_ids):
             msg = f"block {item.block_id!r} has messages that the file lacks: nothing was imported; export anew"
             raise InvalidInputError(msg)
-        if isinstance(item, Offload):
+        if isinstance(item, OffloadRecord):
             if not said.issuperset(item.message_ids):
                 msg = f"offload {item.reference!r} points at messages that the file lacks: nothing was imported"
                 raise InvalidInputError(msg)
@@ -306,7 +306,7 @@ def _read_line(line: str, number: int, scope: Scope) -> tuple[str, BaseModel] | 
         case "block":
             return "block", _value(Block, value, number)
         case "offload":
-            return "offload", _value(Offload, value, number)
+            return "offload", _value(OffloadRecord, value, number)
         case "tool_call":
             return "tool_call", _value(ToolCallResult, value, number)
         case "memory" if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""References in views: which stand there, and what the store calls them."""
+"""References in messages as a model sees them, and the ids that the store has for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from reme_core.ports import OffloadStore, PutOffloads
-from reme_core.schema import Message, Offload, Scope
+from reme_core.schema import Message, OffloadRecord, Scope
 
 _HINT = re.compile(r"\breload ([0-9a-f]{16})\b")
 # A hint as views and summaries write it. In a quotation the words around a reference stay, but for our own form.
@@ -105,7 +105,7 @@ def _place_to_cut(text: str, most_chars: int) -> int:
     return (sentence_end if sentence_end > most_chars // 2 else end) or most_chars
 
 
-async def store_offloads(offloads: OffloadStore, scope: Scope, items: Sequence[Offload]) -> dict[str, str]:
+async def store_offloads(offloads: OffloadStore, scope: Scope, items: Sequence[OffloadRecord]) -> dict[str, str]:
     """Keep offloads for a context that is about to refer to them.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What of an item is embedded, and by which model."""
+"""Index settings of a store: the fields of an item that are embedded, and the model that does it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _check_settings(index: object) -> None:
         raise InvalidInputError(msg)
 
 
-class Index:
+class ItemIndex:
     """The embedder of a store and the fields that it embeds."""
 
     def __init__(

@@ -20,7 +20,7 @@ from reme_core.ports import (
     PutOffloads,
     ScoredOffload,
 )
-from reme_core.schema import CleanedOffloads, Erased, Offload, OffloadKind, Scope, new_reference
+from reme_core.schema import CleanedOffloads, Erased, OffloadKind, OffloadRecord, Scope, new_reference
 from reme_core.stores import LocalStore
 from reme_core.testing.offload_store_contract import OffloadStoreContract
 from reme_core.testing.store_values import BOB, NOW
@@ -40,7 +40,7 @@ class Wrapped:
         self.scopes[scope] = None
         return await self.inner.put_offloads(scope, put)
 
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         return await self.inner.get_offload(scope, reference)
 
     async def list_offloads(self, scope: Scope, query: ListOffloads) -> OffloadPage:
@@ -61,7 +61,7 @@ class Wrapped:
     async def close(self) -> None:
         await self.inner.close()
 
-    async def all_of(self, scope: Scope) -> list[Offload]:
+    async def all_of(self, scope: Scope) -> list[OffloadRecord]:
         page = await self.inner.list_offloads(scope, ListOffloads(limit=10_000))
         return [await self.inner.get_offload(scope, info.reference) for info in page.offloads]
 
@@ -127,19 +127,19 @@ class PointersAtNothingAreKept(Wrapped):
 
 
 class TextsAreCut(Wrapped):
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         found = await super().get_offload(scope, reference)
         return found.model_copy(update={"text": found.text[:100_000]})
 
 
 class LineEndsAreMadeOne(Wrapped):
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         found = await super().get_offload(scope, reference)
         return found.model_copy(update={"text": "\n".join(found.text.splitlines())})
 
 
 class ReferencesArePatterns(Wrapped):
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         for item in await self.all_of(scope):
             if reference in {"%", "*"} or item.reference.startswith(reference):
                 return item
@@ -147,7 +147,7 @@ class ReferencesArePatterns(Wrapped):
 
 
 class OtherScopesAreRead(Wrapped):
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         for other in (scope, *self.scopes):
             if reference in [item.reference for item in await self.all_of(other)]:
                 scope = other

@@ -1,4 +1,4 @@
-"""What of the messages handed over is talk worth keeping: each once, without what memory itself has put there."""
+"""Selection of the messages worth keeping: each once, without what memory itself has put there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def text_of(msg: Msg) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-class HandedOver:
+class SeenMessages:
     """Knows what was handed over before. JSON by `state` and `restore`."""
 
     def __init__(self) -> None:

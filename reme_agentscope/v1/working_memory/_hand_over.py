@@ -1,4 +1,4 @@
-"""What leaves a prompt is handed to the long-term memory: `record` at the end of the reply no longer sees it."""
+"""Hand-over of what leaves a prompt to the long-term memory, since `record` at the end no longer sees it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentscope.message import Msg
 _LOG = logging.getLogger("reme_agentscope")
 
 
-class HandOver:
+class LongTermHandOver:
     """Holds the long-term memory apart from the working memory, with whose state it would be saved otherwise."""
 
     def __init__(self, long_term: LongTermMemoryBase | None) -> None:

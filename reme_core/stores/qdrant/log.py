@@ -20,7 +20,7 @@ from qdrant_client import models
 from reme_core.errors import ConflictError, MemoryNotFoundError, StoreUnavailableError
 from reme_core.ports import EventQuery, PutMemory, UseMemory, Vector, WriteBatch
 from reme_core.rules import (
-    Plan,
+    WritePlan,
     claim_of,
     claims_of,
     ids_of,
@@ -36,7 +36,7 @@ from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.points import (
     MEMORY,
     Commit,
-    Held,
+    StoredPoint,
     claim_key,
     commit_id_point,
     commit_point,
@@ -120,7 +120,7 @@ async def _claimed(backend: Backend, scope: Scope, memories: Sequence[Memory]) -
 
 
 async def _rewrite(
-    backend: Backend, scope: Scope, held: Mapping[str, Held], memories: Iterable[Memory], *, number: int
+    backend: Backend, scope: Scope, held: Mapping[str, StoredPoint], memories: Iterable[Memory], *, number: int
 ) -> bool:
     """Write points of memories anew, as held and without events; tell whether nobody else was quicker."""
     vectors = final_vectors((name, item.vector) for name, item in held.items())
@@ -145,7 +145,7 @@ async def fill(backend: Backend, scope: Scope, vectors: Mapping[tuple[str, str],
         held = await _by_ids(backend, scope, [name for name, _ in vectors])
         waiting = {name: item.memory for name, item in held.items() if item.waits}
         given = {
-            name: Held(memory=waiting[name], vector=vector)
+            name: StoredPoint(memory=waiting[name], vector=vector)
             for (name, text), vector in vectors.items()
             if _says(waiting.get(name), text)
         }
@@ -230,7 +230,7 @@ def _is_asked_for(event: Event, query: EventQuery) -> bool:
     return event.sequence > query.after and (query.memory_id is None or event.memory_id == query.memory_id)
 
 
-async def _held(backend: Backend, scope: Scope, batch: WriteBatch) -> dict[str, Held]:
+async def _held(backend: Backend, scope: Scope, batch: WriteBatch) -> dict[str, StoredPoint]:
     """Read the memories that a batch touches, with vectors: by their ids, and those that hold what it claims."""
     held = list((await _by_ids(backend, scope, ids_of(batch))).values())
     claims = [claim_key(claim) for claim in claims_of(batch)]
@@ -241,19 +241,19 @@ async def _held(backend: Backend, scope: Scope, batch: WriteBatch) -> dict[str, 
     return {item.memory.memory_id: item for item in reversed(held)}
 
 
-async def _by_ids(backend: Backend, scope: Scope, names: Iterable[str]) -> dict[str, Held]:
+async def _by_ids(backend: Backend, scope: Scope, names: Iterable[str]) -> dict[str, StoredPoint]:
     """Read the memories that are there, with their vectors."""
     records = await backend.retrieve(scope, [memory_id_point(scope, name) for name in names], vectors=True)
     held = [_read(record) for record in records if record.payload and record.payload.get("kind") == MEMORY]
     return {item.memory.memory_id: item for item in held}
 
 
-def _read(record: models.Record) -> Held:
+def _read(record: models.Record) -> StoredPoint:
     waits = bool(record.payload and record.payload.get("waits"))
-    return Held(memory=read_memory(record.payload), vector=dense_of(record.vector), waits=waits)
+    return StoredPoint(memory=read_memory(record.payload), vector=dense_of(record.vector), waits=waits)
 
 
-def _commit(batch: WriteBatch, plan: Plan, held: dict[str, Held], *, first: int) -> Commit:
+def _commit(batch: WriteBatch, plan: WritePlan, held: dict[str, StoredPoint], *, first: int) -> Commit:
     events = tuple(
         Event(
             sequence=number,

@@ -33,7 +33,7 @@ MEMORY, GONE, COMMIT = "memory", "gone", "commit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class StoredPoint:
     """A memory as it is stored, with its vector, if it has one, and whether it waits for it."""
 
     memory: Memory

@@ -26,14 +26,14 @@ from reme_core.ports import (
 from reme_core.rules import CheckedFilter, check_batch, check_filter, check_uses, check_vector
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores._pages import Place, cut_page, read_place
+from reme_core.stores._pages import PagePosition, cut_page, read_place
 from reme_core.stores.qdrant import filters, log
 from reme_core.stores.qdrant import search as ranking
 from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.collection import QdrantLayout, ensure_collection
 from reme_core.stores.qdrant.failures import translated
 from reme_core.stores.qdrant.folder import open_folder
-from reme_core.stores.qdrant.loop import BackgroundLoop
+from reme_core.stores.qdrant.loop import QdrantLoopThread
 from reme_core.stores.qdrant.points import MEMORY, memory_id_point, read_memory
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class QdrantStore:
             )
 
         self._connect: Callable[[], AsyncQdrantClient] = connect
-        self._loop = BackgroundLoop("reme-qdrant")
+        self._loop = QdrantLoopThread("reme-qdrant")
         # What follows is touched in the background loop alone.
         self._backend: Backend | None = None
         self._opening = asyncio.Lock()
@@ -249,7 +249,7 @@ class QdrantStore:
             return []
         return await ranking.rank(await self._readable(scope), scope, search, wanted)
 
-    async def _list(self, scope: Scope, wanted: CheckedFilter, after: Place | None, limit: int) -> MemoryPage:
+    async def _list(self, scope: Scope, wanted: CheckedFilter, after: PagePosition | None, limit: int) -> MemoryPage:
         """Fetch as many as make a page, those of its last creation time all of them, since ties go by id."""
         backend = await self._readable(scope)
         if filters.matches_nothing(wanted):

@@ -1,4 +1,4 @@
-"""The stage that has experiences judged by a second look: what is not borne out is left out."""
+"""Stage in which a second call judges experiences; those that are not confirmed are dropped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reme_core.ports import ResponseSchema
 from reme_core.remember.fact_extraction import join_sources, list_schema
 from reme_core.schema import RejectedExperience
 from reme_core.schema.checks import Text
-from reme_core.steps.ask_json import Question, ask
+from reme_core.steps.ask_json import JsonQuestion, ask
 from reme_core.steps.flow import Stage, for_each, stage
 from reme_core.steps.flow_context import FlowContext
 from reme_core.tasks.learn.read_experiences import AT_ONCE, PACKAGE
@@ -56,7 +56,7 @@ class WrittenVerdict(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedExperience:
     """What was said of an experience.
 
     Attributes:
@@ -106,9 +106,11 @@ def validation(*, min_score: float = MIN_SCORE) -> Stage[Experiences, Experience
     return stage(run, "validation")
 
 
-def _same_rules(experiences: Sequence[Experience], verdicts: Sequence[Judged]) -> list[list[tuple[Experience, Judged]]]:
+def _same_rules(
+    experiences: Sequence[Experience], verdicts: Sequence[JudgedExperience]
+) -> list[list[tuple[Experience, JudgedExperience]]]:
     """Put those that say the same rule together, in the order of the first of each."""
-    groups: list[list[tuple[Experience, Judged]]] = []
+    groups: list[list[tuple[Experience, JudgedExperience]]] = []
     group_of: list[int] = []
     for experience, verdict in zip(experiences, verdicts, strict=True):
         if verdict.same_as is None:
@@ -120,7 +122,7 @@ def _same_rules(experiences: Sequence[Experience], verdicts: Sequence[Judged]) -
     return groups
 
 
-def _joined(same: Sequence[tuple[Experience, Judged]]) -> tuple[Experience, list[RejectedExperience]]:
+def _joined(same: Sequence[tuple[Experience, JudgedExperience]]) -> tuple[Experience, list[RejectedExperience]]:
     """Return the best of experiences that say the same, with the evidence of all, and the others as rejected."""
     best, verdict = max(same, key=lambda pair: (pair[1].score or 0.0, pair[0].confidence))
     others = [item for item, _ in same if item is not best]
@@ -148,7 +150,7 @@ def _joined(same: Sequence[tuple[Experience, Judged]]) -> tuple[Experience, list
     ]
 
 
-def _rejected(experience: Experience, verdict: Judged, min_score: float) -> RejectedExperience:
+def _rejected(experience: Experience, verdict: JudgedExperience, min_score: float) -> RejectedExperience:
     reason = verdict.reason
     if verdict.score is not None:
         said = f": {reason}" if reason else ""
@@ -171,17 +173,17 @@ def _batches(experiences: Sequence[Experience]) -> list[list[Experience]]:
     return batches
 
 
-async def _judge(experiences: Sequence[Experience], context: FlowContext) -> list[Judged]:
+async def _judge(experiences: Sequence[Experience], context: FlowContext) -> list[JudgedExperience]:
     attempts = {attempt.block_id: attempt for experience in experiences for attempt in experience.attempts}
     language = language_of(list(attempts.values()), context)
     verdicts, _ = await ask(context.chat_model("validation"), validation_question(experiences, language))
     return verdicts
 
 
-def validation_question(experiences: Sequence[Experience], language: Language) -> Question[list[Judged]]:
+def validation_question(experiences: Sequence[Experience], language: Language) -> JsonQuestion[list[JudgedExperience]]:
     """Return what the model is asked; the answer has what was said of each experience, in order."""
     lines = "\n".join(_line(experience, number) for number, experience in enumerate(experiences, 1))
-    return Question(
+    return JsonQuestion(
         system=load_prompt(PACKAGE, "validation", language).fill({}),
         user=fence("experiences", lines),
         schema=_SCHEMA,
@@ -208,7 +210,7 @@ def _line(experience: Experience, number: int) -> str:
     )
 
 
-def read_verdicts(value: JsonValue, count: int) -> list[Judged]:
+def read_verdicts(value: JsonValue, count: int) -> list[JudgedExperience]:
     """Read an answer about so many experiences; one that can't be read of one of them is a failed verdict.
 
     Raises:
@@ -226,15 +228,17 @@ def read_verdicts(value: JsonValue, count: int) -> list[Judged]:
     return [_judged(said.get(number, []), number) for number in range(1, count + 1)]
 
 
-def _judged(said: Sequence[JsonValue], number: int) -> Judged:
+def _judged(said: Sequence[JsonValue], number: int) -> JudgedExperience:
     if len(said) != 1:
-        return Judged(score=None, reason=f"it was given {len(said)} verdicts" if said else "it was given no verdict")
+        return JudgedExperience(
+            score=None, reason=f"it was given {len(said)} verdicts" if said else "it was given no verdict"
+        )
     try:
         verdict = WrittenVerdict.model_validate(said[0])
     except ValidationError:
-        return Judged(score=None, reason="its verdict can't be read")
+        return JudgedExperience(score=None, reason="its verdict can't be read")
     same_as = verdict.same_as if verdict.same_as is not None and 1 <= verdict.same_as < number else None
-    return Judged(
+    return JudgedExperience(
         score=verdict.score,
         reason=shortened(verdict.reason or "", _REASON_CHARS),
         same_as=None if same_as is None else same_as - 1,

@@ -1,4 +1,4 @@
-"""Have messages that leave a context summarised, by a model if there is one that can do it, else by quoting them."""
+"""Compaction: messages that leave a context are summarised by a model, or quoted where there is none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from reme_core.working.summary.summary_answer import (
     read_answer,
 )
 from reme_core.working.summary.summary_chunks import LEAST_ROOM, Chunk, chunks
-from reme_core.working.summary.summary_fit import LEAST_TOKENS, MOST_LINE_CHARS, Leaving, finish, most_of
+from reme_core.working.summary.summary_fit import LEAST_TOKENS, MOST_LINE_CHARS, LeavingMessages, finish, most_of
 
 _LOG = logging.getLogger("reme")
 
@@ -109,7 +109,7 @@ async def compact_memory(request: CompactRequest, *, model: ChatModel | None, co
 
     Raises nothing of the model's: `failures` says why it wasn't used. Cancelling passes through.
     """
-    leaving = Leaving(
+    leaving = LeavingMessages(
         messages=request.messages,
         previous=request.previous_summary,
         kept=request.kept,
@@ -117,7 +117,7 @@ async def compact_memory(request: CompactRequest, *, model: ChatModel | None, co
         earlier=request.earlier,
         references=request.references,
     )
-    run = _Run(request=request, citable=leaving.citable, counter=counter)
+    run = _CompactionRun(request=request, citable=leaving.citable, counter=counter)
     summary, failures = None, tuple[ReMeError, ...]()
     if model is not None and request.messages:
         try:
@@ -134,14 +134,14 @@ async def compact_memory(request: CompactRequest, *, model: ChatModel | None, co
     )
 
 
-def _finished(summary: Summary | None, leaving: Leaving, limit_tokens: int, counter: TokenCounter) -> str:
+def _finished(summary: Summary | None, leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter) -> str:
     if summary is None:
         summary = extract_summary(leaving.messages, leaving.previous, limit_tokens=limit_tokens, counter=counter)
     return finish(summary, leaving, limit_tokens=limit_tokens, counter=counter)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Run:
+class _CompactionRun:
     """One compaction by a model, and what it has cost so far."""
 
     request: CompactRequest
@@ -171,7 +171,9 @@ class _Run:
         summary, parts = await asyncio.to_thread(self._parts)
         for number, chunk in enumerate(parts, 1):
             left = len(parts) - number
-            summary = await self._step(model, summary, chunk, _Place(number=number, parts=len(parts), left=left))
+            summary = await self._step(
+                model, summary, chunk, _ChunkPosition(number=number, parts=len(parts), left=left)
+            )
         return summary
 
     def _parts(self) -> tuple[Summary, list[Chunk]]:
@@ -203,7 +205,7 @@ class _Run:
         """Return the tokens of a chunk, so that even a second attempt fits the window together with its answer."""
         limit, count = self.request.limit_tokens, self.counter.count
         window = int(self.request.window_tokens * (1 - _MARGIN))
-        place = _Place(number=1000, parts=1000, left=0)
+        place = _ChunkPosition(number=1000, parts=1000, left=0)
         again = self._again("", "")
         frame = count(self._system()) + count(self._user(Summary(), "", place) + again)
         frame += count(json.dumps(SUMMARY_SCHEMA.schema)) + _SCHEMA_WORDS_TOKENS
@@ -211,7 +213,7 @@ class _Run:
         shown = min(_SHOWN_TOKENS, limit // 2) + _PROBLEM_CHARS // 2
         return window - frame - so_far - shown - int(limit * _ANSWER_SHARE)
 
-    async def _step(self, model: ChatModel, before: Summary, chunk: Chunk, place: _Place) -> Summary:
+    async def _step(self, model: ChatModel, before: Summary, chunk: Chunk, place: _ChunkPosition) -> Summary:
         user = self._user(before, chunk.text, place)
         given = await asyncio.to_thread(given_from, before, chunk.texts, self.counter, citable=self.citable)
         answer, read = "", ReadAnswer()
@@ -259,7 +261,7 @@ class _Run:
         values = {"chars": self.most_chars, "lines": max(6, self.most_chars // _LINE_CHARS), "line": MOST_LINE_CHARS}
         return self._prompt("compact").fill({name: str(value) for name, value in values.items()})
 
-    def _user(self, before: Summary, chunk: str, place: _Place) -> str:
+    def _user(self, before: Summary, chunk: str, place: _ChunkPosition) -> str:
         used = sum(map(len, before.all_lines))
         asked: dict[str, JsonValue] = {
             "part": place.number,
@@ -286,7 +288,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _ChunkPosition:
     """Which chunk of how many, and how many are left after it."""
 
     number: int

@@ -32,7 +32,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _ChunkLine:
     line: str
     text: str
 
@@ -55,8 +55,8 @@ def chunks(messages: Sequence[Message], earlier: str, room: int, counter: TokenC
     ]
 
 
-def _packed(lines: Iterable[_Line], room: int, counter: TokenCounter) -> Iterator[list[_Line]]:
-    chunk: list[_Line] = []
+def _packed(lines: Iterable[_ChunkLine], room: int, counter: TokenCounter) -> Iterator[list[_ChunkLine]]:
+    chunk: list[_ChunkLine] = []
     left = room
     for line in lines:
         cost = _cost(line.line, counter)
@@ -69,14 +69,14 @@ def _packed(lines: Iterable[_Line], room: int, counter: TokenCounter) -> Iterato
         yield chunk
 
 
-def _lines(messages: Sequence[Message], earlier: str, room: int, counter: TokenCounter) -> Iterator[_Line]:
+def _lines(messages: Sequence[Message], earlier: str, room: int, counter: TokenCounter) -> Iterator[_ChunkLine]:
     if earlier:
         yield from _parts({"n": 0, "by": "earlier summary"}, earlier, room, counter)
     for number, message in enumerate(messages, 1):
         text = message.full_text
         line = conversation_lines((message,), first=number, max_chars=len(text))
         if _cost(line, counter) <= room:
-            yield _Line(line, text)
+            yield _ChunkLine(line, text)
         else:
             # The names that people have may be long as well; only so much is needed to tell them apart.
             who: dict[str, JsonValue] = {"by": message.speaker[:_NAME_CHARS], "role": message.role}
@@ -84,7 +84,7 @@ def _lines(messages: Sequence[Message], earlier: str, room: int, counter: TokenC
             yield from _parts(fields, text, room, counter)
 
 
-def _parts(fields: dict[str, JsonValue], text: str, room: int, counter: TokenCounter) -> Iterator[_Line]:
+def _parts(fields: dict[str, JsonValue], text: str, room: int, counter: TokenCounter) -> Iterator[_ChunkLine]:
     """Write a text as lines that each fit, as long as they can be within a quarter or so."""
     start, part, size = 0, 0, len(text)
     while start < len(text):
@@ -98,7 +98,7 @@ def _parts(fields: dict[str, JsonValue], text: str, room: int, counter: TokenCou
         if start + len(piece) < len(text) and (whole := _whole_words(piece)) != piece:
             piece = whole
             line = json_line({**fields, "part": part, "text": piece})
-        yield _Line(line, piece)
+        yield _ChunkLine(line, piece)
         start += len(piece)
         size = len(piece) + len(piece) // 4 + 1
 
