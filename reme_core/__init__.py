@@ -13,9 +13,9 @@ Names are loaded on first use: importing this package loads no library, opens no
 
 from __future__ import annotations
 
-import importlib
-from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from reme_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from reme_core.background_loop import EventLoopThread
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
         RerankingRetriever,
         SimpleDistillation,
     )
-    from reme_core.facade.sync import SyncReMe
-    from reme_core.facade.sync_context import SyncInContextMemory
+    from reme_core.facade.sync import SyncInContextMemory, SyncReMe
     from reme_core.jobs.process_identity import holder, is_gone
     from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.models.foreign_failures import model_error
@@ -91,6 +90,7 @@ if TYPE_CHECKING:
     from reme_core.working.limits import ContextLimits
 
 __version__ = "0.1.0"
+
 
 __all__ = [
     "AgenticDistillation",
@@ -168,47 +168,35 @@ __all__ = [
     "unit_rows",
 ]
 
-_ELSEWHERE = MappingProxyType(
-    {
-        "AgenticRetriever": "reme_core.facade.strategies",
-        "AgenticDistillation": "reme_core.facade.strategies",
-        "EventLoopThread": "reme_core.background_loop",
-        "ContextCheck": "reme_core.working.check",
-        "ContextLimits": "reme_core.working.limits",
-        "Counts": "reme_core.ports",
-        "ToolCallPage": "reme_core.ports",
-        "ToolPage": "reme_core.ports",
-        "Database": "reme_core.stores",
-        "InContextMemory": "reme_core.working.in_context",
-        "LocalStore": "reme_core.stores",
-        "TransferCounts": "reme_core.transfer.scope_export",
-        "QdrantStore": "reme_core.stores",
-        "ReMe": "reme_core.facade.reme",
-        "ReMeError": "reme_core.errors",
-        "RerankingRetriever": "reme_core.facade.strategies",
-        "SimpleDistillation": "reme_core.facade.strategies",
-        "Slicing": "reme_core.steps.slicing",
-        "SyncInContextMemory": "reme_core.facade.sync_context",
-        "SyncReMe": "reme_core.facade.sync",
-        "RetryPolicy": "reme_core.jobs.retry_policy",
-        "json_instruction": "reme_core.models.openai.endpoint_dialect",
-        "model_error": "reme_core.models.foreign_failures",
-        "unit_rows": "reme_core.models.openai.embedding_answer",
-        "parse_answer": "reme_core.models.json_text",
-        "holder": "reme_core.jobs.process_identity",
-        "is_gone": "reme_core.jobs.process_identity",
-    }
-)
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name on first use (AttributeError, MissingExtraError)."""
-    if name not in __all__:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    return getattr(importlib.import_module(_ELSEWHERE.get(name, "reme_core.schema")), name)
-
-
-def __dir__() -> list[str]:
-    """List the public names, loaded or not."""
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "background_loop": "EventLoopThread",
+            "errors": "ReMeError",
+            "facade.reme": "ReMe",
+            "facade.strategies": "AgenticRetriever AgenticDistillation RerankingRetriever SimpleDistillation",
+            "facade.sync": "SyncInContextMemory SyncReMe",
+            "jobs.process_identity": "holder is_gone",
+            "jobs.retry_policy": "RetryPolicy",
+            "models.foreign_failures": "model_error",
+            "models.json_text": "parse_answer",
+            "models.openai.embedding_answer": "unit_rows",
+            "models.openai.endpoint_dialect": "json_instruction",
+            "ports": "Counts ToolCallPage ToolPage",
+            "schema": (
+                "Block ChatReply CleanedOffloads CompactedContext ContextUse DumpedLibrary Erased Event Feedback "
+                "Forgotten Hit Job JobState LineProblem LoadedLibrary Memory MemoryPage MemoryType Message "
+                "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
+                "RejectedFact Reloaded ReloadResult RetrieveResult Scope Source StoredMessage SummaryResult "
+                "TaskMemories TaskSummary ToolCallResult ToolError ToolMemories ToolMemory ToolStatistics "
+                "ToolSummary Trajectory UndoResult Usage Verdict"
+            ),
+            "steps.slicing": "Slicing",
+            "stores": "Database LocalStore QdrantStore",
+            "transfer.scope_export": "TransferCounts",
+            "working.check": "ContextCheck",
+            "working.in_context": "InContextMemory",
+            "working.limits": "ContextLimits",
+        },
+    )

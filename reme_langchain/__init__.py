@@ -11,11 +11,9 @@ Names are loaded on first use: importing this package loads neither LangChain no
 
 from __future__ import annotations
 
-import importlib
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from reme_core.errors import MissingExtraError
+from reme_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from reme_langchain.kv import ReMeByteStore
@@ -57,55 +55,18 @@ __all__ = [
     "to_langchain",
 ]
 
-_MODULES = MappingProxyType(
-    {
-        "Capture": "middleware",
-        "Compact": "middleware",
-        "NamespaceRule": "store",
-        "Offload": "middleware",
-        "ReMeByteStore": "kv",
-        "ReMeMiddleware": "middleware",
-        "ReMeRetriever": "retriever",
-        "ReMeSaver": "saver",
-        "ReMeStore": "store",
-        "Recall": "middleware",
-        "as_chat_model": "models",
-        "as_embedder": "models",
-        "create_memory_tools": "tools",
-        "decode_label": "store",
-        "encode_label": "store",
-        "from_langchain": "messages",
-        "memory_namespace": "store",
-        "open_saver": "saver",
-        "open_store": "store",
-        "to_langchain": "messages",
-    }
-)
-# What each module imports at its top, and which extra brings it.
-_EXTRAS = MappingProxyType({"middleware": "langchain", "tools": "langchain"})
-_LIBRARIES = frozenset({"langchain", "langchain_core", "langgraph"})
-
-
-def __getattr__(name: str) -> object:
-    """Load a public name on first use.
-
-    Raises:
-        AttributeError: There is no such name.
-        MissingExtraError: LangChain or LangGraph is not installed; names the extra.
-    """
-    module = _MODULES.get(name)
-    if module is None:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    try:
-        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    except ModuleNotFoundError as exc:
-        library = (exc.name or "").partition(".")[0]
-        if library not in _LIBRARIES:
-            raise
-        raise MissingExtraError(library=library, extra=_EXTRAS.get(module, "langgraph"), wanted_for=name) from exc
-
-
-def __dir__() -> list[str]:
-    """List the public names, loaded or not."""
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "kv": "ReMeByteStore",
+            "messages": "from_langchain to_langchain",
+            "middleware": "Capture Compact Offload Recall ReMeMiddleware",
+            "models": "as_chat_model as_embedder",
+            "retriever": "ReMeRetriever",
+            "saver": "ReMeSaver open_saver",
+            "store": "NamespaceRule ReMeStore decode_label encode_label memory_namespace open_store",
+            "tools": "create_memory_tools",
+        },
+        extras={"langchain": "langchain", "langchain_core": "langgraph", "langgraph": "langgraph"},
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import typer
 from pydantic import JsonValue
@@ -15,8 +16,10 @@ from reme_core.cli.output import Output, counted, listed
 from reme_core.cli.visible import one_line
 from reme_core.cli.where import CommonOptions
 from reme_core.errors import InvalidInputError, PartialFailureError
-from reme_core.ports import Counts
 from reme_core.schema import SummaryResult
+
+if TYPE_CHECKING:
+    from reme_core.ports import Counts
 
 _SHOWN = 60
 

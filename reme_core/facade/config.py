@@ -7,39 +7,26 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
-from reme_core import models, stores
+from reme_core import models
 from reme_core.errors import ConfigurationError
+from reme_core.facade.settings import FILE_NAME, Settings, Unset
 from reme_core.ports import ChatModel, Embedder, IndexedTranscript, JobQueue, MemoryStore, OffloadStore, ToolCallStore
 from reme_core.schema import describe, shown
 from reme_core.schema.checks import is_path
-from reme_core.steps.slicing import Slicing
-from reme_core.stores import LocalStore
+
+if TYPE_CHECKING:
+    from reme_core.steps.slicing import Slicing
 
 _LOG = logging.getLogger("reme")
 
-FILE_NAME = "memory.db"
 CACHE_NAME = "embeddings.db"
 _OPENAI_URL = "https://api.openai.com/v1"
 
 P = TypeVar("P", bound=BaseModel)
-
-Settings: TypeAlias = Mapping[str, object]
-"""Settings as a dictionary with a `backend`, such as `{"backend": "openai", "model": "qwen-plus"}`."""
-
-
-class _Unset:
-    """Marks an argument that was left out, so that the environment decides."""
-
-    def __repr__(self) -> str:
-        return "from the environment"
-
-
-UNSET = _Unset()
-Unset: TypeAlias = _Unset
 
 
 class _SettingsModel(BaseModel):
@@ -139,6 +126,8 @@ def build(
         ConfigurationError: Settings that are unknown, missing or contradict each other.
         MissingExtraError: A store whose library is not installed.
     """
+    from reme_core.stores import LocalStore
+
     folder = _folder(working_dir)
     for name, part in (
         ("llm", llm),
@@ -177,6 +166,8 @@ def build(
 
 def check_slicing(value: object) -> Slicing:
     """Return slicing rules, the default ones for None (ConfigurationError)."""
+    from reme_core.steps.slicing import Slicing
+
     if value is None or isinstance(value, Slicing):
         return value or Slicing()
     msg = f"slicing: wanted a Slicing, found {type(value).__name__}"
@@ -212,6 +203,8 @@ def _read_store(settings: Settings) -> LocalSettings | QdrantSettings:
 
 
 def _store(settings: LocalSettings | QdrantSettings, folder: Path, embedder: Embedder | None) -> MemoryStore:
+    from reme_core import stores
+
     if isinstance(settings, QdrantSettings):
         dimension = settings.dimension or (None if embedder is None else embedder.dimension)
         if dimension is None:
@@ -226,7 +219,7 @@ def _store(settings: LocalSettings | QdrantSettings, folder: Path, embedder: Emb
             collection=settings.collection,
             dimension=dimension,
         )
-    return LocalStore(
+    return stores.LocalStore(
         settings.path or folder / FILE_NAME,
         synchronous=settings.synchronous,
         busy_timeout_s=settings.busy_timeout_s,
@@ -237,7 +230,7 @@ def _store(settings: LocalSettings | QdrantSettings, folder: Path, embedder: Emb
 
 
 def _chat(llm: ChatModel | Settings | Unset | None) -> ChatModel | None:
-    if isinstance(llm, _Unset):
+    if isinstance(llm, Unset):
         llm = _from_environment("LLM")
         if llm is None:
             return None
@@ -257,7 +250,7 @@ def _chat(llm: ChatModel | Settings | Unset | None) -> ChatModel | None:
 
 
 def _embedder(embedding: Embedder | Settings | Unset | None, folder: Path) -> Embedder | None:
-    if isinstance(embedding, _Unset):
+    if isinstance(embedding, Unset):
         embedding = _from_environment("EMBEDDING")
         if embedding is None:
             return None

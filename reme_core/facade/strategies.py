@@ -4,18 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from reme_core.agents import (
-    BaseMemoryAgentOp,
-    IdentitySummaryAgentV1Op,
-    Limits,
-    PersonalSummaryAgentV1Op,
-    ProceduralSummaryAgentV1Op,
-    ReMeRetrieveAgentV1Op,
-    ReMeSummaryAgentV1Op,
-    ToolSummaryAgentV1Op,
-)
 from reme_core.errors import ConfigurationError
 from reme_core.ports import (
     ChatModel,
@@ -30,16 +20,15 @@ from reme_core.ports import (
     Tool,
     ToolCallStore,
 )
-from reme_core.recall.agentic_retriever import AgenticRetrieval
-from reme_core.recall.reranking_retriever import RerankedRetrieval
-from reme_core.recall.simple_retriever import SimpleRetriever
-from reme_core.remember.agentic_distiller import AgenticDistiller
-from reme_core.remember.simple_distiller import SimpleDistiller
 from reme_core.schema import shown
-from reme_core.steps.distillation import Distiller
 from reme_core.steps.guidance import Guidance, read_guidance
 from reme_core.steps.missing_model import missing_model_message
 from reme_core.text import Language
+
+if TYPE_CHECKING:
+    from reme_core.agents import BaseMemoryAgentOp, Limits
+    from reme_core.recall.simple_retriever import SimpleRetriever
+    from reme_core.steps.distillation import Distiller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +46,8 @@ class RuntimePorts:
 
     def simple_retriever(self) -> SimpleRetriever:
         """Return the retriever that asks no chat model."""
+        from reme_core.recall.simple_retriever import SimpleRetriever
+
         return SimpleRetriever(
             memories=self.memories,
             transcript=self.transcript,
@@ -134,6 +125,8 @@ class SimpleDistillation:
 
     def bind_distiller(self, ports: RuntimePorts) -> Distiller:
         """Return the distiller over these ports (ConfigurationError: no chat model)."""
+        from reme_core.remember.simple_distiller import SimpleDistiller
+
         return SimpleDistiller(
             memories=ports.memories,
             embedder=ports.embedder,
@@ -178,6 +171,8 @@ class AgenticDistillation:
 
     def bind_distiller(self, ports: RuntimePorts) -> Distiller:
         """Return the distiller over these ports (ConfigurationError: no chat model)."""
+        from reme_core.remember.agentic_distiller import AgenticDistiller
+
         own = {agent.memory_type for agent in self.agents}
         agents = (*self.agents, *(agent for agent in self._sub_agents() if agent.memory_type not in own))
         return AgenticDistiller(
@@ -193,6 +188,13 @@ class AgenticDistillation:
         )
 
     def _sub_agents(self) -> list[MemoryAgent]:
+        from reme_core.agents import (
+            IdentitySummaryAgentV1Op,
+            PersonalSummaryAgentV1Op,
+            ProceduralSummaryAgentV1Op,
+            ToolSummaryAgentV1Op,
+        )
+
         kinds: list[type[BaseMemoryAgentOp]] = [PersonalSummaryAgentV1Op, ProceduralSummaryAgentV1Op]
         if self.enable_tool_memory:
             kinds.append(ToolSummaryAgentV1Op)
@@ -209,6 +211,8 @@ class AgenticDistillation:
         ]
 
     def _router(self, agents: Sequence[MemoryAgent]) -> MemoryAgent:
+        from reme_core.agents import ReMeSummaryAgentV1Op
+
         return ReMeSummaryAgentV1Op(
             agents=agents,
             tools=self.tools,
@@ -247,6 +251,9 @@ class AgenticRetriever:
 
     def bind_retriever(self, ports: RuntimePorts) -> Retriever:
         """Return the retriever over these ports (ConfigurationError: no chat model)."""
+        from reme_core.agents import ReMeRetrieveAgentV1Op
+        from reme_core.recall.agentic_retriever import AgenticRetrieval
+
         agent = self.agent or ReMeRetrieveAgentV1Op(
             tools=self.tools,
             system_prompt=self.system_prompt,
@@ -294,6 +301,8 @@ class RerankingRetriever:
 
     def bind_retriever(self, ports: RuntimePorts) -> Retriever:
         """Return the retriever over these ports (ConfigurationError: no chat model)."""
+        from reme_core.recall.reranking_retriever import RerankedRetrieval
+
         return RerankedRetrieval(
             simple=ports.simple_retriever(),
             model=ports.model_for(self.model, "reranking"),

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import partial
-from typing import Protocol, cast, get_args
+from datetime import datetime
+from typing import TYPE_CHECKING, cast
 
 from reme_core.errors import InvalidInputError
-from reme_core.ports import CleanOffloads, HoldOffloads, ListOffloads
+from reme_core.facade.parts import MemoryParts
 from reme_core.schema import (
-    CleanedOffloads,
     CompactedContext,
     Message,
     OffloadedContext,
@@ -21,44 +17,15 @@ from reme_core.schema import (
     OffloadRecord,
     PreparedContext,
     ReloadResult,
-    Scope,
     new_id,
-    parse_messages,
-    shown,
 )
 from reme_core.steps import user_input as inputs
-from reme_core.steps.load_offloaded import ReloadRequest, reload_context
-from reme_core.text import Language
-from reme_core.working.check import ContextCheck, check_context
-from reme_core.working.in_context import InContextMemory
-from reme_core.working.limits import ContextLimits
-from reme_core.working.ports import WorkingPorts
-from reme_core.working.prepare import ContextRequest, compact_messages, offload_summary, pre_reasoning_hook
-from reme_core.working.record import offload_context
-from reme_core.working.references import store_offloads
-from reme_core.working.summary.shown_summary import is_shown_summary, shown_text
-from reme_core.working.tool_results import compact_tool_result
 
-RETENTION_DAYS = 3
-"""Tool results older than this are cleaned up when asked to. Source: design.md, section 6."""
-
-IDLE_DAYS = 30
-"""A session whose context was not compacted for so long counts as closed."""
-
-# Reading a message from a dictionary takes some 20 microseconds.
-_MANY = 500
-# A hundred years: what lies further back no clock has written.
-_MOST_DAYS = 36_500
-
-
-class WorkingMemoryHost(Protocol):
-    """What the facade has besides, and this part of it uses."""
-
-    def _scope(self, user_id: object) -> Scope: ...
-
-    def _working_ports(self) -> WorkingPorts: ...
-
-    async def _recover(self) -> None: ...
+if TYPE_CHECKING:
+    from reme_core.text import Language
+    from reme_core.working.check import ContextCheck
+    from reme_core.working.in_context import InContextMemory
+    from reme_core.working.limits import ContextLimits
 
 
 class WorkingMemoryMethods:
@@ -68,7 +35,7 @@ class WorkingMemoryMethods:
     """
 
     async def check_context(
-        self: WorkingMemoryHost,
+        self: MemoryParts,
         messages: Sequence[object],
         *,
         system_prompt: str = "",
@@ -90,20 +57,23 @@ class WorkingMemoryMethods:
         Raises:
             InvalidInputError: A message or number that can't be used, naming it.
         """
+        from reme_core.working.check import check_context
+        from reme_core.working.context_input import read_limits, read_messages, read_overhead
+
         ports = self._working_ports()
         # Nothing is written, so ids may stand twice: to look for that takes longer than the check of a known context.
         is_read = isinstance(messages, (list, tuple)) and set(map(type, messages)) == {Message}
         return check_context(
-            cast("Sequence[Message]", messages) if is_read else await _read_messages(messages, ports),
-            limits=_limits(max_input_length, limits),
+            cast("Sequence[Message]", messages) if is_read else await read_messages(messages, ports),
+            limits=read_limits(max_input_length, limits),
             ledger=ports.ledger,
             system_prompt=inputs.read_text(system_prompt, "system_prompt"),
             summary=inputs.read_text(compressed_summary, "compressed_summary"),
-            overhead_tokens=_overhead(overhead_tokens),
+            overhead_tokens=read_overhead(overhead_tokens),
         )
 
     async def pre_reasoning_hook(
-        self: WorkingMemoryHost,
+        self: MemoryParts,
         messages: Sequence[object],
         *,
         user_id: str,
@@ -138,22 +108,25 @@ class WorkingMemoryMethods:
             ContextTooLongError: System prompt and tools leave no room.
             StoreError: Something couldn't be written; hand in the same again later.
         """
+        from reme_core.working.context_input import read_context, read_language, read_limits, read_overhead
+        from reme_core.working.prepare import ContextRequest, pre_reasoning_hook
+
         ports, scope = self._working_ports(), self._scope(user_id)
-        read, shown_before = await _read_context(messages, ports)
+        read, shown_before = await read_context(messages, ports)
         request = ContextRequest(
             session_id=inputs.read_id(session_id, "session_id"),
             messages=read,
             summary=inputs.read_text(compressed_summary, "compressed_summary") or shown_before,
             system_prompt=inputs.read_text(system_prompt, "system_prompt"),
-            overhead_tokens=_overhead(overhead_tokens),
-            limits=_limits(max_input_length, limits),
-            language=_language(language),
+            overhead_tokens=read_overhead(overhead_tokens),
+            limits=read_limits(max_input_length, limits),
+            language=read_language(language),
         )
-        await self._recover()
+        await self._work.recover()
         return await pre_reasoning_hook(ports, scope, request)
 
     async def compact_tool_result(
-        self: WorkingMemoryHost,
+        self: MemoryParts,
         messages: Sequence[object],
         *,
         user_id: str,
@@ -165,10 +138,13 @@ class WorkingMemoryMethods:
 
         Each keeps head and tail, and between them the reference that loads the whole, which is on disk first.
         """
+        from reme_core.working.context_input import read_limits, read_messages
+        from reme_core.working.tool_results import compact_tool_result
+
         ports, scope = self._working_ports(), self._scope(user_id)
-        read, chosen = await _read_messages(messages, ports), _limits(max_input_length, limits)
+        read, chosen = await read_messages(messages, ports), read_limits(max_input_length, limits)
         session = inputs.read_id(session_id, "session_id")
-        await self._recover()
+        await self._work.recover()
         plan = await compact_tool_result(
             read,
             offloads=ports.offloads,
@@ -181,7 +157,7 @@ class WorkingMemoryMethods:
         return list(plan.messages)
 
     async def compact_memory(
-        self: WorkingMemoryHost,
+        self: MemoryParts,
         messages: Sequence[object],
         *,
         user_id: str,
@@ -200,15 +176,18 @@ class WorkingMemoryMethods:
             InvalidInputError: A message or number that can't be used, naming it.
             StoreError: Something couldn't be written; nothing was summarised.
         """
+        from reme_core.working.context_input import read_language, read_limits, read_messages
+        from reme_core.working.prepare import ContextRequest, compact_messages
+
         ports, scope = self._working_ports(), self._scope(user_id)
         request = ContextRequest(
             session_id=inputs.read_id(session_id, "session_id"),
-            messages=await _read_messages(messages, ports),
+            messages=await read_messages(messages, ports),
             summary=inputs.read_text(previous_summary, "previous_summary"),
-            limits=_limits(max_input_length, limits),
-            language=_language(language),
+            limits=read_limits(max_input_length, limits),
+            language=read_language(language),
         )
-        await self._recover()
+        await self._work.recover()
         compacted, names = await compact_messages(ports, scope, request, request.messages, kept=())
         return CompactedContext(
             session_id=request.session_id,
@@ -220,7 +199,7 @@ class WorkingMemoryMethods:
         )
 
     async def offload_context(
-        self: WorkingMemoryHost, messages: Sequence[object], *, user_id: str, session_id: str | None = None
+        self: MemoryParts, messages: Sequence[object], *, user_id: str, session_id: str | None = None
     ) -> OffloadedContext:
         """Put messages on disk that are to leave a context; the answer names what loads them again.
 
@@ -233,15 +212,19 @@ class WorkingMemoryMethods:
             InvalidInputError: A message that can't be read, naming it; nothing was kept.
             StoreError: Nothing was kept.
         """
+        from reme_core.working.context_input import read_context
+        from reme_core.working.prepare import offload_summary
+        from reme_core.working.record import offload_context
+
         ports, scope = self._working_ports(), self._scope(user_id)
-        read, shown_before = await _read_context(messages, ports)
+        read, shown_before = await read_context(messages, ports)
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
-        await self._recover()
+        await self._work.recover()
         await offload_summary(ports, scope, session, shown_before)
         return await offload_context(ports, scope, session, read)
 
     async def offload_text(
-        self: WorkingMemoryHost, text: str, *, user_id: str, session_id: str, name: str | None = None
+        self: MemoryParts, text: str, *, user_id: str, session_id: str, name: str | None = None
     ) -> OffloadInfo:
         """Put a text on disk, such as a tool's output before it becomes a message; the same again is kept once.
 
@@ -251,6 +234,8 @@ class WorkingMemoryMethods:
         Raises:
             InvalidInputError: The text is empty or can't be kept as it is.
         """
+        from reme_core.working.references import store_offloads
+
         ports, scope = self._working_ports(), self._scope(user_id)
         whole = inputs.read_text(text, "text")
         if not whole:
@@ -263,12 +248,12 @@ class WorkingMemoryMethods:
             name=None if name is None else inputs.read_query(name, "name"),
             created_at=ports.clock.now(),
         )
-        await self._recover()
+        await self._work.recover()
         [reference] = (await store_offloads(ports.offloads, scope, [offload])).values()
         return offload.info.model_copy(update={"reference": reference})
 
     async def reload_context(
-        self: WorkingMemoryHost,
+        self: MemoryParts,
         *,
         user_id: str,
         reference: str | None = None,
@@ -301,6 +286,8 @@ class WorkingMemoryMethods:
             OffloadNotFoundError: No such reference in this scope or session, or it was cleaned up.
             InvalidInputError: Options that don't go together, naming them.
         """
+        from reme_core.steps.load_offloaded import ReloadRequest, reload_context
+
         ports, scope = self._working_ports(), self._scope(user_id)
         request = ReloadRequest(
             reference=None if reference is None else inputs.read_id(reference, "reference"),
@@ -314,72 +301,11 @@ class WorkingMemoryMethods:
             said_from=inputs.read_time(start_time, "start_time"),
             said_to=inputs.read_time(end_time, "end_time"),
         )
-        await self._recover()
+        await self._work.recover()
         return await reload_context(ports.offloads, ports.transcript, scope, request)
 
-    async def list_offloads(
-        self: WorkingMemoryHost,
-        *,
-        user_id: str,
-        session_id: str | None = None,
-        limit: int = 100,
-        newest_first: bool = False,
-        cursor: str | None = None,
-    ) -> tuple[Sequence[OffloadInfo], str | None]:
-        """Return a page of what was offloaded, oldest first unless told otherwise, and the cursor of the next one."""
-        page = await self._working_ports().offloads.list_offloads(
-            self._scope(user_id),
-            ListOffloads(
-                session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
-                limit=inputs.read_count(limit, "limit"),
-                newest_first=inputs.read_flag(newest_first, "newest_first"),
-                cursor=cursor,
-            ),
-        )
-        return page.offloads, page.next_cursor
-
-    async def clean_offloads(
-        self: WorkingMemoryHost,
-        *,
-        user_id: str,
-        older_than_days: float | None = RETENTION_DAYS,
-        max_bytes: int | None = None,
-        idle_days: float = IDLE_DAYS,
-        dry_run: bool = False,
-    ) -> CleanedOffloads:
-        """Remove the texts of old offloads for good; messages stay. Nothing is removed unless this is called.
-
-        What the context of an open session refers to stays, and is listed as `held`. Words of removed texts may stay in
-        the file's search index until it is merged; `delete_all_memories` clears everything.
-
-        Args:
-            user_id: Whose.
-            older_than_days: Texts older than this go; None: age doesn't matter.
-            max_bytes: Beyond this many bytes of text, the oldest go, whatever their age; None: no bound.
-            idle_days: A session whose context was not compacted for so long counts as closed.
-            dry_run: Only say what would go.
-        """
-        ports, scope = self._working_ports(), self._scope(user_id)
-        now = ports.clock.now()
-        clean = CleanOffloads(
-            older_than=None if older_than_days is None else now - _days(older_than_days, "older_than_days"),
-            max_bytes=None if max_bytes is None else _whole(max_bytes, "max_bytes"),
-            idle_since=now - _days(idle_days, "idle_days"),
-            dry_run=inputs.read_flag(dry_run, "dry_run"),
-        )
-        return await ports.offloads.clean_offloads(scope, clean)
-
-    async def close_context(self: WorkingMemoryHost, session_id: str, *, user_id: str) -> None:
-        """Say that a session's context is no more: clean-ups may take what it referred to."""
-        ports, scope = self._working_ports(), self._scope(user_id)
-        session = inputs.read_id(session_id, "session_id")
-        ports.held.forget(scope, session)
-        await ports.offloads.hold_offloads(
-            scope, HoldOffloads(session_id=session, references=frozenset(), now=ports.clock.now())
-        )
-
     def in_context_memory(
-        self: WorkingMemoryHost,
+        self: MemoryParts,
         *,
         user_id: str,
         session_id: str | None = None,
@@ -403,67 +329,16 @@ class WorkingMemoryMethods:
             unrecorded_marks: Messages with one of these marks stay in a compaction, and are not written to the
                 transcript when they are taken out.
         """
+        from reme_core.working.context_input import read_language, read_limits, read_overhead
+        from reme_core.working.in_context import InContextMemory
+
         return InContextMemory(
             ports=self._working_ports(),
             scope=self._scope(user_id),
             session_id=new_id() if session_id is None else inputs.read_id(session_id, "session_id"),
-            limits=_limits(max_input_length, limits),
+            limits=read_limits(max_input_length, limits),
             system_prompt=inputs.read_text(system_prompt, "system_prompt"),
-            overhead_tokens=_overhead(overhead_tokens),
-            language=_language(language),
+            overhead_tokens=read_overhead(overhead_tokens),
+            language=read_language(language),
             unrecorded_marks=unrecorded_marks,
         )
-
-
-async def _read_messages(messages: Sequence[object], ports: WorkingPorts) -> Sequence[Message]:
-    """Read messages, without a summary that is shown as one of them."""
-    read, _ = await _read_context(messages, ports)
-    return read
-
-
-async def _read_context(messages: Sequence[object], ports: WorkingPorts) -> tuple[Sequence[Message], str]:
-    """Read messages, away from the event loop where they are many, and the summary that is shown as one of them."""
-    now = ports.clock.now()
-    read = partial(parse_messages, messages, now=lambda: now)
-    is_long = isinstance(messages, (list, tuple)) and len(messages) > _MANY and set(map(type, messages)) != {Message}
-    parsed = await asyncio.to_thread(read) if is_long else read()
-    summaries = [text for message in parsed if (text := shown_text(message)) is not None]
-    said = [message for message in parsed if not is_shown_summary(message)]
-    return said, summaries[-1] if summaries else ""
-
-
-def _limits(max_input_length: int | None, limits: object) -> ContextLimits:
-    if limits is None:
-        return ContextLimits() if max_input_length is None else ContextLimits(max_input_length=max_input_length)
-    if not isinstance(limits, ContextLimits):
-        msg = f"limits: wanted ContextLimits, found {shown(limits)}"
-        raise InvalidInputError(msg)
-    return limits if max_input_length is None else replace(limits, max_input_length=max_input_length)
-
-
-def _language(language: object) -> Language | None:
-    if language is None:
-        return None
-    for known in get_args(Language):
-        if language == known:
-            return cast("Language", known)
-    msg = f"language: wanted 'en', 'zh' or None, found {shown(language)}"
-    raise InvalidInputError(msg)
-
-
-def _overhead(value: object) -> int:
-    return _whole(value, "overhead_tokens")
-
-
-def _whole(value: object, name: str) -> int:
-    if type(value) is int and value >= 0:
-        return value
-    msg = f"{name}: wanted a whole number of at least 0, found {value!r}"
-    raise InvalidInputError(msg)
-
-
-def _days(value: object, name: str) -> timedelta:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MOST_DAYS:
-        return timedelta(days=value)
-    msg = f"{name}: wanted a number of days from 0 to {_MOST_DAYS:,}, found {value!r}"
-    raise InvalidInputError(msg)

@@ -1,113 +1,105 @@
-"""Protocols and their request types: what reme calls and others may supply.
-
-Names are loaded on first use: who supplies a chat model doesn't pay for the arrays of a store.
-"""
+"""Protocols and their request types: what reme calls and others may supply."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from reme_core.lazy_names import lazy_names
-
-if TYPE_CHECKING:
-    from reme_core.ports.chat_model import (
-        ChatModel,
-        ChatRequest,
-        ChatResult,
-        ResponseSchema,
-        StreamingChatModel,
-        ToolSpec,
-    )
-    from reme_core.ports.embedder import Clock, Embedder, EmbedsQueries, NamedEmbedder, TokenCounter
-    from reme_core.ports.items import (
-        FilterOperator,
-        GetItems,
-        IndexedBy,
-        Item,
-        ItemAddress,
-        ItemCondition,
-        ItemNamespaces,
-        ItemRecord,
-        ItemStore,
-        ItemValue,
-        ListItemNamespaces,
-        Namespace,
-        PutItem,
-        RecordPlace,
-        SearchItems,
-        WriteItems,
-    )
-    from reme_core.ports.jobs import ClaimJob, JobQueue, SettleJob, SettlesWrites
-    from reme_core.ports.memory_store import (
-        Countable,
-        Counts,
-        CountsUses,
-        DeleteMemory,
-        EventQuery,
-        ListMemories,
-        Matrix,
-        MemoryFilter,
-        MemorySearch,
-        MemoryStore,
-        PutMemory,
-        Scalar,
-        ScoredMemory,
-        Uselessness,
-        UseMemory,
-        Vector,
-        WriteBatch,
-    )
-    from reme_core.ports.offloads import (
-        CleanOffloads,
-        HoldOffloads,
-        ListOffloads,
-        OffloadPage,
-        OffloadSearch,
-        OffloadStore,
-        PutOffloads,
-        ScoredOffload,
-    )
-    from reme_core.ports.pipelines import Retriever, RetrieveRequest, Summarizer, SummaryRequest
-    from reme_core.ports.tool_calls import (
-        AddedToolCalls,
-        ListToolCalls,
-        ListTools,
-        ToolCallPage,
-        ToolCallStore,
-        ToolPage,
-    )
-    from reme_core.ports.tools import (
-        AgentResult,
-        AgentTask,
-        ListsTargets,
-        MemoryAgent,
-        MetaMemory,
-        RunTrace,
-        Target,
-        Tool,
-        ToolContext,
-    )
-    from reme_core.ports.transcript import (
-        WAITING,
-        Appended,
-        AppendMessages,
-        BlockPage,
-        BlockSummary,
-        FillsVectors,
-        FindMessages,
-        IndexedTranscript,
-        ListBlocks,
-        MessagePage,
-        MessageSearch,
-        MessageVector,
-        PendingText,
-        Planner,
-        ScoredBlock,
-        ScoredMessage,
-        Slicer,
-        Transcript,
-        TranscriptIndex,
-    )
+from reme_core.ports.chat_model import (
+    ChatModel,
+    ChatRequest,
+    ChatResult,
+    ResponseSchema,
+    StreamingChatModel,
+    ToolSpec,
+)
+from reme_core.ports.embedder import Clock, Embedder, EmbedsQueries, NamedEmbedder, TokenCounter
+from reme_core.ports.items import (
+    FilterOperator,
+    GetItems,
+    IndexedBy,
+    Item,
+    ItemAddress,
+    ItemCondition,
+    ItemNamespaces,
+    ItemRecord,
+    ItemStore,
+    ItemValue,
+    ListItemNamespaces,
+    Namespace,
+    PutItem,
+    RecordPlace,
+    SearchItems,
+    WriteItems,
+)
+from reme_core.ports.jobs import ClaimJob, JobQueue, SettleJob, SettlesWrites
+from reme_core.ports.memory_store import (
+    Countable,
+    Counts,
+    CountsUses,
+    DeleteMemory,
+    EventQuery,
+    ListMemories,
+    Matrix,
+    MemoryFilter,
+    MemorySearch,
+    MemoryStore,
+    PutMemory,
+    Scalar,
+    ScoredMemory,
+    Uselessness,
+    UseMemory,
+    Vector,
+    WriteBatch,
+)
+from reme_core.ports.offloads import (
+    CleanOffloads,
+    HoldOffloads,
+    ListOffloads,
+    OffloadPage,
+    OffloadSearch,
+    OffloadStore,
+    PutOffloads,
+    ScoredOffload,
+)
+from reme_core.ports.pipelines import Retriever, RetrieveRequest, Summarizer, SummaryRequest
+from reme_core.ports.tool_calls import (
+    AddedToolCalls,
+    ListToolCalls,
+    ListTools,
+    ToolCallPage,
+    ToolCallStore,
+    ToolPage,
+)
+from reme_core.ports.tools import (
+    AgentResult,
+    AgentTask,
+    ListsTargets,
+    MemoryAgent,
+    MetaMemory,
+    RunTrace,
+    Target,
+    Tool,
+    ToolContext,
+)
+from reme_core.ports.transcript import (
+    WAITING,
+    Appended,
+    AppendMessages,
+    BlockPage,
+    BlockSummary,
+    FillsVectors,
+    FindMessages,
+    IndexedTranscript,
+    ListBlocks,
+    MessagePage,
+    MessageSearch,
+    MessageVector,
+    PendingText,
+    Planner,
+    ScoredBlock,
+    ScoredMessage,
+    Slicer,
+    Transcript,
+    TranscriptIndex,
+)
 
 __all__ = [
     "WAITING",
@@ -205,38 +197,3 @@ __all__ = [
     "WriteBatch",
     "WriteItems",
 ]
-
-if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "chat_model": "ChatModel ChatRequest ChatResult ResponseSchema StreamingChatModel ToolSpec",
-            "embedder": "Clock Embedder EmbedsQueries NamedEmbedder TokenCounter",
-            "items": (
-                "FilterOperator GetItems IndexedBy Item ItemAddress ItemCondition ItemNamespaces ItemRecord "
-                "ItemStore ItemValue ListItemNamespaces Namespace PutItem RecordPlace SearchItems WriteItems"
-            ),
-            "jobs": "ClaimJob JobQueue SettleJob SettlesWrites",
-            "memory_store": (
-                "Countable Counts CountsUses DeleteMemory EventQuery ListMemories Matrix MemoryFilter MemorySearch "
-                "MemoryStore PutMemory Scalar ScoredMemory Uselessness UseMemory Vector WriteBatch"
-            ),
-            "offloads": (
-                "CleanOffloads HoldOffloads ListOffloads OffloadPage OffloadSearch OffloadStore PutOffloads "
-                "ScoredOffload"
-            ),
-            "pipelines": "Retriever RetrieveRequest Summarizer SummaryRequest",
-            "tool_calls": "AddedToolCalls ListToolCalls ListTools ToolCallPage ToolCallStore ToolPage",
-            "tools": "AgentResult AgentTask ListsTargets MemoryAgent MetaMemory RunTrace Target Tool ToolContext",
-            "transcript": (
-                "WAITING Appended AppendMessages BlockPage BlockSummary FillsVectors FindMessages IndexedTranscript "
-                "ListBlocks MessagePage MessageSearch MessageVector PendingText Planner ScoredBlock ScoredMessage "
-                "Slicer Transcript TranscriptIndex"
-            ),
-        },
-    )
-
-
-def __dir__() -> list[str]:
-    """List the public names, loaded or not."""
-    return sorted({*globals(), *__all__})

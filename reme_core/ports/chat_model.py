@@ -39,7 +39,7 @@ class ChatRequest:
         response_schema: Asks for JSON of this form; the answer is then in `ChatResult.parsed`.
         temperature: None leaves the model's own setting.
         max_tokens: At most this many completion tokens; None leaves the model's own setting.
-        timeout_s: Seconds for this request, retries apart; None leaves the model's own setting.
+        timeout_s: Seconds for this request, its retries included; None leaves the model's own setting.
     """
 
     messages: Sequence[Message]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
-from reme_core.ports import Scalar
 from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, read_zone, shown
 from reme_core.schema.checks import check_id, check_text
+
+if TYPE_CHECKING:
+    from reme_core.ports import Scalar
 
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
 _CLOCK_SKEW = timedelta(days=1)

@@ -13,13 +13,6 @@ from reme_core.schema import Hit, Message, Source, Trajectory, Usage, bounded_qu
 from reme_core.steps.flow import Stage
 from reme_core.steps.flow_context import FlowContext
 
-FREQ_THRESHOLD = 5
-"""A memory that was used less often has not had its chance yet."""
-
-UTILITY_THRESHOLD = 0.5
-"""Of a memory's uses, less than this share helped: it is more in the way than of use."""
-
-
 # Each may have 64 KiB of metadata, and a memory's own is bounded.
 _TOLD_WHOLE = 4
 

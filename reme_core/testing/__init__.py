@@ -5,12 +5,9 @@ Names are loaded on first use; the suites need pytest and pytest-asyncio, the te
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from reme_core.errors import MissingExtraError
+from reme_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from reme_core.testing.chat_model_contract import Answer, ChatModelContract
@@ -47,47 +44,24 @@ __all__ = [
     "TranscriptIndexContract",
 ]
 
-_MODULES: Mapping[str, str] = MappingProxyType(
-    {
-        "Answer": "reme_core.testing.chat_model_contract",
-        "ChatModelContract": "reme_core.testing.chat_model_contract",
-        "EmbedderContract": "reme_core.testing.embedder_contract",
-        "FixedClock": "reme_core.testing.clock",
-        "HashedEmbedder": "reme_core.testing.hashed_embedder",
-        "ItemStoreContract": "reme_core.testing.item_store_contract",
-        "JobQueueContract": "reme_core.testing.job_queue_contract",
-        "MemoryStoreContract": "reme_core.testing.memory_store_contract",
-        "OffloadStoreContract": "reme_core.testing.offload_store_contract",
-        "ScriptedChatModel": "reme_core.testing.scripted_model",
-        "SequentialIds": "reme_core.testing.ids",
-        "StoreCapabilities": "reme_core.testing.store_values",
-        "TokenCounterContract": "reme_core.testing.token_counter_contract",
-        "ToolCallStoreContract": "reme_core.testing.tool_call_store_contract",
-        "TranscriptContract": "reme_core.testing.transcript_contract",
-        "TranscriptIndexContract": "reme_core.testing.transcript_contract",
-    }
-)
-
-
-def __getattr__(name: str) -> object:
-    """Load the module of a public name on first use.
-
-    Raises:
-        AttributeError: There is no such name.
-        MissingExtraError: It is a contract suite, and pytest is not installed.
-    """
-    if name not in _MODULES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    try:
-        module = importlib.import_module(_MODULES[name])
-    except ModuleNotFoundError as exc:
-        if exc.name != "pytest":
-            raise
-        raise MissingExtraError(library="pytest", extra="dev", wanted_for=name) from exc
-    return getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    """List the public names, loaded or not."""
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "chat_model_contract": "Answer ChatModelContract",
+            "clock": "FixedClock",
+            "embedder_contract": "EmbedderContract",
+            "hashed_embedder": "HashedEmbedder",
+            "ids": "SequentialIds",
+            "item_store_contract": "ItemStoreContract",
+            "job_queue_contract": "JobQueueContract",
+            "memory_store_contract": "MemoryStoreContract",
+            "offload_store_contract": "OffloadStoreContract",
+            "scripted_model": "ScriptedChatModel",
+            "store_values": "StoreCapabilities",
+            "token_counter_contract": "TokenCounterContract",
+            "tool_call_store_contract": "ToolCallStoreContract",
+            "transcript_contract": "TranscriptContract TranscriptIndexContract",
+        },
+        extras={"pytest": "dev"},
+    )

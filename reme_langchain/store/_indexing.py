@@ -23,7 +23,6 @@ from reme_core.ports import (
     Vector,
 )
 from reme_core.schema import bounded_query, shown
-from reme_langchain.models import as_embedder
 from reme_langchain.models._embedder import LangChainEmbedder
 
 EmbedTexts: TypeAlias = Callable[[Sequence[str]], Awaitable[Matrix]]
@@ -42,6 +41,8 @@ def read_index(index: IndexConfig) -> tuple[Embedder, tuple[str, ...]]:
     Raises:
         InvalidInputError: `embed` is missing, a setting is unknown, `dims` or `fields` can't be such.
     """
+    from reme_langchain.models import as_embedder  # noqa: PLC0415  # half a second of LangChain, for an index alone
+
     _check_settings(index)
     embed, dims, fields = index.get("embed"), index.get("dims"), index.get("fields")
     if embed is None:

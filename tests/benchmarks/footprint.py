@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 import venv
 from pathlib import Path
 
+import imports
 from figures import Figure
 
 ROOT = Path(__file__).resolve().parents[2]
-_CPU = (
-    "import resource, sys; before = resource.getrusage(resource.RUSAGE_SELF); import {module}; "
-    "after = resource.getrusage(resource.RUSAGE_SELF); "
-    "print(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "
-    "int('openai' in sys.modules), int('qdrant_client' in sys.modules))"
-)
-
-
-def _import_cpu(module: str) -> tuple[float, int]:
-    runs = []
-    for _ in range(5):
-        command = [sys.executable, "-c", _CPU.format(module=module)]
-        cpu, *loaded = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.split()
-        runs.append((float(cpu), sum(map(int, loaded))))
-    return min(runs)
 
 
 def _distributions() -> int:
@@ -40,10 +25,7 @@ def _distributions() -> int:
 
 
 def measure() -> list[Figure]:
-    cpu, loaded = _import_cpu("reme_core")
-    plain, _ = _import_cpu("pydantic, numpy")
     return [
-        Figure("import reme_core, CPU", round(cpu, 3), "s", 0.3, True, f"pydantic and numpy alone {plain:.3f} s"),
-        Figure("openai or qdrant_client loaded by it", loaded, "", 0, True),
+        *imports.measure(),
         Figure("distributions of a base installation", _distributions(), "", 20, True),
     ]

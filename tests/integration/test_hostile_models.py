@@ -853,7 +853,7 @@ async def test_what_goes_wrong_in_the_background_is_told_by_flush(tmp_path: Path
 
 
 async def test_a_500_that_passes_is_not_noticed(tmp_path: Path) -> None:
-    model = HostileModel("facts", Status(500, retry_after="0"), 1)
+    model = HostileModel("facts", Status(500, retry_after="0.01"), 1)
     async with opened(tmp_path, model, wire=True, retries=1) as (memory, store):
         mine = await memories_of(store, MINE)
         await memory.summary([SAID], **U)

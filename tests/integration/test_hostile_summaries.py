@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from reme_core.errors import ContextTooLongError, ModelOutputError, ModelRejectedError, ModelUnavailableError, ReMeError
-from reme_core.models import BackOff, CharacterTokenCounter, OpenAIChat
+from reme_core.models import CharacterTokenCounter, OpenAIChat
 from reme_core.schema import parse_messages
 from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
 from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
@@ -40,9 +40,6 @@ def server() -> Iterator[OpenAIServer]:
 
 
 async def compacted(server: OpenAIServer, *, timeout_s: float = 30.0) -> Compacted:
-    async def at_once(_: float) -> None:
-        """Wait for nothing."""
-
     request = CompactRequest(
         messages=parse_messages(SAID),
         previous_summary=EARLIER.text,
@@ -50,10 +47,7 @@ async def compacted(server: OpenAIServer, *, timeout_s: float = 30.0) -> Compact
         limit_tokens=400,
         window_tokens=8000,
     )
-    back_off = BackOff(sleep=at_once)
-    async with OpenAIChat(
-        "any", base_url=server.base_url, api_key=KEY, max_retries=0, timeout_s=timeout_s, back_off=back_off
-    ) as model:
+    async with OpenAIChat("any", base_url=server.base_url, api_key=KEY, max_retries=0, timeout_s=timeout_s) as model:
         return await compact_memory(request, model=model, counter=CharacterTokenCounter())
 
 

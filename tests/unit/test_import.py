@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from reme_core.errors import MissingExtraError
 from reme_core.lazy_names import lazy_names
 
 _ROOT = Path(__file__).parents[2]
@@ -98,29 +99,45 @@ def test_every_public_name_can_be_loaded() -> None:
     assert "has no attribute 'nothing'" in done.stdout
 
 
-@pytest.mark.parametrize("package", ["reme_core.schema", "reme_core.ports"])
-def test_a_package_of_values_loads_what_is_asked_for_and_knows_every_name(package: str) -> None:
+def test_the_facade_loads_no_store_no_agent_and_no_learning_before_a_memory_is_made() -> None:
+    code = "import sys\nfrom reme_core import ReMe\nprint(*sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(_ROOT)}, capture_output=True, check=True, text=True
+    )
+    loaded = {name for name in done.stdout.split() if name.startswith("reme_core.")}
+    for part in (
+        "stores",
+        "retrieval",
+        "rules",
+        "text",
+        "agents",
+        "tools",
+        "tasks",
+        "toolstats",
+        "transfer",
+        "working",
+    ):
+        assert not {name for name in loaded if name.startswith(f"reme_core.{part}")}
+
+
+def test_a_memory_without_a_model_loads_no_agent_and_no_learning(tmp_path: Path) -> None:
     code = (
-        f"import sys, {package} as package\n"
-        "loaded = {name for name in sys.modules if name.startswith(package.__name__ + '.')}\n"
-        "assert not loaded, loaded\n"
-        "for name in package.__all__: getattr(package, name)\n"
-        "assert set(package.__all__) <= set(dir(package))\n"
-        "try: package.nothing\n"
-        "except AttributeError as exc: print(exc)"
+        "import asyncio, sys\nfrom reme_core import ReMe\n"
+        "async def main():\n"
+        "    async with ReMe('space', sys.argv[1], llm=None, embedding=None) as memory:\n"
+        "        await memory.summary([('user', 'Hello')], user_id='u')\n"
+        "        await memory.retrieve('hello', user_id='u')\n"
+        "asyncio.run(main())\nprint(*sorted(sys.modules))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONPATH": str(_ROOT)}, capture_output=True, check=True, text=True
+        [sys.executable, "-c", code, str(tmp_path)],
+        env={"PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        check=True,
+        text=True,
     )
-    assert done.stdout.strip() == f"module {package!r} has no attribute 'nothing'"
-
-
-def test_who_supplies_a_chat_model_loads_no_arrays() -> None:
-    code = "import sys\nfrom reme_core.ports import ChatRequest, ChatResult\nprint('numpy' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONPATH": str(_ROOT)}, capture_output=True, check=True, text=True
-    )
-    assert done.stdout.strip() == "False"
+    for part in ("agents", "tools", "tasks", "toolstats", "transfer", "working"):
+        assert f"reme_core.{part}" not in done.stdout.split()
 
 
 @pytest.mark.parametrize("package", ["reme_core.schema", "reme_core.ports"])
@@ -135,6 +152,16 @@ def test_the_types_of_values_and_protocols_can_be_read_at_run_time(package: str)
                 typing.get_type_hints(part)
 
 
-def test_a_module_of_a_package_of_values_is_an_attribute_too() -> None:
-    load = lazy_names("reme_core.schema", {"messages": "Message"})
-    assert load("messages") is sys.modules["reme_core.schema.messages"]
+def test_a_module_of_a_lazy_package_is_an_attribute_too() -> None:
+    load, _ = lazy_names("reme_core.models", {"character_counter": "CharacterTokenCounter"})
+    assert load("character_counter") is sys.modules["reme_core.models.character_counter"]
+
+
+def test_a_library_that_is_missing_names_the_extra_and_one_of_our_own_stays_visible() -> None:
+    load, _ = lazy_names("reme_core", {"nothing_here": "Nothing"}, extras={"elsewhere": "extra"})
+    with pytest.raises(ModuleNotFoundError) as caught:
+        load("Nothing")
+    assert not isinstance(caught.value, MissingExtraError)
+    load, _ = lazy_names("reme_core", {"nothing_here": "Nothing"}, extras={"reme_core": "extra"})
+    with pytest.raises(MissingExtraError, match=r"reme-memory\[extra\]"):
+        load("Nothing")

@@ -1,40 +1,38 @@
-"""Requests to an OpenAI-compatible endpoint: connections, limits, time-outs, retries; nothing of their content."""
+"""Requests to an OpenAI-compatible endpoint: connections, limits, time-outs; nothing of their content.
+
+Retries are those of the `openai` client; here is the bound on a call as a whole, its waits included.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 import openai
 from openai import AsyncOpenAI, AsyncStream, DefaultAsyncHttpxClient
 from pydantic import JsonValue, SecretStr
 
 from reme_core.errors import ConfigurationError, ModelOutputError
-from reme_core.models.openai.back_off import BackOff
 from reme_core.models.openai.call_slots import CallSlots
-from reme_core.models.openai.endpoint_failures import (
-    TRANSPORT_ERROR,
-    EndpointAddress,
-    may_pass,
-    retry_after_s,
-    translate,
-    was_reached,
-)
+from reme_core.models.openai.endpoint_failures import TRANSPORT_ERROR, USED_UP, EndpointAddress, translate, was_reached
 from reme_core.models.usage_meter import Tally
 
 if TYPE_CHECKING:
     from openai._types import RequestOptions  # not public, and needed to name the type of a public parameter
 
-T = TypeVar("T")
-
 _LINGER_S = 30.0
 """How long a loop holds the connections of an object that is gone."""
 
 OPENAI_URL = "https://api.openai.com/v1"
+
+# The client has one hook for the requests of all its calls; it runs in the task of the call.
+_TALLY: ContextVar[Tally] = ContextVar("tally of the call under way")
 
 
 def as_secret(api_key: SecretStr | str | None) -> SecretStr | None:
@@ -50,9 +48,7 @@ class Endpoint:
     closed with the loop (`asyncio.run` does it), by `close`, or soon after this object is gone.
     """
 
-    def __init__(
-        self, place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int, back_off: BackOff
-    ) -> None:
+    def __init__(self, place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
         """Check the options; nothing is opened yet.
 
         Raises:
@@ -62,28 +58,19 @@ class Endpoint:
         self.place = place
         self.slots = CallSlots(max_concurrency)
         self._timeout_s = timeout_s
-        self._max_retries = max_retries
-        self._back_off = back_off
-        self._clients = _LoopClients(place)
+        self._clients = _LoopClients(place, max_retries)
 
     async def post(self, path: str, body: dict[str, JsonValue], *, tally: Tally, timeout_s: float | None = None) -> str:
-        """Send a request and return the text of the answer, whatever its form. Each attempt holds a slot.
+        """Send a request and return the text of the answer, whatever its form. It holds a slot until the end.
 
         Raises:
-            ModelUnavailableError: It failed, and so did the retries.
+            ModelUnavailableError: It failed, and so did the retries, or all of it took longer than the time-out.
             ModelRejectedError: The endpoint refuses it.
             ContextTooLongError: It is too long for the model.
         """
-
-        async def attempt() -> str:
+        async with self.slots.hold(), self._bounded(tally, timeout_s):
             client = await self._clients.get()
             return await client.post(path, cast_to=str, body=body, options=_options(self.place))
-
-        async def attempt_in_slot() -> str:
-            async with self.slots.hold():
-                return await self._timed(attempt, tally, timeout_s)
-
-        return await self._with_retries(attempt_in_slot)
 
     async def open_stream(
         self, path: str, body: dict[str, JsonValue], *, tally: Tally, timeout_s: float | None = None
@@ -92,8 +79,7 @@ class Endpoint:
 
         The caller holds a slot, and closes the stream.
         """
-
-        async def attempt() -> AsyncStream[object]:
+        async with self._bounded(tally, timeout_s):
             client = await self._clients.get()
             return await client.post(
                 path,
@@ -103,8 +89,6 @@ class Endpoint:
                 stream=True,
                 stream_cls=AsyncStream[object],
             )
-
-        return await self._with_retries(lambda: self._timed(attempt, tally, timeout_s))
 
     async def pieces(
         self, stream: AsyncStream[object], *, timeout_s: float | None = None
@@ -136,26 +120,38 @@ class Endpoint:
         """Close the connections of the running loop. A later call opens new ones."""
         await self._clients.close()
 
-    async def _timed(self, attempt: Callable[[], Awaitable[T]], tally: Tally, timeout_s: float | None) -> T:
-        tally.attempts += 1
+    @asynccontextmanager
+    async def _bounded(self, tally: Tally, timeout_s: float | None) -> AsyncIterator[None]:
+        """Bound a call with its retries, count its attempts, and translate its failure."""
+        token, before = _TALLY.set(tally), tally.attempts
         try:
             async with asyncio.timeout(timeout_s or self._timeout_s):
-                return await attempt()
-        except openai.OpenAIError as exc:
-            tally.attempts -= not was_reached(exc)
-            raise
+                yield
+        except (openai.OpenAIError, TimeoutError) as exc:
+            attempts = max(tally.attempts - before, 1)
+            tally.attempts = tally.attempts if was_reached(exc) else before
+            raise translate(exc, self.place, attempts=attempts) from exc
+        finally:
+            _TALLY.reset(token)
 
-    async def _with_retries(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        failures = 0
-        while True:
-            try:
-                return await attempt()
-            except (openai.OpenAIError, TimeoutError) as exc:
-                failures += 1
-                if failures > self._max_retries or not may_pass(exc):
-                    raise translate(exc, self.place, attempts=failures) from exc
-                wait_s = self._back_off.seconds(failures, retry_after_s(exc))
-            await self._back_off.sleep(wait_s)
+
+async def _count_request(_request: object) -> None:
+    _TALLY.get().attempts += 1
+
+
+class _Answer(Protocol):
+    """The head of an answer: that of httpx under openai 2, of httpx2 under openai 3."""
+
+    status_code: int
+    headers: MutableMapping[str, str]
+
+    async def aread(self) -> bytes: ...
+
+
+async def _mark_used_up(answer: _Answer) -> None:
+    """Keep the client from trying again where the quota is used up: a 429 that no waiting heals."""
+    if answer.status_code == 429 and USED_UP.encode() in await answer.aread():
+        answer.headers["x-should-retry"] = "false"
 
 
 def _check_options(place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
@@ -182,21 +178,23 @@ def _options(place: EndpointAddress) -> RequestOptions:
     return {"headers": headers}
 
 
-def _open_client(place: EndpointAddress) -> AsyncOpenAI:
-    """Make a client without retries and time-outs of its own: those are here, in one place."""
+def _open_client(place: EndpointAddress, max_retries: int) -> AsyncOpenAI:
+    """Make a client without time-outs of its own: the bound on the whole call is here."""
     return AsyncOpenAI(
         api_key=place.secret.get_secret_value() if place.secret else "none",
         base_url=place.base_url,
-        max_retries=0,
+        max_retries=max_retries,
         timeout=None,
         # Not the client's default wrapper, which, when garbage, closes itself on whichever loop runs at that time.
-        http_client=DefaultAsyncHttpxClient(timeout=None),
+        http_client=DefaultAsyncHttpxClient(
+            timeout=None, event_hooks={"request": [_count_request], "response": [_mark_used_up]}
+        ),
     )
 
 
-async def _lifetime(place: EndpointAddress) -> AsyncGenerator[AsyncOpenAI, None]:
+async def _lifetime(place: EndpointAddress, max_retries: int) -> AsyncGenerator[AsyncOpenAI, None]:
     """Yield a client once, and close it when the generator is closed: the event loop does that before it ends."""
-    client = _open_client(place)
+    client = _open_client(place, max_retries)
     try:
         yield client
     finally:
@@ -226,8 +224,9 @@ class _LoopClient:
 class _LoopClients:
     """One client for each running loop."""
 
-    def __init__(self, place: EndpointAddress) -> None:
+    def __init__(self, place: EndpointAddress, max_retries: int) -> None:
         self._place = place
+        self._max_retries = max_retries
         self._lock = threading.Lock()
         self._held: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
 
@@ -238,7 +237,7 @@ class _LoopClients:
                 del self._held[other]
             held = self._held.get(loop)
         if held is None or held.client.is_closed():
-            lifetime = _lifetime(self._place)
+            lifetime = _lifetime(self._place, self._max_retries)
             client = await anext(lifetime)  # does not let other tasks run, so a loop has one client
             held = _LoopClient(client, lifetime, loop.call_later(_LINGER_S, _let_go, lifetime))
             with self._lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -29,6 +28,9 @@ def _transport_error() -> type[Exception]:
 
 
 TRANSPORT_ERROR = _transport_error()
+
+USED_UP = "insufficient_quota"
+"""The code of a 429 that no waiting heals."""
 
 _PASSING = frozenset({408, 409, 429})
 _NEVER_REACHED = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
@@ -72,7 +74,7 @@ def safe_url(url: str) -> str:
 def may_pass(exc: Foreign) -> bool:
     """Tell whether the same request may succeed later: no connection, time-out, 408, 409, 429 and 5xx."""
     if isinstance(exc, openai.APIStatusError):
-        if exc.code == "insufficient_quota":  # a 429 that waiting does not heal
+        if exc.code == USED_UP:  # a 429 that waiting does not heal
             return False
         return exc.status_code in _PASSING or exc.status_code >= 500
     return isinstance(exc, openai.APIConnectionError | TimeoutError)
@@ -82,17 +84,6 @@ def was_reached(exc: Foreign) -> bool:
     """Tell whether the request got to the endpoint, as far as can be known."""
     refused = isinstance(exc, openai.APIConnectionError) and type(exc.__cause__).__name__ in _NEVER_REACHED
     return not refused
-
-
-def retry_after_s(exc: Foreign) -> float | None:
-    """Return the seconds that the endpoint asks to wait; None where it says nothing, or a date."""
-    if not isinstance(exc, openai.APIStatusError):
-        return None
-    try:
-        seconds = float(exc.response.headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 def complaint(error: ModelError) -> str:

@@ -12,7 +12,6 @@ from openai import AsyncStream
 from pydantic import SecretStr
 
 from reme_core.errors import ContextTooLongError, ModelRejectedError, ModelUnavailableError
-from reme_core.models.openai.back_off import BackOff
 from reme_core.models.openai.chat_answer import StreamedAnswer, count_tokens, parse_wire, read_draft, result_of
 from reme_core.models.openai.chat_body import chat_body, streaming
 from reme_core.models.openai.endpoint import OPENAI_URL, Endpoint, as_secret
@@ -48,7 +47,6 @@ class OpenAIChat:
         timeout_s: float = 120.0,
         max_retries: int = 3,
         max_concurrency: int = 16,
-        back_off: BackOff | None = None,
     ) -> None:
         """Keep the settings; nothing is opened yet.
 
@@ -57,10 +55,9 @@ class OpenAIChat:
             api_key: None sends no key, as local servers want it.
             base_url: Most end in `/v1`.
             temperature: For requests that name none; None leaves it to the endpoint.
-            timeout_s: For each attempt; in a stream, for its beginning and between two pieces.
-            max_retries: After the first attempt, for connection errors, time-outs, 408, 409, 429 and 5xx.
+            timeout_s: For a call as a whole, its retries included; in a stream, to its beginning, then between pieces.
+            max_retries: After the first attempt, for connection errors, 408, 409, 429 and 5xx.
             max_concurrency: Requests under way at once, over all event loops and threads.
-            back_off: How long to wait between attempts.
 
         Raises:
             ConfigurationError: Naming the option.
@@ -77,7 +74,6 @@ class OpenAIChat:
             timeout_s=timeout_s,
             max_retries=max_retries,
             max_concurrency=max_concurrency,
-            back_off=back_off or BackOff(),
         )
         self._temperature = temperature
         self._learnt = learnt_of(base_url, model)

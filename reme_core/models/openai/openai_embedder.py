@@ -13,7 +13,6 @@ from pydantic import JsonValue, SecretStr
 
 from reme_core.errors import ConfigurationError, ModelRejectedError
 from reme_core.models.json_text import clean_text
-from reme_core.models.openai.back_off import BackOff
 from reme_core.models.openai.embedding_answer import read_vectors
 from reme_core.models.openai.endpoint import OPENAI_URL, Endpoint, as_secret
 from reme_core.models.openai.endpoint_failures import EndpointAddress, complaint
@@ -52,7 +51,6 @@ class OpenAIEmbedder:
         timeout_s: float = 60.0,
         max_retries: int = 3,
         max_concurrency: int = 4,
-        back_off: BackOff | None = None,
     ) -> None:
         """Keep the settings; nothing is opened yet.
 
@@ -64,10 +62,9 @@ class OpenAIEmbedder:
             batch_size: Texts in a request.
             max_chars: Characters of a text that are embedded.
             ask_for_dimension: Send `dimensions`; an endpoint that refuses it is not sent it again.
-            timeout_s: For each attempt.
-            max_retries: After the first attempt, for connection errors, time-outs, 408, 409, 429 and 5xx.
+            timeout_s: For a request as a whole, its retries included.
+            max_retries: After the first attempt, for connection errors, 408, 409, 429 and 5xx.
             max_concurrency: Requests under way at once, over all event loops and threads.
-            back_off: How long to wait between attempts.
 
         Raises:
             ConfigurationError: Naming the option.
@@ -88,7 +85,6 @@ class OpenAIEmbedder:
             timeout_s=timeout_s,
             max_retries=max_retries,
             max_concurrency=max_concurrency,
-            back_off=back_off or BackOff(),
         )
         self._dimension = dimension
         self._batch_size = batch_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import inspect
 import threading
@@ -15,6 +16,17 @@ from reme_core import InContextMemory, ReMe, SyncInContextMemory, SyncReMe
 from reme_core.errors import MemoryNotFoundError, ModelUnavailableError, StoreClosedError
 from reme_core.ports import Matrix
 from reme_core.testing import HashedEmbedder
+from tests.generate_sync import generate
+
+
+def test_the_file_is_what_the_generator_gives() -> None:
+    written = Path(inspect.getfile(SyncReMe)).read_text(encoding="utf-8")
+    assert classes_of(written) == classes_of(generate()), "ReMe has changed: run `make sync`"
+
+
+def classes_of(source: str) -> list[str]:
+    return [ast.dump(node) for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+
 
 METHODS = [
     name

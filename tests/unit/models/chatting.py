@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from reme_core.models import BackOff, OpenAIChat, OpenAIEmbedder
+from reme_core.models import OpenAIChat, OpenAIEmbedder
 from reme_core.ports import ChatRequest, ResponseSchema, ToolSpec
 from reme_core.schema import parse_messages
 from tests.support.openai_server import KEY, OpenAIServer
@@ -21,28 +21,15 @@ COLOUR = ResponseSchema(
 WEATHER = ToolSpec(name="weather", description="Of a town.", parameters={"type": "object", "properties": {}})
 
 
-class Waits:
-    """Records the waits between attempts, and waits for nothing."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-
-    def back_off(self, jitter: float = 0.5) -> BackOff:
-        return BackOff(sleep=self.sleep, jitter=lambda: jitter)
-
-
 def ask(*messages: Any, **options: Any) -> ChatRequest:
     return ChatRequest(messages=parse_messages(messages or [("user", "What colour is the sky?")]), **options)
 
 
 def chat_at(server: OpenAIServer, **options: Any) -> OpenAIChat:
-    options = {"api_key": KEY, "back_off": Waits().back_off(), **options}
+    options = {"api_key": KEY, **options}
     return OpenAIChat("a-model", base_url=server.base_url, **options)
 
 
 def embedder_at(server: OpenAIServer, **options: Any) -> OpenAIEmbedder:
-    options = {"api_key": KEY, "back_off": Waits().back_off(), "dimension": 64, **options}
+    options = {"api_key": KEY, "dimension": 64, **options}
     return OpenAIEmbedder("a-model", base_url=server.base_url, **options)

@@ -11,3 +11,9 @@ from tests.support.openai_server import OpenAIServer
 def server() -> Iterator[OpenAIServer]:
     with OpenAIServer() as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the first wait of the `openai` client between two attempts."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)

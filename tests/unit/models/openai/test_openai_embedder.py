@@ -133,7 +133,7 @@ async def test_a_wrong_key_names_the_variable_of_embeddings(server: OpenAIServer
 
 async def test_a_batch_is_tried_again(server: OpenAIServer) -> None:
     embedder = embedder_at(server)
-    server.replies(Status(429, retry_after="1"))
+    server.replies(Status(429, retry_after="0.01"))
     assert right(await embedder.embed(TEXTS), TEXTS)
     assert embedder.usage.embedding_calls == 4
 

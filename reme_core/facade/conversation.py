@@ -1,0 +1,200 @@
+"""Conversations on the facade: messages come in, what answers a question goes out, and ReMy talks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from reme_core.errors import ConfigurationError
+from reme_core.facade.parts import MemoryParts
+from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, parse_messages
+from reme_core.steps import user_input as inputs
+from reme_core.steps.missing_model import missing_model_message
+
+if TYPE_CHECKING:
+    pass
+
+
+class ConversationMethods:
+    """The methods of `ReMe` that take messages in and answer questions."""
+
+    async def summary(
+        self: MemoryParts,
+        messages: Sequence[object],
+        *,
+        user_id: str,
+        session_id: str | None = None,
+        memory_type: str = "auto",
+        end_session: bool | None = None,
+        background: bool = False,
+        instructions: str | None = None,
+        timezone: str | None = None,
+    ) -> SummaryResult:
+        """Keep messages, slice them into blocks, index these, and with a chat model make memories of them.
+
+        The messages are on disk before a model is asked. What then fails, or is cut short by the end of the process, is
+        a job that `flush`, `close` or the next start finishes.
+
+        Args:
+            messages: `Message` objects, dictionaries (OpenAI's form is read) or `(role, text)` pairs. They keep the
+                `message_id` and `created_at` that they bring; a message that is there already is not added again.
+            user_id: Whose they are.
+            session_id: The session that they continue; by default a new one, which ends with this call. Either way
+                each call ends a block; longer calls are cut by silence, size and `starts_block` as `slicing` says.
+            memory_type: `auto`, `personal`, `procedural` or `tool`: what to distil. Without a chat model nothing is.
+            end_session: Nothing more of this session will come: a tool call without its result is sliced as well. By
+                default so where `session_id` is left out.
+            background: Return once the messages are on disk and can be found by their words; vectors and memories
+                follow in the background.
+            instructions: What to keep and never to keep of these messages as memories, beside what `SimpleDistillation`
+                was given; kept with the job. Without a chat model no memories are made, and it says nothing.
+            timezone: Where the user is, by its IANA name such as "Europe/Berlin": "yesterday" is reckoned in it; by
+                default that of the memory.
+
+        Raises:
+            InvalidInputError: A message that can't be read, naming it, or instructions that the strategy in use does
+                not follow; nothing was kept.
+            ConflictError: A message id that is taken by another message; nothing was kept.
+            PartialFailureError: The messages are on disk, what follows failed and is tried again later; `done` is the
+                result so far.
+        """
+        from reme_core.ports import SummaryRequest
+        from reme_core.steps.guidance import read_instructions
+
+        await self._work.recover()
+        scope, now = self._scope(user_id), self._clock.now()
+        parsed = parse_messages(messages, now=lambda: now)
+        inputs.check_not_future(parsed, now)
+        kind = inputs.read_summary_type(memory_type)
+        ends = session_id is None if end_session is None else inputs.read_flag(end_session, "end_session")
+        session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
+        if not parsed and session_id is None:
+            return SummaryResult(session_id=session)
+        request = SummaryRequest(
+            session_id=session,
+            messages=parsed,
+            memory_type=kind,
+            ends_session=ends,
+            background=inputs.read_flag(background, "background"),
+            instructions=read_instructions(instructions),
+            timezone=self._timezone if timezone is None else inputs.read_timezone(timezone),
+        )
+        result = await self._summarizer.summarize(scope, request)
+        if request.background or result.degraded:
+            self._work.start(scope)
+        return result
+
+    async def retrieve(
+        self: MemoryParts,
+        query: str | None = None,
+        *,
+        user_id: str,
+        limit: int | None = None,
+        top_k: int | None = None,
+        token_budget: int | None = None,
+        min_score: float | None = None,
+        memory_type: str | Sequence[str] = "auto",
+        memory_target: str | Sequence[str] | None = None,
+        session_id: str | None = None,
+        layers: Sequence[str] | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        start_time: datetime | str | None = None,
+        end_time: datetime | str | None = None,
+        as_of: datetime | str | None = None,
+        include_superseded: bool = False,
+        include_shared: bool = False,
+    ) -> RetrieveResult:
+        """Find what answers a question: memories first where they do, then what was said, best first.
+
+        Args:
+            query: The question, in words; of a pasted text, the first 4,000 characters. One about a time alone ("what
+                happened last week?") lists what lies there; so do `start_time` and `end_time` without a query.
+            user_id: Whose memory is asked.
+            limit: At most this many results; 10 unless `token_budget` is given.
+            top_k: The same as `limit`.
+            token_budget: As many results as fit into this many tokens, repetition dropped.
+            min_score: Leaves out results that score lower, in [0, 1], once all are ranked. Memories that answer the
+                question score 0.5 and more, messages less.
+            memory_type: `auto`, a type or a list of types. Messages are looked at for `auto`, `personal`, `history`.
+            memory_target: Only memories about this target, or these.
+            session_id: Only messages of this session.
+            layers: Some of `memory`, `summary` (blocks) and `message`; by default memories and messages.
+            metadata: Only memories whose metadata have these values.
+            start_time: Said (memories: observed) at this time or later.
+            end_time: Said before this time.
+            as_of: Memories that held at this time, and what was said by then. By default all that were not replaced,
+                whether what they state is over, holds or lies ahead.
+            include_superseded: Also memories that were replaced.
+            include_shared: Also the shared scope of the space.
+
+        Raises:
+            InvalidInputError: Something can't be read, naming it.
+            UnsupportedFilterError: A layer was asked for that one of the filters can't be applied to.
+            ModelError: The agent of an agentic retriever failed.
+        """
+        from reme_core.ports import RetrieveRequest
+
+        if token_budget is not None:
+            token_budget = inputs.read_count(token_budget, "token_budget")
+        request = RetrieveRequest(
+            query=inputs.read_question(query, is_timed=start_time is not None or end_time is not None),
+            limit=inputs.read_limit(limit, top_k),
+            token_budget=token_budget,
+            min_score=None if min_score is None else inputs.read_share(min_score, "min_score"),
+            layers=inputs.read_layers(layers),
+            types=inputs.read_types(memory_type),
+            targets=inputs.read_targets(memory_target),
+            metadata=inputs.read_metadata_filter(metadata),
+            session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
+            said_from=inputs.read_time(start_time, "start_time"),
+            said_to=inputs.read_time(end_time, "end_time"),
+            as_of=inputs.read_time(as_of, "as_of"),
+            include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
+            include_shared=inputs.read_flag(include_shared, "include_shared"),
+            now=self._clock.now(),
+        )
+        await self._work.recover()
+        return await self._retriever.retrieve(self._scope(user_id), request)
+
+    async def chat(
+        self: MemoryParts,
+        message: str,
+        *,
+        user_id: str,
+        session_id: str | None = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> ChatReply:
+        """Talk with ReMy, who knows what this user's memory holds, and keep the turn.
+
+        The turn is on disk when this returns; memories are made of it in the background.
+
+        Args:
+            message: What the user says.
+            user_id: Who says it.
+            session_id: The session that it continues; by default a new one, named in the reply.
+            on_text: Is given the answer in pieces as it is written, where the model can stream.
+
+        Raises:
+            ConfigurationError: There is no chat model.
+            ModelError: The model failed; nothing was kept.
+        """
+        from reme_core.agents import ReMyAgentV1Op
+        from reme_core.recall.chat_turn import Chat
+
+        if self._ports.llm is None:
+            raise ConfigurationError(missing_model_message("chat"))
+        await self._work.recover()
+        chat = Chat(
+            agent=ReMyAgentV1Op(language=self._language),
+            model=self._ports.llm,
+            memories=self._ports.memories,
+            transcript=self._ports.transcript,
+            offloads=self._ports.offloads,
+            embedder=self._embedder,
+            clock=self._clock,
+            summarizer=self._summarizer,
+            retriever=self._runtime.simple_retriever(),
+        )
+        session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
+        return await chat.turn(self._scope(user_id), inputs.read_query(message, "message"), session, on_text)

@@ -1,0 +1,257 @@
+"""Memories on the facade: add, read, change, delete, list, history and undo."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from reme_core.facade.parts import MemoryParts
+from reme_core.schema import STATEMENTS, Event, Memory, MemoryPage, UndoResult
+from reme_core.steps import user_input as inputs
+
+if TYPE_CHECKING:
+    pass
+
+_HISTORY_PAGE = 1000
+
+
+class MemoryMethods:
+    """The methods of `ReMe` on single memories."""
+
+    async def add_memory(
+        self: MemoryParts,
+        content: str,
+        *,
+        user_id: str,
+        memory_type: str = "personal",
+        memory_target: str = "self",
+        when_to_use: str = "",
+        metadata: Mapping[str, JsonValue] | None = None,
+        observed_at: datetime | str | None = None,
+        valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
+        importance: float = 0.5,
+        confidence: float = 1.0,
+        reason: str = "",
+    ) -> Memory:
+        """Add one memory. If a current one of this type and target says the same, that one is the answer.
+
+        `valid_from` and `valid_to` are the statement's own time, known to a year (`2023`), a month (`2023-01`), a day
+        (`2023-01-05`) or exactly; an end lasts until the end of its year, month or day. They hide nothing: what is over
+        is found like what holds. Of two that say the same of times that lie apart, the later one supersedes the other.
+
+        Raises:
+            InvalidInputError: A field that can't be used, naming it.
+        """
+        fields: dict[str, object] = {
+            "content": content,
+            "memory_type": memory_type,
+            "memory_target": memory_target,
+            "when_to_use": when_to_use,
+            "metadata": metadata,
+            "observed_at": observed_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+            "importance": importance,
+            "confidence": confidence,
+        }
+        why = inputs.read_text(reason, "reason")
+        [memory] = await self._editor.add(self._scope(user_id), [fields], run_id=None, reason=why, at=self._clock.now())
+        return memory
+
+    async def add_memories(
+        self: MemoryParts,
+        memories: Sequence[Mapping[str, object]],
+        *,
+        user_id: str,
+        run_id: str | None = None,
+        reason: str = "",
+    ) -> list[Memory]:
+        """Add memories, all or none, in one write; each a mapping of the fields that `add_memory` takes.
+
+        Also `memory_id`, `author` and `sources`. With a `run_id`, `undo` takes them back together.
+
+        Raises:
+            InvalidInputError: A field that can't be used, naming it.
+            ConflictError: A memory id that is taken.
+        """
+        run = None if run_id is None else inputs.read_id(run_id, "run_id")
+        drafts = inputs.read_list(memories, "memories")
+        why = inputs.read_text(reason, "reason")
+        return await self._editor.add(self._scope(user_id), drafts, run_id=run, reason=why, at=self._clock.now())
+
+    async def get_memory(self: MemoryParts, memory_id: str, *, user_id: str) -> Memory:
+        """Return a memory, current or not (MemoryNotFoundError)."""
+        [memory] = await self._ports.memories.get(self._scope(user_id), [inputs.read_id(memory_id, "memory_id")])
+        return memory
+
+    async def update_memory(
+        self: MemoryParts,
+        memory_id: str,
+        *,
+        user_id: str,
+        content: str | None = None,
+        when_to_use: str | None = None,
+        memory_type: str | None = None,
+        memory_target: str | None = None,
+        metadata: Mapping[str, JsonValue] | None = None,
+        valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
+        importance: float | None = None,
+        confidence: float | None = None,
+        expected_revision: int | None = None,
+        reason: str = "",
+    ) -> Memory:
+        """Change what is given and keep the rest; `metadata` replaces the whole object.
+
+        `valid_to` tells when the statement was or will be over, which leaves it found as before; what is not to be
+        found any more is deleted, or superseded by what holds now. Both times are read as in `add_memory`.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            InvalidInputError: Nothing to change, or a value that can't be used.
+            ConflictError: It has another revision than expected, or another current memory says the same.
+        """
+        given: dict[str, object] = {
+            "content": content,
+            "when_to_use": when_to_use,
+            "memory_type": memory_type,
+            "memory_target": memory_target,
+            "metadata": metadata,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+            "importance": importance,
+            "confidence": confidence,
+        }
+        return await self._editor.update(
+            self._scope(user_id),
+            inputs.read_id(memory_id, "memory_id"),
+            {name: value for name, value in given.items() if value is not None},
+            expected_revision=None if expected_revision is None else inputs.read_revision(expected_revision),
+            reason=inputs.read_text(reason, "reason"),
+            at=self._clock.now(),
+        )
+
+    async def supersede_memory(
+        self: MemoryParts,
+        memory_id: str,
+        content: str,
+        *,
+        user_id: str,
+        when_to_use: str = "",
+        metadata: Mapping[str, JsonValue] | None = None,
+        observed_at: datetime | str | None = None,
+        valid_from: datetime | str | None = None,
+        valid_to: datetime | str | None = None,
+        reason: str = "",
+    ) -> Memory:
+        """Replace a memory by one that holds from `valid_from` on (by default from `observed_at`, or now).
+
+        The old one is closed at that time, if it was not over before, and kept: `retrieve(as_of=...)` finds it for
+        times before. One that has not begun is closed before it begins.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            InvalidInputError: A field that can't be used, or a time before that from which the old one holds already.
+            ConflictError: The old one was replaced already, or another current memory says the same.
+        """
+        given = {
+            "content": content,
+            "when_to_use": when_to_use,
+            "metadata": metadata,
+            "observed_at": observed_at,
+            "valid_from": valid_from,
+            "valid_to": valid_to,
+        }
+        return await self._editor.supersede(
+            self._scope(user_id),
+            inputs.read_id(memory_id, "memory_id"),
+            given,
+            reason=inputs.read_text(reason, "reason"),
+            at=self._clock.now(),
+        )
+
+    async def delete_memory(self: MemoryParts, memory_id: str, *, user_id: str, reason: str = "") -> None:
+        """Remove a memory; its history stays (MemoryNotFoundError)."""
+        await self._editor.delete(
+            self._scope(user_id),
+            inputs.read_id(memory_id, "memory_id"),
+            reason=inputs.read_text(reason, "reason"),
+            at=self._clock.now(),
+        )
+
+    async def list_memories(
+        self: MemoryParts,
+        *,
+        user_id: str,
+        memory_type: str | Sequence[str] = "auto",
+        memory_target: str | Sequence[str] | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        keyword: str | None = None,
+        as_of: datetime | str | None = None,
+        include_superseded: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> MemoryPage:
+        """Return a page of memories, newest first; `next_cursor` of the answer asks for the next one.
+
+        Raises:
+            InvalidInputError: Something can't be read, or a cursor that is not of this list.
+        """
+        from reme_core.ports import ListMemories, MemoryFilter
+
+        query = ListMemories(
+            filter=MemoryFilter(
+                types=STATEMENTS if (types := inputs.read_types(memory_type)) is None else types,
+                targets=inputs.read_targets(memory_target),
+                metadata=inputs.read_metadata_filter(metadata),
+                keyword=None if keyword is None else inputs.read_query(keyword, "keyword"),
+                as_of=inputs.read_time(as_of, "as_of"),
+                include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
+            ),
+            limit=inputs.read_count(limit, "limit"),
+            cursor=cursor,
+        )
+        return await self._ports.memories.list_memories(self._scope(user_id), query)
+
+    async def history(self: MemoryParts, memory_id: str, *, user_id: str) -> list[Event]:
+        """Return every change of a memory, oldest first; also of one that was deleted.
+
+        Raises:
+            MemoryNotFoundError: This scope never held such a memory.
+        """
+        from reme_core.ports import EventQuery
+
+        scope, wanted = self._scope(user_id), inputs.read_id(memory_id, "memory_id")
+        events: list[Event] = []
+        while True:
+            after = events[-1].sequence if events else 0
+            page = await self._ports.memories.events(
+                scope, EventQuery(memory_id=wanted, after=after, limit=_HISTORY_PAGE)
+            )
+            events += page
+            if len(page) < _HISTORY_PAGE:
+                break
+        if not events:
+            await self._ports.memories.get(scope, [wanted])
+        return events
+
+    async def undo(self: MemoryParts, run_id: str, *, user_id: str) -> UndoResult:
+        """Put back what a run changed, in one write that can itself be undone.
+
+        Raises:
+            RunNotFoundError: No such run in this scope.
+            ConflictError: One of its memories was changed since; nothing was undone.
+        """
+        from reme_core.remember.undo import undo_run
+
+        return await undo_run(
+            self._ports.memories,
+            self._embedder,
+            self._scope(user_id),
+            inputs.read_id(run_id, "run_id"),
+            at=self._clock.now(),
+        )

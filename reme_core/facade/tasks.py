@@ -1,0 +1,211 @@
+"""Procedural memory on the facade: what attempts at tasks teach, and how memories prove themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from reme_core.facade.parts import MemoryParts
+from reme_core.schema import Feedback, Forgotten, Memory, TaskMemories, TaskSummary, parse_messages, parse_trajectories
+from reme_core.steps import user_input as inputs
+
+if TYPE_CHECKING:
+    from reme_core.tasks.task_values import RetrievalFlow, TaskFlow
+
+FREQ_THRESHOLD = 5
+"""A memory that was used less often has not had its chance yet."""
+
+UTILITY_THRESHOLD = 0.5
+"""Of a memory's uses, less than this share helped: it is more in the way than of use."""
+
+
+class TaskMethods:
+    """The methods of `ReMe` on tasks."""
+
+    async def summary_task(
+        self: MemoryParts,
+        trajectories: Sequence[object],
+        *,
+        user_id: str,
+        task_name: str,
+        background: bool = False,
+    ) -> TaskSummary:
+        """Keep attempts at tasks, and with a chat model learn from them: from successes, failures, and both compared.
+
+        The attempts are on disk before a model is asked, in one write. What then fails is a job that `flush`, `close`
+        or the next start finishes; what an attempt at a task teaches is written at once or not at all. Without a model
+        the job waits until there is one.
+
+        Args:
+            trajectories: `Trajectory` objects, or dictionaries with `messages` and `score` (in [0, 1]), and maybe
+                `task_id`, `metadata` and `trajectory_id`. Attempts at one task in one call are compared.
+            user_id: Whose they are.
+            task_name: The task domain: the target of what is learnt.
+            background: Return once the attempts are on disk.
+
+        Raises:
+            InvalidInputError: A trajectory that can't be read, naming it; nothing was kept.
+            ConflictError: A `trajectory_id` that belongs to other messages, or whose attempt still waits to be learnt
+                from with another score or task; nothing was kept.
+            PartialFailureError: The attempts are on disk, what follows failed and is tried again later; `done` is the
+                result so far.
+        """
+        from reme_core.tasks.record_attempts import TaskRequest
+
+        await self._work.recover()
+        scope, now = self._scope(user_id), self._clock.now()
+        parsed = await asyncio.to_thread(parse_trajectories, trajectories, now=lambda: now)
+        for place, trajectory in enumerate(parsed):
+            inputs.check_not_future(trajectory.messages, now, f"trajectories[{place}].messages")
+        request = TaskRequest(
+            task_name=inputs.read_name(task_name, "task_name"),
+            trajectories=parsed,
+            background=inputs.read_flag(background, "background"),
+        )
+        return await self._learning.recorder().summarize(scope, request)
+
+    async def retrieve_task_memory(
+        self: MemoryParts,
+        query: str | None = None,
+        *,
+        user_id: str,
+        messages: Sequence[object] = (),
+        task_name: str | None = None,
+        limit: int = 5,
+        token_budget: int | None = None,
+        min_score: float | None = None,
+        include_shared: bool = False,
+        rerank: bool = False,
+        rewrite: bool = False,
+    ) -> TaskMemories:
+        """Return what was learnt for a task: procedural memories of this user, of no other type and no other scope.
+
+        Args:
+            query: The task in words; left out, it is built from the messages.
+            user_id: Whose memories.
+            messages: The conversation so far: its first user message and the last ones make the query.
+            task_name: Only of this task domain. Where nothing of it shares a word with the query, its best memories: by
+                confidence, importance and how often they helped.
+            limit: At most this many.
+            token_budget: `text` has so many tokens at most.
+            min_score: Leaves out what scores lower.
+            include_shared: Look into the shared scope of the space as well.
+            rerank: Have the model put them in order.
+            rewrite: Have the model write one text for this task of them; the results stay as they are.
+
+        Raises:
+            InvalidInputError: Neither a query nor messages that say anything, or a number that can't be used.
+            ConfigurationError: `rerank` or `rewrite` without a chat model.
+            ModelError: The model failed.
+        """
+        from reme_core.tasks.find.retrieval_flows import make_retrieval_flow
+        from reme_core.tasks.task_values import TaskQuestion
+
+        learner = self._learning
+        options = (inputs.read_flag(rerank, "rerank"), inputs.read_flag(rewrite, "rewrite"))
+        flow = learner.retrieval_flow
+        if flow is None or any(options):
+            flow = make_retrieval_flow(rerank=options[0], rewrite=options[1])
+        question = TaskQuestion(
+            query="" if query is None else inputs.read_bounded_query(query),
+            messages=await asyncio.to_thread(parse_messages, messages),
+            limit=inputs.read_count(limit, "limit"),
+            token_budget=None if token_budget is None else inputs.read_count(token_budget, "token_budget"),
+            include_shared=inputs.read_flag(include_shared, "include_shared"),
+            min_score=None if min_score is None else inputs.read_share(min_score, "min_score"),
+        )
+        target = None if task_name is None else inputs.read_name(task_name, "task_name")
+        return await learner.answer(self._scope(user_id), target, question, flow)
+
+    def set_task_flow(self: MemoryParts, flow: TaskFlow) -> None:
+        """Exchange the stages by which `summary_task` learns; see `reme_core.tasks`.
+
+        Raises:
+            ConfigurationError: It is no flow, or the transcript keeps no jobs.
+        """
+        self._learning.set_task_flow(flow)
+
+    def set_task_retrieval(self: MemoryParts, flow: RetrievalFlow) -> None:
+        """Exchange the stages of `retrieve_task_memory`; calls with `rerank` or `rewrite` use the own ones.
+
+        Raises:
+            ConfigurationError: It is no flow.
+        """
+        self._learning.set_retrieval_flow(flow)
+
+    async def record_use(
+        self: MemoryParts, memory_ids: str | Sequence[str], *, user_id: str, uses: int = 1, helpful: float = 0
+    ) -> list[Memory]:
+        """Count that memories were used, and how often that helped; exact, whoever else counts at the same time.
+
+        Args:
+            memory_ids: Which, one or several; one that stands twice counts twice.
+            user_id: Whose.
+            uses: Added to `freq`. 0 where the use was counted before, and only now is known to have helped.
+            helpful: Added to `utility`: 1 (or True) for a use that helped.
+
+        Raises:
+            MemoryNotFoundError: Naming those that this user doesn't have; none was counted.
+            InvalidInputError: A count below zero, or none at all.
+            UnsupportedFilterError: The store doesn't count.
+        """
+        from reme_core.tasks.memory_utility import record_use
+
+        ids = inputs.read_ids([memory_ids] if isinstance(memory_ids, str) else memory_ids, "memory_ids")
+        return await record_use(self._ports.memories, self._scope(user_id), ids, uses=uses, helpful=helpful)
+
+    async def forget_memories(
+        self: MemoryParts,
+        *,
+        user_id: str,
+        task_name: str | None = None,
+        memory_type: str | Sequence[str] = "procedural",
+        freq_threshold: int = FREQ_THRESHOLD,
+        utility_threshold: float = UTILITY_THRESHOLD,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Remove memories that were used often and seldom helped: `freq >= f` and `utility / freq < u`.
+
+        One write, which `undo` takes back; a memory that becomes helpful meanwhile stays.
+
+        Args:
+            user_id: Whose.
+            task_name: Only about this target.
+            memory_type: Of this type or these types.
+            freq_threshold: f, at least 1: a memory that was never used is never forgotten.
+            utility_threshold: u, above 0, at most 1.
+            dry_run: Say what would go, and remove nothing.
+
+        Raises:
+            InvalidInputError: A threshold that can't be used.
+        """
+        from reme_core.tasks.memory_utility import forget
+
+        return await forget(
+            self._ports.memories,
+            self._scope(user_id),
+            types=inputs.read_types(memory_type),
+            targets=None if task_name is None else (inputs.read_name(task_name, "task_name"),),
+            min_freq=freq_threshold,
+            max_utility=utility_threshold,
+            dry_run=inputs.read_flag(dry_run, "dry_run"),
+            at=self._clock.now(),
+        )
+
+    async def observe(self: MemoryParts, feedback: object, *, user_id: str) -> list[Memory]:
+        """Take in what was seen of memories at work: it moves their importance or confidence; see `Feedback`.
+
+        Args:
+            feedback: A `Feedback` or a dictionary of its fields, or a list of them.
+            user_id: Whose memories.
+
+        Raises:
+            MemoryNotFoundError: Naming those that this user doesn't have; none was changed.
+            InvalidInputError: Feedback that can't be read, naming it.
+            ConflictError: Others changed these memories for ten seconds on end.
+        """
+        from reme_core.tasks.memory_utility import observe, parse_feedback
+
+        items = [feedback] if isinstance(feedback, (Feedback, Mapping)) else feedback
+        return await observe(self._ports.memories, self._scope(user_id), parse_feedback(items), at=self._clock.now())

@@ -1,0 +1,132 @@
+"""Files on the facade: a user's memory as a whole, and libraries of memories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reme_core.facade.parts import MemoryParts, file_path
+from reme_core.schema import DumpedLibrary, LoadedLibrary
+from reme_core.steps import user_input as inputs
+
+if TYPE_CHECKING:
+    from reme_core.transfer.scope_export import TransferCounts
+
+
+class TransferMethods:
+    """The methods of `ReMe` that write and read files."""
+
+    async def export(self: MemoryParts, path: str | Path, *, user_id: str) -> TransferCounts:
+        """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
+        from reme_core.transfer.scope_export import export_scope
+
+        return await export_scope(self._ports.memories, self._ports.transcript, self._scope(user_id), file_path(path))
+
+    async def import_(
+        self: MemoryParts, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None
+    ) -> TransferCounts:
+        """Read a file that `export` wrote into a user's memory; doing it twice changes nothing more.
+
+        Args:
+            path: The file.
+            user_id: Whose memory it becomes.
+            progress: Told how many lines are done, now and then.
+
+        Raises:
+            InvalidInputError: A line that is wrong, by number; nothing was imported.
+            StoreAccessError: The file can't be read.
+            ConflictError: An id that is taken by something else.
+        """
+        from reme_core.transfer.scope_export import import_scope
+
+        scope = self._scope(user_id)
+        moved = await import_scope(
+            self._ports.memories,
+            self._ports.transcript,
+            self._embedder,
+            scope,
+            file_path(path),
+            progress=progress,
+        )
+        await self._record.embed(scope)
+        if self._embedder is not None and self._embedder.is_resting:
+            self._work.start(scope)  # what has no vector yet gets it later
+        return moved
+
+    async def dump(
+        self: MemoryParts,
+        path: str | Path,
+        *,
+        user_id: str,
+        memory_type: str | Sequence[str] = "auto",
+        memory_target: str | Sequence[str] | None = None,
+        include_superseded: bool = False,
+    ) -> DumpedLibrary:
+        """Write memories to a file of JSON Lines that `load` reads, into this scope or any other.
+
+        Unlike `export` it takes no messages along, and names no scope: a library to be handed on. A file that is there
+        is replaced once all is written, and keeps its permissions. `meta` and `history` memories are written only where
+        they are named, and `load` refuses them.
+
+        Raises:
+            StoreAccessError: The file can't be written, is no regular file (a pipe, say), or is a database.
+        """
+        from reme_core.transfer.memory_library import dump_library
+
+        return await dump_library(
+            self._ports.memories,
+            self._scope(user_id),
+            file_path(path),
+            types=inputs.read_types(memory_type),
+            targets=inputs.read_targets(memory_target),
+            include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
+        )
+
+    async def load(
+        self: MemoryParts,
+        path: str | Path,
+        *,
+        user_id: str,
+        task_name: str | None = None,
+        skip_bad_lines: bool = False,
+        deduplicate: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> LoadedLibrary:
+        """Read memories from a file of JSON Lines: of `dump`, or of the form that earlier tools wrote.
+
+        All memories are one write, which `undo` takes back. Tool calls of earlier tools are recorded after it in
+        further writes, which `undo` leaves; if one of those fails, loading the file again completes them. A call that
+        is cancelled while it writes ends its writing first. Loading a file twice changes nothing more.
+
+        Args:
+            path: The file; a regular one, no pipe.
+            user_id: Whose memory it becomes.
+            task_name: The target of procedural memories; by default the one they bring.
+            skip_bad_lines: Leave lines out that can't be used, and name them in the result; otherwise one refuses all.
+            deduplicate: Leave out what says nearly the same as another; equal ones are left out in any case.
+            progress: Told how many lines are ready to be written, now and then; the last time all of them, before
+                anything is written. What it raises ends the call, and nothing is loaded.
+
+        Raises:
+            InvalidLinesError: Lines that can't be used, by number; nothing was loaded.
+            StoreAccessError: The file can't be read, or is no regular file.
+            ConflictError: Other writers took ids of the file three times meanwhile; no memory was loaded, call again.
+        """
+        from reme_core.steps.similar_memories import SIMILARITY
+        from reme_core.transfer.memory_library import load_library
+
+        return await load_library(
+            self._ports.memories,
+            self._ports.transcript,
+            self._ports.tool_calls,
+            self._embedder,
+            self._scope(user_id),
+            file_path(path),
+            memory_target=None if task_name is None else inputs.read_name(task_name, "task_name"),
+            skip_bad_lines=inputs.read_flag(skip_bad_lines, "skip_bad_lines"),
+            deduplicate=inputs.read_flag(deduplicate, "deduplicate"),
+            similarity=SIMILARITY,
+            at=self._clock.now(),
+            progress=progress,
+        )
