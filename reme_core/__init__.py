@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from reme_core.errors import ReMeError
     from reme_core.facade.reme import ReMe
     from reme_core.facade.strategies import (
-        AgenticDistillation,
         AgenticRetriever,
+        AgenticSummarizer,
         RerankingRetriever,
-        SimpleDistillation,
+        SimpleSummarizer,
     )
     from reme_core.facade.sync import SyncInContextMemory, SyncReMe
     from reme_core.jobs.process_identity import holder, is_gone
@@ -93,8 +93,8 @@ __version__ = "0.1.0"
 
 
 __all__ = [
-    "AgenticDistillation",
     "AgenticRetriever",
+    "AgenticSummarizer",
     "Block",
     "ChatReply",
     "CleanedOffloads",
@@ -137,7 +137,7 @@ __all__ = [
     "RetrieveResult",
     "RetryPolicy",
     "Scope",
-    "SimpleDistillation",
+    "SimpleSummarizer",
     "Slicing",
     "Source",
     "StoredMessage",
@@ -175,7 +175,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "background_loop": "EventLoopThread",
             "errors": "ReMeError",
             "facade.reme": "ReMe",
-            "facade.strategies": "AgenticRetriever AgenticDistillation RerankingRetriever SimpleDistillation",
+            "facade.strategies": "AgenticRetriever AgenticSummarizer RerankingRetriever SimpleSummarizer",
             "facade.sync": "SyncInContextMemory SyncReMe",
             "jobs.process_identity": "holder is_gone",
             "jobs.retry_policy": "RetryPolicy",

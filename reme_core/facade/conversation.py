@@ -47,7 +47,7 @@ class ConversationMethods:
                 default so where `session_id` is left out.
             background: Return once the messages are on disk and can be found by their words; vectors and memories
                 follow in the background.
-            instructions: What to keep and never to keep of these messages as memories, beside what `SimpleDistillation`
+            instructions: What to keep and never to keep of these messages as memories, beside what `SimpleSummarizer`
                 was given; kept with the job. Without a chat model no memories are made, and it says nothing.
             timezone: Where the user is, by its IANA name such as "Europe/Berlin": "yesterday" is reckoned in it; by
                 default that of the memory.

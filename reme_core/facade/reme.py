@@ -121,7 +121,7 @@ class ReMe(
             InvalidInputError: A memory space that can't be one.
         """
         from reme_core.facade import config
-        from reme_core.facade.strategies import AgenticDistillation, AgenticRetriever, RuntimePorts, SimpleDistillation
+        from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, RuntimePorts, SimpleSummarizer
         from reme_core.jobs.job_service import JobService
         from reme_core.jobs.retry_policy import RetryPolicy
         from reme_core.models import CharacterTokenCounter, SystemClock
@@ -181,10 +181,10 @@ class ReMe(
         self._summarizer: Summarizer = self._record
         self._retriever: Retriever = self._runtime.simple_retriever()
         if use_agentic_mode:
-            self.set_summarizer(AgenticDistillation(language=language, use_reviser=use_reviser))
+            self.set_summarizer(AgenticSummarizer(language=language, use_reviser=use_reviser))
             self.set_retriever(AgenticRetriever(language=language))
         elif self._ports.llm is not None:
-            self.set_summarizer(SimpleDistillation(language=language, use_reviser=use_reviser))
+            self.set_summarizer(SimpleSummarizer(language=language, use_reviser=use_reviser))
         if self._ports.llm is not None:
             _ = self._learning  # it does the jobs that earlier processes left
 
@@ -236,7 +236,7 @@ class ReMe(
                 await part.close()
 
     def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
-        """Set the summarizer: a `Summarizer`, or settings such as `AgenticDistillation(...)`.
+        """Set the summarizer: a `Summarizer`, or settings such as `AgenticSummarizer(...)`.
 
         Raises:
             ConfigurationError: It needs a chat model, or a transcript that keeps jobs, and there is none; or it is no

@@ -93,7 +93,7 @@ class BindsRetriever(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleDistillation:
+class SimpleSummarizer:
     """Settings of the simple distiller: one model call extracts facts, one more reconciles those that have neighbours.
 
     Attributes:
@@ -138,7 +138,7 @@ class SimpleDistillation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgenticDistillation:
+class AgenticSummarizer:
     """Settings of the agentic distiller: an agent routes the blocks to sub-agents, one for each target.
 
     Attributes:

@@ -13,7 +13,7 @@ from reme_core.schema import EXTRACTIVE, Job, Message, Scope, StoredMessage, rea
 from reme_core.steps.distillation import Distilled, Distiller, DistilTask, UsageCounter, run_events
 from reme_core.steps.guidance import Guidance
 
-NOT_GUIDED = "instructions, types and examples are for the simple summarizer: set_summarizer(SimpleDistillation())"
+NOT_GUIDED = "instructions, types and examples are for the simple summarizer: set_summarizer(SimpleSummarizer())"
 """What is said where somebody else is to follow them."""
 
 # What a reader needs to know who "she" is; and where to look for it, past what was said at the same moment.

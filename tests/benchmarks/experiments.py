@@ -27,7 +27,7 @@ from typing import Any
 
 from stand_in import StandIn
 
-from reme_core import AgenticDistillation, ReMe, RetryPolicy, SimpleDistillation
+from reme_core import AgenticSummarizer, ReMe, RetryPolicy, SimpleSummarizer
 from reme_core.errors import ModelRejectedError, ModelUnavailableError, PartialFailureError, ReMeError
 from reme_core.facade import config
 from reme_core.ports import ChatModel, ChatRequest, ChatResult
@@ -49,10 +49,10 @@ class Variant:
     thinking: str = ""
     mode: str = ""
 
-    def summarizer(self, language: Language | None) -> SimpleDistillation | AgenticDistillation:
+    def summarizer(self, language: Language | None) -> SimpleSummarizer | AgenticSummarizer:
         if self.strategy == "simple":
-            return SimpleDistillation(language=language)
-        return AgenticDistillation(
+            return SimpleSummarizer(language=language)
+        return AgenticSummarizer(
             language=language,
             enable_multiple=self.mode == "multiple",
             enable_thinking_params=self.thinking == "parameter",

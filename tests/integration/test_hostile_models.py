@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from reme_core import AgenticDistillation, AgenticRetriever, JobState, ReMe, RetryPolicy
+from reme_core import AgenticRetriever, AgenticSummarizer, JobState, ReMe, RetryPolicy
 from reme_core.errors import (
     BudgetExceededError,
     ContextTooLongError,
@@ -93,7 +93,7 @@ async def opened(
         memory = ReMe(SPACE, folder, llm=model, embedding=HashedEmbedder(32), vector_store=store, trying=trying)
         await stack.enter_async_context(memory)
         if agentic:
-            memory.set_summarizer(AgenticDistillation(**options))
+            memory.set_summarizer(AgenticSummarizer(**options))
         await memory.add_memories(KNOWN, **U)
         await memory.add_memories([{**KNOWN[0], "memory_id": HERS, "content": "Alice is rich"}], user_id="v")
         yield memory, store

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reme_core import AgenticDistillation, AgenticRetriever, JobState, ReMe, RetryPolicy, SimpleDistillation
+from reme_core import AgenticRetriever, AgenticSummarizer, JobState, ReMe, RetryPolicy, SimpleSummarizer
 from reme_core.errors import (
     ConfigurationError,
     ConflictError,
@@ -596,7 +596,7 @@ async def test_what_is_done_or_dropped_meanwhile_is_not_told_as_failed(tmp_path:
     async with open_memory(tmp_path, None, trying=RetryPolicy()) as other:
         await other.drop_job((await other.list_jobs(user_id="a"))[0].job_id, user_id="a")
         await other.delete_all_memories(user_id="b")
-        other.set_summarizer(SimpleDistillation(model=RuleModel()))
+        other.set_summarizer(SimpleSummarizer(model=RuleModel()))
         await other.flush()
     await memory.close()
 
@@ -756,9 +756,9 @@ async def test_a_summarizer_of_ones_own_takes_over(tmp_path: Path) -> None:
 async def test_strategies_can_be_exchanged_on_an_open_memory(tmp_path: Path) -> None:
     model = RuleModel()
     async with open_memory(tmp_path, None) as memory:
-        memory.set_summarizer(SimpleDistillation(model=model))
+        memory.set_summarizer(SimpleSummarizer(model=model))
         await memory.summary([BERLIN], **U)
-        memory.set_summarizer(AgenticDistillation(model=model))
+        memory.set_summarizer(AgenticSummarizer(model=model))
         await memory.summary([LISBON], **U)
         memory.set_retriever(AgenticRetriever(model=model))
         found = await memory.retrieve("Where does Alice live?", **U)
@@ -770,7 +770,7 @@ async def test_strategies_can_be_exchanged_on_an_open_memory(tmp_path: Path) -> 
         assert await contents(memory) == ["Alice moved to Lisbon"]
 
 
-@pytest.mark.parametrize("strategy", [SimpleDistillation(), AgenticDistillation()])
+@pytest.mark.parametrize("strategy", [SimpleSummarizer(), AgenticSummarizer()])
 def test_a_strategy_without_any_model_says_which_variables_to_set(tmp_path: Path, strategy: Any) -> None:
     with pytest.raises(ConfigurationError, match="REME_LLM_MODEL"):
         open_memory(tmp_path, None).set_summarizer(strategy)
@@ -802,7 +802,7 @@ async def test_after_many_failures_the_next_try_is_a_day_away_at_most(tmp_path: 
         assert job.due_at == now + timedelta(days=1)
 
 
-@pytest.mark.parametrize("strategy", ["simple", 3, None, SimpleDistillation, AgenticRetriever])
+@pytest.mark.parametrize("strategy", ["simple", 3, None, SimpleSummarizer, AgenticRetriever])
 def test_what_is_no_strategy_is_refused(tmp_path: Path, strategy: Any) -> None:
     memory = open_memory(tmp_path, RuleModel())
     for setter in (memory.set_summarizer, memory.set_retriever):

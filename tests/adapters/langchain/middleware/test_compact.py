@@ -243,7 +243,7 @@ async def test_the_previous_summary_is_handed_on_and_recalled_memories_are_not(m
             state = await invoke(agent, "async", f"town{number} and the pelican? My goal is {number}.", config=THREAD)
     texts = [text for asked in model.asked for text in summaries(asked.messages)]
     assert len(set(texts)) >= 2
-    assert any("What is known from earlier" in item.text for item in model.asked[1].messages)
+    assert any("Notes of earlier conversations" in item.text for item in model.asked[1].messages)
     assert not any("bird" in text for text in texts)
     offloads, _ = await memory.list_offloads(user_id="ann", session_id="t1")
     assert sum(info.name == "summary" for info in offloads) >= len(set(texts)) - 1  # each one that was replaced is kept
