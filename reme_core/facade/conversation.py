@@ -199,6 +199,7 @@ class ConversationMethods:
             embedder=self._embedder,
             clock=self._clock,
             summarizer=self._summarizer,
+            retriever=self._runtime.simple_retriever(),
         )
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
         return await chat.turn(self._scope(user_id), inputs.read_query(message, "message"), session, on_text)
