@@ -193,13 +193,13 @@ class PretendedModel:
         messages = body["messages"]
         assert isinstance(messages, list)
         self.calls += 1
-        if "response_format" in body:  # memories are made of what left, in the background: nothing worth one here
-            message: dict[str, object] = {"role": "assistant", "content": '{"facts": []}'}
-        elif "tools" not in body:
+        if "tools" in body:
+            message = self.reply(messages)
+        elif '"name": "summary"' in json.dumps(body["response_format"]):
             self.summaries += 1
             message = {"role": "assistant", "content": summary_of(messages[-1]["content"])}
-        else:
-            message = self.reply(messages)
+        else:  # memories are made of what left, in the background: nothing worth one here
+            message = {"role": "assistant", "content": '{"facts": []}'}
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if "tool_calls" in message else "stop"}
         usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
         frame = {"id": "1", "object": "chat.completion", "created": 1, "model": "pretended"}
@@ -220,28 +220,20 @@ class PretendedModel:
         return {"role": "assistant", "content": told}
 
 
-SUMMARY = """## Goal
-- Read the log of each day with read_log, and answer questions about the door code of days long gone.
-
-## Constraints
-- none
-
-## Progress
-- The logs of days {first} to {last} have been read: all is quiet.
-
-## Key Decisions
-- What was the door code of a day is loaded again with reload, by a query.
-
-## Next Steps
-- Read the log of day {following}.
-
-## Critical Context
-- In each log a sensor reports every minute, and at noon stands the door code of the day."""
-
-
 def summary_of(prompt: str) -> str:
-    days = [int(day) for day in re.findall(r"log of day (\d+)", prompt)] or [1]
-    return SUMMARY.format(first=min(days), last=max(days), following=max(days) + 1)
+    """What is new, and the numbers of the lines that it takes the place of."""
+    days = [int(day) for day in re.findall(r"logs? of days? (\d+)", prompt)] or [1]
+    shown = [json.loads(line) for line in prompt.splitlines() if line.startswith(('{"progress":', '{"next_steps":'))]
+    new: dict[str, list[object]] = {
+        "gone": [int(number) for section in shown for lines in section.values() for number in lines],
+        "goal": ["Read the log of each day with read_log, and answer questions about the door code of days long gone."],
+        "constraints": [],
+        "progress": [f"The logs of days {min(days)} to {max(days)} have been read: all is quiet."],
+        "key_decisions": ["What was the door code of a day is loaded again with reload, by a query."],
+        "next_steps": [f"Read the log of day {max(days) + 1}."],
+        "critical_context": ["In each log a sensor reports every minute, and at noon stands the door code of the day."],
+    }
+    return json.dumps(new)
 
 
 if __name__ == "__main__":

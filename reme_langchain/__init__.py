@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reme_langchain.middleware import Capture, Compact, Offload, Recall, ReMeMiddleware
     from reme_langchain.models import as_chat_model, as_embedder
     from reme_langchain.retriever import ReMeRetriever
-    from reme_langchain.saver import ReMeSaver, open_saver
+    from reme_langchain.saver import MemoryHistory, ReMeSaver, open_saver
     from reme_langchain.store import (
         NamespaceRule,
         ReMeStore,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Capture",
     "Compact",
+    "MemoryHistory",
     "NamespaceRule",
     "Offload",
     "ReMeByteStore",
@@ -64,7 +65,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "middleware": "Capture Compact Offload Recall ReMeMiddleware",
             "models": "as_chat_model as_embedder",
             "retriever": "ReMeRetriever",
-            "saver": "ReMeSaver open_saver",
+            "saver": "MemoryHistory ReMeSaver open_saver",
             "store": "NamespaceRule ReMeStore decode_label encode_label memory_namespace open_store",
             "tools": "create_memory_tools",
         },

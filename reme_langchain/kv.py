@@ -106,7 +106,7 @@ class ReMeByteStore(BaseStore[str, bytes]):
     def close(self) -> None:
         """Close what was opened here for a path; a `ReMe` that was handed in stays open. Twice is harmless."""
         if self._opened_here:
-            EventLoopThread(self, thread_name="reme-bytes").end(self._memory.close())
+            EventLoopThread(self).end(self._memory.close())
 
     async def aclose(self) -> None:
         """Do what `close` does."""

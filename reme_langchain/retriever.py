@@ -51,7 +51,7 @@ class ReMeRetriever(BaseRetriever):
     def model_post_init(self, context: object, /) -> None:
         """Make the loop of synchronous calls; its thread begins with the first one."""
         super().model_post_init(context)
-        self._loop = EventLoopThread(self.memory, thread_name="reme-retriever")
+        self._loop = EventLoopThread(self.memory)
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: ANN401  # the parent's signature
         """Return the documents; of `kwargs`, `k` and `min_score` count.

@@ -102,11 +102,6 @@ class IdLedger:
             self._ids.popitem(last=False)
         return new
 
-    def release(self, ids: Iterable[str]) -> None:
-        """Forget ids whose write has failed, so that the next hand-over brings them again."""
-        for message_id in ids:
-            self._ids.pop(message_id, None)
-
     def snapshot(self) -> list[str]:
         """Return the ids, oldest first, as a list of its own: JSON for a state."""
         return list(self._ids)

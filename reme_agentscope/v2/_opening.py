@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from typing import TYPE_CHECKING
@@ -100,6 +101,11 @@ class OpenedMemory:
             await memory.flush()
         except ReMeError as exc:
             _LOG.error("memories are still to be made of messages that are kept: %s", told(exc))
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if me is None or me.cancelling():
+                raise
+            _LOG.error("memories are still to be made of messages that are kept: a model was interrupted")
 
     async def close(self) -> None:
         """Close what was built here; a memory that was handed in stays open."""

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -25,8 +26,10 @@ from reme_agentscope.v2._ledger import read_ledger, write_ledger
 from reme_agentscope.v2._notes import choose, held_in, note_of
 from reme_agentscope.v2._opening import OpenedMemory, told, user_of
 from reme_agentscope.v2._searching import search_memories
-from reme_agentscope.v2._writing import Recorder
 from reme_agentscope.v2.tools import SearchMemoryTool
+from reme_core.adapting import Appends
+from reme_core.errors import ReMeError
+from reme_core.schema import Message
 from reme_core.schema.plain import clean_text, usable_id
 
 if TYPE_CHECKING:
@@ -49,7 +52,8 @@ class ReMeMiddleware(MiddlewareBase):
     """Shows an agent what is known from earlier conversations, and remembers this one.
 
     `static_control` searches when a reply begins and puts what is found into the context; `agent_control` offers the
-    tool `memory_search` instead; `both` does both. Each reply is written in the background in all three.
+    tool `memory_search` instead; `both` does both. Each reply is on disk, and found, when it is over, in all three;
+    where that takes longer than a moment it goes on behind the reply.
 
     Whose memory it is says `parameters.user_name`, never a model or a message; the session is the agent's. One
     middleware may serve any number of agents: what it knows of a talk lies in the agent's state.
@@ -84,7 +88,7 @@ class ReMeMiddleware(MiddlewareBase):
         await_write: bool = Field(
             default=False,
             title="Await Write",
-            description="Whether a reply ends only when it is remembered, instead of in the background.",
+            description="Whether a reply ends only when memories are made of it, instead of in the background.",
         )
         user_name: str | None = Field(
             default=None, title="User Name", description="Whose memories these are; users never share any."
@@ -113,7 +117,7 @@ class ReMeMiddleware(MiddlewareBase):
         self._memory = OpenedMemory(
             reme, working_dir=workspace_dir, chat_model=chat_model, embedding_model=embedding_model
         )
-        self._recorder = Recorder(self._memory, user_id=self._user_id, distil_first=self._parameters.await_write)
+        self._appends = Appends(type(self).__name__, log=_LOG)
 
     def __repr__(self) -> str:
         """Name its memory and mode."""
@@ -158,6 +162,7 @@ class ReMeMiddleware(MiddlewareBase):
         """
         inputs = input_kwargs.get("inputs")
         is_recorded = inputs is not None and inputs != []
+        await self._appends.wait(_session_of(agent), begins_reply=True)  # it finds what was said before
         if is_recorded:
             self._begin(agent)
         search = self._start_search(inputs)
@@ -167,11 +172,11 @@ class ReMeMiddleware(MiddlewareBase):
                     if search is not None:
                         search = await self._show(agent, search, item)
                     if is_recorded and isinstance(item, ReplyEndEvent):
-                        self._record(agent)  # at once: some callers leave here
+                        await self._record(agent)  # at once: some callers leave here
                     yield item
         except Exception:
             if is_recorded:
-                self._record(agent)
+                await self._record(agent)
             raise
         finally:
             if search is not None:
@@ -189,16 +194,16 @@ class ReMeMiddleware(MiddlewareBase):
         finally:  # one that is cancelled may have been done all the same
             if agent.state.context is not before:
                 self._let_go(agent, before)
+                await self._appends.wait(_session_of(agent))
 
     async def flush(self) -> None:
         """Wait until everything handed in is on disk and memories are made of it; what fails is logged."""
-        await self._recorder.flush()
+        await self._appends.flush()
         await self._memory.finish_jobs()
 
     async def close(self) -> None:
         """Do what `flush` does, and close what was built here; the next reply would open it again."""
-        await self._recorder.close()
-        await self._memory.finish_jobs()
+        await self.flush()
         await self._memory.close()
 
     def _key(self) -> str:
@@ -260,12 +265,14 @@ class ReMeMiddleware(MiddlewareBase):
             ledger.known = keys_in(agent.state.context)
             write_ledger(agent.state, self._key(), ledger)
 
-    def _record(self, agent: Agent) -> None:
+    async def _record(self, agent: Agent) -> None:
+        """Append what the reply has added, and wait for it as long as a reply has time."""
         ledger = read_ledger(agent.state, self._key())
         if ledger.known is not None:
             self._hand_in(agent, agent.state.context, ledger.known)
             ledger.known = known_after(ledger.known, agent.state.context)
             write_ledger(agent.state, self._key(), ledger)
+        await self._appends.wait(_session_of(agent))
 
     def _let_go(self, agent: Agent, before: Sequence[Msg]) -> None:
         ledger = read_ledger(agent.state, self._key())
@@ -276,20 +283,43 @@ class ReMeMiddleware(MiddlewareBase):
         write_ledger(agent.state, self._key(), ledger)
 
     async def _end(self, agent: Agent) -> None:
-        self._record(agent)
+        await self._record(agent)
         ledger = read_ledger(agent.state, self._key())
         ledger.known = None
         write_ledger(agent.state, self._key(), ledger)
         if self._parameters.await_write:
-            await self._recorder.wait(usable_id(agent.state.session_id))
+            await self.flush()
 
     def _hand_in(self, agent: Agent, context: Sequence[Msg], known: Sequence[str]) -> None:
+        session_id = _session_of(agent)
         try:
-            messages = added(context, known)
-        except ValueError as exc:  # a block that the core can't hold must not cost the reply
-            _LOG.error("a reply of session %r was not recorded: %s", agent.state.session_id, told(exc))
+            messages = self._past(added(context, known))
+        except (ValueError, ReMeError) as exc:  # a block that the core can't hold must not cost the reply
+            _LOG.error("a reply of session %r was not recorded: %s", session_id, told(exc))
             return
-        self._recorder.hand_in(usable_id(agent.state.session_id), messages)
+        if messages:
+            self._appends.put(session_id, partial(self._append, session_id, messages))
+
+    def _past(self, messages: Sequence[Message]) -> list[Message]:
+        """Date messages now that are said later: another machine's clock may be fast, and the future is refused."""
+        now = self._memory.get().clock.now()
+        return [
+            message if message.created_at <= now else message.model_copy(update={"created_at": now})
+            for message in messages
+        ]
+
+    async def _append(self, session_id: str, messages: Sequence[Message]) -> None:
+        """Put messages into the memory; those it has are left alone.
+
+        Several agents are given the same message, and each has it in its own session, under an id of its own.
+        """
+        await self._memory.get().summary(
+            messages, user_id=self._user_id, session_id=session_id, background=True, on_conflict="rename"
+        )
+
+
+def _session_of(agent: Agent) -> str:
+    return usable_id(agent.state.session_id)
 
 
 def _query_of(inputs: object) -> str:

@@ -195,9 +195,10 @@ class ReMyAgentV1Op(BaseMemoryAgentOp):
         return _reading(multiple=self.options.enable_multiple, thinking=self.options.enable_thinking_params)
 
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
-        """Read the identity and the targets that there are."""
+        """Read the identity and the targets that there are, and hand on what was found."""
         return {
             "now": prompt_time(context.clock.now()),
+            "notes": task.notes or fenced_text("notes", "nothing was found"),
             "identity": await _identity(context, enabled=self.enable_identity_memory),
             "targets": await _targets(context, tool=self.enable_tool_memory, identity=self.enable_identity_memory),
         }

@@ -35,7 +35,7 @@ class BlockingReMe:
         from reme_core.background_loop import EventLoopThread
 
         self._memory = memory
-        self._loop = EventLoopThread(self, thread_name="reme-sync")
+        self._loop = EventLoopThread(self)
 
     def __repr__(self) -> str:
         """Name the memory."""

@@ -28,6 +28,7 @@ class ConversationMethods:
         memory_type: str = "auto",
         end_session: bool | None = None,
         background: bool = False,
+        on_conflict: str = "raise",
         instructions: str | None = None,
         timezone: str | None = None,
     ) -> SummaryResult:
@@ -47,6 +48,9 @@ class ConversationMethods:
                 default so where `session_id` is left out.
             background: Return once the messages are on disk and can be found by their words; vectors and memories
                 follow in the background.
+            on_conflict: Of a message whose id is taken by another message, or in another session: `raise` refuses all
+                of them; `rename` keeps it under an id that follows from its own, and tells its own in its metadata
+                (`reme_original_id`). Handed in again, it is known under that id.
             instructions: What to keep and never to keep of these messages as memories, beside what `SimpleSummarizer`
                 was given; kept with the job. Without a chat model no memories are made, and it says nothing.
             timezone: Where the user is, by its IANA name such as "Europe/Berlin": "yesterday" is reckoned in it; by
@@ -55,14 +59,13 @@ class ConversationMethods:
         Raises:
             InvalidInputError: A message that can't be read, naming it, or instructions that the strategy in use does
                 not follow; nothing was kept.
-            ConflictError: A message id that is taken by another message; nothing was kept.
+            ConflictError: A message id that is taken by another message, unless it is to be renamed; nothing was kept.
             PartialFailureError: The messages are on disk, what follows failed and is tried again later; `done` is the
                 result so far.
         """
         from reme_core.ports import SummaryRequest
         from reme_core.steps.guidance import read_instructions
 
-        await self._work.recover()
         scope, now = self._scope(user_id), self._clock.now()
         parsed = parse_messages(messages, now=lambda: now)
         inputs.check_not_future(parsed, now)
@@ -79,8 +82,10 @@ class ConversationMethods:
             background=inputs.read_flag(background, "background"),
             instructions=read_instructions(instructions),
             timezone=self._timezone if timezone is None else inputs.read_timezone(timezone),
+            on_conflict=inputs.read_on_conflict(on_conflict),
         )
         result = await self._summarizer.summarize(scope, request)
+        await self._work.recover()  # later than the append: what was said is on disk first
         if request.background or result.degraded:
             self._work.start(scope)
         return result
@@ -194,6 +199,7 @@ class ConversationMethods:
             embedder=self._embedder,
             clock=self._clock,
             summarizer=self._summarizer,
+            retriever=self._runtime.simple_retriever(),
         )
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
         return await chat.turn(self._scope(user_id), inputs.read_query(message, "message"), session, on_text)

@@ -12,6 +12,7 @@ from reme_core.schema.checks import is_path
 if TYPE_CHECKING:
     from reme_core.facade.config import Ports
     from reme_core.facade.learning_service import LearningService
+    from reme_core.facade.strategies import RuntimePorts
     from reme_core.jobs.job_service import JobService
     from reme_core.ports import Clock, IndexedTranscript, MemoryStore, Retriever, Summarizer
     from reme_core.remember.memory_editor import Editor
@@ -26,6 +27,7 @@ class MemoryParts(Protocol):
 
     _memory_space: str
     _ports: Ports
+    _runtime: RuntimePorts
     _clock: Clock
     _embedder: RestingEmbedder | None
     _record: VerbatimSummarizer

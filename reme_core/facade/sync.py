@@ -94,6 +94,7 @@ class SyncReMe(BlockingReMe):
         memory_type: str = "auto",
         end_session: bool | None = None,
         background: bool = False,
+        on_conflict: str = "raise",
         instructions: str | None = None,
         timezone: str | None = None,
     ) -> SummaryResult:
@@ -106,6 +107,7 @@ class SyncReMe(BlockingReMe):
                 memory_type=memory_type,
                 end_session=end_session,
                 background=background,
+                on_conflict=on_conflict,
                 instructions=instructions,
                 timezone=timezone,
             )

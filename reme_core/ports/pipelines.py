@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from reme_core.ports.memory_store import Scalar
+from reme_core.ports.transcript import OnConflict
 from reme_core.schema import UTC_NAME, Layer, MemoryType, Message, RetrieveResult, Scope, SummaryResult, bounded_query
 
 
@@ -23,6 +24,7 @@ class SummaryRequest:
         background: Return once the messages are on disk; what takes a model is left to the next call or to `flush`.
         instructions: What the application wants kept and never kept of these messages; may be empty.
         timezone: Of the user, by its IANA name: days are reckoned in it.
+        on_conflict: As in `AppendMessages`.
     """
 
     session_id: str
@@ -32,6 +34,7 @@ class SummaryRequest:
     background: bool = False
     instructions: str = ""
     timezone: str = UTC_NAME
+    on_conflict: OnConflict = "raise"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

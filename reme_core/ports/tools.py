@@ -154,6 +154,7 @@ class AgentTask:
         query: A question or an instruction.
         messages: What it is about, in order.
         ref_memory_id: The block that the messages lie in.
+        notes: What was found for the query already, fenced as data; "" for nothing.
     """
 
     workspace_id: str
@@ -161,6 +162,7 @@ class AgentTask:
     query: str = ""
     messages: Sequence[Message] = ()
     ref_memory_id: str | None = None
+    notes: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from reme_core.ports.memory_store import Vector
 from reme_core.schema import Block, Erased, Job, Message, Scope, StoredMessage, bounded_query
 
 WAITING = 256
 """Texts that an append hands back to be embedded."""
+
+OnConflict: TypeAlias = Literal["raise", "rename"]
 
 Slicer: TypeAlias = Callable[[Sequence[Message]], Sequence[Block]]
 
@@ -45,6 +47,8 @@ class AppendMessages:
         planner: Says which jobs follow from the blocks just made (with the messages that were cut into them); they are
             added in the same write. Called as the slicer is, and only where there is one. For a transcript that is a
             `JobQueue` as well; another one must refuse it (UnsupportedFilterError).
+        on_conflict: Of a message whose id belongs to other content or to another session: `raise` refuses all of them,
+            `rename` keeps it under the first of `renamings` that is free, or knows it there already.
     """
 
     session_id: str
@@ -52,6 +56,7 @@ class AppendMessages:
     want_vectors: bool = False
     slicer: Slicer | None = None
     planner: Planner | None = None
+    on_conflict: OnConflict = "raise"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,7 @@ class Appended:
         blocks: The blocks that the slicer made.
         waiting: Where vectors are wanted: what `pending_texts` gives of `WAITING`.
         jobs: The jobs that the planner asked for.
+        renamed: Of those that lie under another id than their own: that id, by their own.
     """
 
     added: tuple[str, ...]
@@ -71,6 +77,7 @@ class Appended:
     blocks: tuple[Block, ...] = ()
     waiting: tuple[PendingText, ...] = ()
     jobs: tuple[Job, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +158,8 @@ class Transcript(Protocol):
         """Add messages, all or none. Adding the same message again changes nothing.
 
         Raises:
-            ConflictError: An id of this scope that belongs to a message with other content or another session.
+            ConflictError: An id of this scope that belongs to a message with other content or another session, unless
+                `on_conflict` says to rename it.
         """
         ...
 

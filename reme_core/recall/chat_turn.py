@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,14 +17,19 @@ from reme_core.ports import (
     IndexedTranscript,
     MemoryStore,
     OffloadStore,
+    Retriever,
+    RetrieveRequest,
     RunTrace,
     Summarizer,
     SummaryRequest,
     ToolContext,
 )
 from reme_core.remember.record_messages import since
-from reme_core.schema import ChatReply, Message, Scope, TextBlock
+from reme_core.schema import ChatReply, Hit, Message, Scope, TextBlock
+from reme_core.schema.notes import found_text
 
+# What is found for what the person says: a page, as the measure of memories by answers has it.
+_NOTES_TOKENS = 1024
 # Earlier turns of the session that the agent sees; what lies further back it can look up.
 _HISTORY = 20
 
@@ -42,6 +47,7 @@ class Chat:
         embedder: Embeds its searches; None searches by words.
         clock: Tells the time.
         summarizer: Keeps the turn.
+        retriever: Finds what the person speaks of before the agent is asked; calls no model.
     """
 
     agent: ReMyAgentV1Op
@@ -52,6 +58,7 @@ class Chat:
     embedder: Embedder | None
     clock: Clock
     summarizer: Summarizer
+    retriever: Retriever
 
     async def turn(self, scope: Scope, text: str, session_id: str, on_text: Callable[[str], None] | None) -> ChatReply:
         """Answer; the turn is on disk when this returns, and memories are made of it in the background."""
@@ -59,6 +66,9 @@ class Chat:
         history = await self.transcript.find_messages(
             scope, FindMessages(session_id=session_id, limit=_HISTORY, newest_first=True)
         )
+        earlier = tuple(stored.message for stored in reversed(history.messages))
+        found = await self.retriever.retrieve(scope, RetrieveRequest(query=text, token_budget=_NOTES_TOKENS, now=asked))
+        hits = _not_shown(found.results, earlier)
         trace = RunTrace()
         context = ToolContext(
             scope=scope,
@@ -71,23 +81,27 @@ class Chat:
             author=self.agent.name,
             trace=trace,
         )
-        earlier = tuple(stored.message for stored in reversed(history.messages))
-        result = await self.agent.run(
-            AgentTask(workspace_id=scope.memory_space, query=text, messages=earlier), context, on_text=on_text
-        )
+        task = AgentTask(workspace_id=scope.memory_space, query=text, messages=earlier, notes=found_text(hits))
+        result = await self.agent.run(task, context, on_text=on_text)
         turn = (_message("user", text, asked), _message("assistant", result.answer, self.clock.now()))
         kept = await self.summarizer.summarize(
             scope, SummaryRequest(session_id=session_id, messages=turn, ends_session=False, background=True)
         )
-        usage = (trace.usage + result.usage).model_copy(update={"milliseconds": since(begun)})
+        usage = (found.usage + trace.usage + result.usage).model_copy(update={"milliseconds": since(begun)})
         return ChatReply(
             text=result.answer,
             session_id=session_id,
-            results=tuple(trace.hits),
+            results=tuple(trace.hits or hits),  # what the agent looked up itself tells more than what it was shown
             job_ids=kept.job_ids,
             usage=usage,
-            degraded=tuple(trace.degraded),
+            degraded=tuple(dict.fromkeys((*found.degraded, *trace.degraded))),
         )
+
+
+def _not_shown(hits: Sequence[Hit], shown: Sequence[Message]) -> list[Hit]:
+    """Return hits without messages that stand in the conversation anyway."""
+    ids = {message.message_id for message in shown}
+    return [hit for hit in hits if hit.layer != "message" or not ids.issuperset(hit.message_ids)]
 
 
 def _message(role: str, text: str, at: datetime) -> Message:

@@ -52,6 +52,7 @@ class VerbatimSummarizer:
                 want_vectors=self.embedder is not None,
                 slicer=lambda waiting: self._blocks(request, waiting),
                 planner=planner,
+                on_conflict=request.on_conflict,
             ),
         )
 
@@ -74,7 +75,7 @@ def recorded(request: SummaryRequest, appended: Appended) -> SummaryResult:
     """Say what an append has put on disk."""
     return SummaryResult(
         session_id=request.session_id,
-        message_ids=tuple(message.message_id for message in request.messages),
+        message_ids=tuple(appended.renamed.get(item.message_id, item.message_id) for item in request.messages),
         known_message_ids=appended.known,
         block_ids=tuple(block.block_id for block in appended.blocks),
         job_ids=tuple(job.job_id for job in appended.jobs),

@@ -119,7 +119,7 @@ class SummaryResult(MappingModel):
 
     Attributes:
         session_id: The session that the messages were added to.
-        message_ids: The messages handed in, in order.
+        message_ids: The messages handed in, in order, by the ids under which they lie.
         known_message_ids: Those of them that were there already, and so were not added again.
         block_ids: The blocks that were sliced.
         memories: The memories written.
@@ -151,7 +151,8 @@ class ChatReply(MappingModel):
     Attributes:
         text: What was answered.
         session_id: The session; hand it in to go on with it.
-        results: What the answer was based on, in the order in which it was found.
+        results: What the agent looked up, in the order in which it was found; if it looked up nothing, what was found
+            for it before.
         job_ids: Work on this turn that goes on in the background.
         usage: What it cost, the background apart.
         degraded: What failed and was done without, one short sentence each; empty where nothing did.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import count
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, model_validator
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text
+from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text, check_metadata
 from reme_core.schema.ids import new_id
 from reme_core.schema.problems import describe
 from reme_core.schema.times import UtcTime, utc_now
@@ -190,6 +192,23 @@ def _reference(url: str) -> str:
 
 def _compact(value: JsonValue) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+def renamings(message: Message, session_id: str) -> Iterator[Message]:
+    """Yield a message under other ids, for one whose own is taken in this scope; always the same ones, without end."""
+    metadata = with_original_id(message)
+    for number in count(1):
+        name = uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([session_id, message.message_id, number])).hex
+        yield message.model_copy(update={"message_id": name, "metadata": metadata})
+
+
+def with_original_id(message: Message) -> dict[str, JsonValue]:
+    """Return the metadata of a message with its id, for when it gets another one."""
+    metadata: dict[str, JsonValue] = {**message.metadata, ORIGINAL_ID: message.message_id}
+    try:
+        return check_metadata(metadata)
+    except ValueError:  # as large as it may be: what its sender put there goes first
+        return message.metadata
 
 
 def read_stored_message(body: str) -> Message:

@@ -12,7 +12,7 @@ from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_ti
 from reme_core.schema.checks import check_id, check_text
 
 if TYPE_CHECKING:
-    from reme_core.ports import Scalar
+    from reme_core.ports import OnConflict, Scalar
 
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
 _CLOCK_SKEW = timedelta(days=1)
@@ -20,6 +20,14 @@ _LAYERS: tuple[Layer, ...] = ("memory", "summary", "message")
 _DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL)
 MAX_LIMIT = 10_000
 MAX_NAME_CHARS = 256
+
+
+def read_on_conflict(value: object) -> OnConflict:
+    """Read what is done with a message whose id is taken: `raise` or `rename` (InvalidInputError)."""
+    if value in {"raise", "rename"}:
+        return "rename" if value == "rename" else "raise"
+    msg = f"on_conflict: wanted 'raise' or 'rename', found {shown(value)}"
+    raise InvalidInputError(msg)
 
 
 def read_types(value: object) -> tuple[MemoryType, ...] | None:

@@ -10,8 +10,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pydantic import JsonValue
-
 from reme_core.errors import BlockNotFoundError, ConflictError, ReMeError
 from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.jobs.job_runner import JobRunner
@@ -19,8 +17,7 @@ from reme_core.ports import AppendMessages, Clock, IndexedTranscript, JobQueue
 from reme_core.remember.record_messages import VerbatimSummarizer, since
 from reme_core.rules import block_from
 from reme_core.schema import Block, Job, JobState, Memory, Message, Scope, TaskSummary, Trajectory, Usage, new_id
-from reme_core.schema.checks import check_metadata
-from reme_core.schema.messages import ORIGINAL_ID
+from reme_core.schema.messages import with_original_id
 from reme_core.steps.messages_by_id import find_messages_by_id
 from reme_core.tasks.task_payload import TASK, AttemptEntry, TaskPayload, read_task_payload
 
@@ -251,21 +248,13 @@ def _blocks(
             stored = message
             if message.message_id in used:
                 other = _other_id(trajectory.trajectory_id, message.message_id)
-                stored = message.model_copy(update={"message_id": other, "metadata": _with_original_id(message)})
+                stored = message.model_copy(update={"message_id": other, "metadata": with_original_id(message)})
             used.add(stored.message_id)
             own.append(stored)
         messages += own
         block = block_from(session_id, own)
         blocks.append(block.model_copy(update={"block_id": trajectory.trajectory_id}))
     return tuple(messages), tuple(blocks)
-
-
-def _with_original_id(message: Message) -> dict[str, JsonValue]:
-    metadata: dict[str, JsonValue] = {**message.metadata, ORIGINAL_ID: message.message_id}
-    try:
-        return check_metadata(metadata)
-    except ValueError:  # as large as it may be: what its sender put there goes first
-        return message.metadata
 
 
 def _other_id(trajectory_id: str, message_id: str) -> str:

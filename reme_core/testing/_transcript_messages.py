@@ -124,6 +124,34 @@ class TranscriptAppending:
             await append(store, message("before"), others[difference], message("after"), session_id=session)
         assert await found(store, FindMessages()) == [first]
 
+    async def test_what_has_a_taken_id_is_kept_under_another_one_where_that_is_asked_for(
+        self, store: Transcript
+    ) -> None:
+        first = message("hello", message_id="id")
+        others = [message("goodbye", message_id="id"), message("hello", message_id="id", role="assistant")]
+        await append(store, first)
+        names: list[str] = []
+        for session, said in [(SESSION, others[0]), (SESSION, others[1]), ("other", first)]:
+            request = AppendMessages(session_id=session, messages=[said], on_conflict="rename")
+            added = await store.append(ALICE, request)
+            assert added.added == tuple(added.renamed.values())
+            assert set(added.renamed) == {"id"}
+            again = await store.append(ALICE, request)
+            assert (again.added, again.known, again.renamed) == ((), added.added, added.renamed)
+            names += added.added
+        assert [item.full_text for item in await found(store, FindMessages())] == ["hello", "goodbye", "hello", "hello"]
+        [copy] = await found(store, FindMessages(session_id="other"))
+        assert copy.metadata == {"reme_original_id": "id"}
+        assert [item.message.message_id for item in await store.get_messages(ALICE, ["id", *names])] == ["id", *names]
+
+    async def test_ids_that_are_free_or_known_are_not_renamed(self, store: Transcript) -> None:
+        first, second = several(2)
+        await append(store, first, scope=BOB)
+        request = AppendMessages(session_id=SESSION, messages=[first, second], on_conflict="rename")
+        ids = (first.message_id, second.message_id)
+        assert await store.append(ALICE, request) == Appended(added=ids, known=())
+        assert await store.append(ALICE, request) == Appended(added=(), known=ids)
+
     async def test_messages_keep_the_order_of_appending(self, store: Transcript) -> None:
         late, early = message("late", minute=9), message("early", minute=1)
         await append(store, late, early)

@@ -26,111 +26,24 @@ _MOST_JSON = 1 << 16
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w{0,80}\.){0,12}([A-Za-z_]\w{0,80})(?=:\s|:?$)")
 _EXCEPTION = re.compile(
-    r"(?:[A-Za-z_]\w{0,80}\.){0,12}"
-    r"([A-Z]\w{0,80}?(?:Error|Exception|Warning|Timeout|Expired|Interrupt|Exit|Failure|Exceeded|NotFound|Denied))"
-    r"(?=\s*(?:[:：(\]]|$))"
+    r"(?:[A-Za-z_]\w{0,80}\.){0,12}([A-Z]\w{0,80}?(?:Error|Exception|Timeout|Exceeded|NotFound|Denied))(?=\s*(?:[:：(]|$))"
 )
 _OF_HTTP = frozenset({"HTTPError", "HTTPStatusError", "HTTPException", "HttpError", "ClientResponseError", "APIError"})
 _STATUS = re.compile(
-    r"\b(?:HTTP(?:/[\d.]{1,5})?(?:[ _-]?(?:status|error|code))*|status(?:[ _-]?code)?|(?<!exit )(?<!return )code)"
-    r"\W{0,4}([45]\d\d)\b",
-    re.I,
+    r"\b(?:HTTP(?:/[\d.]{1,5})?(?: (?:error|status))?|status(?: code)?|error code)\W{0,3}([45]\d\d)\b", re.I
 )
 _ANY_STATUS = re.compile(r"\b([45]\d\d)\b")
-_REASON = (
-    r"bad request|unauthori[sz]ed|payment required|forbidden|not found|method not allowed|not acceptable"
-    r"|request time-?out|conflict|gone|payload too large|unsupported media type|unprocessable (?:entity|content)"
-    r"|too many requests|internal server error|not implemented|bad gateway"
-    r"|service (?:temporarily )?unavailable|gateway time-?out"
-    r"|(?:client|server) error"
-)
-# Behind the words of an error: a sentence that has them as its subject, or speaks of such pages, is prose.
-_NO_PROSE = r"(?!\s+(?:is|was|are|were|means?|meant|has|had|pages?)\b)"
-_STATUS_LINE = re.compile(rf"\W{{0,3}}([45]\d\d)\W{{1,3}}(?:{_REASON})\b{_NO_PROSE}", re.I)
-_HTTP_LINE = re.compile(
-    rf"HTTP/[\d.]{{1,5}} [45]\d\d\b|HTTP(?: error)?:? [45]\d\d(?=\s*(?:$|[:：,.(-])|\s+(?:{_REASON})\b{_NO_PROSE})",
-    re.I,
-)
-# What operating systems and shells say, in the words of POSIX strerror; whom it befell is another each time.
-_SYSTEM = re.compile(
-    r"(?:^|[:\])>-] ?)(command not found|not found|no such file or directory|permission denied|operation not permitted"
-    r"|connection (?:refused|reset by peer|timed out|aborted)|is a directory|not a directory|file exists"
-    r"|directory not empty|no space left on device|broken pipe|host unreachable|network is unreachable"
-    r"|no route to host|name or service not known|could not resolve host|argument list too long|too many open files"
-    r"|cannot allocate memory|read-only file system|device or resource busy|not a git repository)\b" + _NO_PROSE,
-    re.I,
-)
-_SHELL = re.compile(r"\S{0,60}\b(?:sh|bash|zsh|dash): ")
-_EXIT = re.compile(
-    r"(?:\b(?:exit(?:ed)?|return(?:ed)?|failed|terminated|finished)(?: with| a| non-zero)*[ _-]?(?:exit )?"
-    r"(?:code|status)|\bexited with|退出码|返回码)\W{0,3}(-?\d{1,10})\b",
-    re.I,
-)
+_EXIT = re.compile(r"\b(?:exit(?:ed)?(?: with)? (?:code|status))\W{0,3}(\d{1,10})\b", re.I)
+# A label, with a colon or a bracket behind it, which prose about errors hasn't; and that there is none.
 _LABEL = re.compile(
-    r"[\s\[(*#>❌✗⚠\ufe0f!-]{0,8}(?:"
-    r"(?:(?:fatal|internal|unexpected|unknown|tool|call|execution|uncaught)\s{1,3}){0,2}"
-    r"(?:error|exception|fatal|failure|failed|uncaught|错误|异常|失败|出错了?|报错|发生错误)"
-    r"(?:\](?=\s)|\*{0,2}\s{0,3}(?:[:：]|-(?!\w)))"
-    r"|exception in thread (?:\"[^\"\n]{1,80}\"|\S{1,80})(?=\s))\s{0,3}",
+    r"[\s\[(*#>❌✗⚠\ufe0f!-]{0,8}(?:error|exception|fatal|failure|failed|错误|异常|失败)(?:\](?=\s)|\*{0,2}\s{0,3}[:：])\s{0,3}",
     re.I,
 )
+_NONE_SAID = re.compile(r"(?:none|null|nil|false|n/a|0|无|没有)\s*(?:$|[,;.，。；)])", re.I)
 _QUOTED = re.compile(r"(?<!\w)'[^'\n]*'(?!\w)|\"[^\"\n]*\"|`[^`\n]*`|“[^”\n]*”|‘[^’\n]*’|「[^」\n]*」|《[^》\n]*》")
 _IDENTIFIER = re.compile(r"\b(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]{0,32}\d)[0-9a-f]{8,64})\b", re.I)
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+(?:[.,:]\d+)*")
 _PATH = re.compile(r"https?://[^\s\"'<>]+|(?:\b[A-Za-z]:)?(?:[\\/][\w.@%+~-]+){2,}[\\/]?")
-
-# What begins an error: a word for it with a colon, which prose about errors hasn't; or a sentence that only those say.
-_NOTHING = r"(?!\s*(?:none|null|nil|false|n/a|0|无|没有)\s*(?:$|[,;.，。；)\n]))"
-_ORIGIN = (
-    r"(?:(?:fatal|internal|unexpected|unknown|tool|api|server|client|system|runtime|execution|validation|syntax|network"
-    r"|connection|database|sql|http|io|i/o|os|parse|parser|type|permission|authentication|authorization|request|remote"
-    r"|rpc|json|mcp|import|compile|compilation|build|test|call|invocation|command|query|operation)[ _-]){0,2}"
-)
-_BEGINS = re.compile(
-    r"[\s\[(*>❌✗⚠\ufe0f!-]{0,8}(?:"
-    rf"{_ORIGIN}(?:error|exception|failure|fatal|failed|uncaught)\]?(?:\*\*)?\s{{0,3}}[:：]{_NOTHING}"
-    r"|(?:error|exception|fatal|failure|failed)\](?=\s)"
-    r"|error(?: code)?\W{1,3}[45]\d\d\b|error \[?[A-Z]{1,6}\d{1,6}\]?:"
-    r"|(?:an? )?(?:error|exception) (?:occurred|happened|was raised|while|when|during|executing|invoking|calling"
-    r"|running|reading|writing|opening|fetching|loading|connecting|creating)\b"
-    r"|failed to\b|exception in thread\b|curl: \(\d{1,3}\)"
-    r"|(?:<tool_use_error>|<error>)"
-    r"|(?:npm err!|panic:|segmentation fault|uncaught (?:\w{1,60}error|exception)\b|thread '[^'\n]{0,80}' panicked)"
-    r"|(?:发生|出现|系统|运行时?|执行|调用|请求|网络|连接|内部|未知|工具|服务器|参数|语法|读取|写入|操作|致命|严重){0,2}"
-    rf"(?:错误|异常|失败|出错|报错|超时)(?:了|信息|代码|原因)?\s{{0,3}}[:：]{_NOTHING}"
-    r"|(?:工具|网络|连接|请求|接口|执行|调用|读取|写入|操作|查询|登录|上传|下载|解析|打开|保存){1,2}(?:失败|超时)了?(?=$|[，,。！!\s])"
-    r")",
-    re.I,
-)
-# Of a short output only: a page may begin with such a line.
-_SHORT = 600
-# Refusals stand by themselves, or go on with what was refused.
-_REFUSED = (
-    r"(?:(?:the|your|this|api|tool|http|secondary|global|daily|monthly)\s+){0,3}(?:"
-    r"(?:access|permission|authori[sz]ation)\s+(?:is\s+|was\s+)?denied|unauthori[sz]ed|unauthenticated|forbidden"
-    r"|not\s+(?:authori[sz]ed|authenticated|permitted|allowed)"
-    r"|(?:authentication|authori[sz]ation|login|validation)\s+(?:failed|required)"
-    r"|(?:invalid|bad|malformed|missing(?:\s+required)?|unexpected)\s+(?:(?:tool|function|keyword|input)\s+)?"
-    r"(?:arguments?|parameters?|params|inputs?|requests?|json|api\s+key|token|credentials?)"
-    r"|unknown\s+(?:tool|function|command|method|argument|parameter)"
-    r"|(?:rate\s+|usage\s+|request\s+)?(?:limit|quota)\s+(?:has\s+been\s+|was\s+|is\s+)?(?:exceeded|exhausted)"
-    r"|rate\s+limit\s+(?:has\s+been\s+|was\s+|is\s+)?(?:reached|hit)|rate\s+limited"
-    r"|too\s+many\s+requests|internal\s+server\s+error|bad\s+gateway|gateway\s+time-?out"
-    r"|service\s+(?:temporarily\s+|is\s+)?unavailable)"
-    r"(?=\s*(?:$|[:：.,;!。！()\[{'\"`–—-])|\s+(?:for|to|provided|supplied|given|because|due|please)\b)"
-)
-_SHORT_ERROR = re.compile(
-    r"\W{0,8}(?:(?:error|failed|failure|timeout|timed out|错误|失败|超时|异常)[.!。！]?$"
-    r"|(?:\w{1,40} ){0,4}(?:timed[ -]out\b|timeout (?:after|while|waiting|exceeded|expired|error)\b"
-    r"|timeout: [^\n]{0,80}\b(?:exceeded|expired|elapsed)\b)"
-    r"|(?:\w{1,40} ){0,4}(?:failed|error)\b[^\n]{0,40}\b(?:status|code)\W{0,4}[45]\d\d\b"
-    rf"|{_REFUSED})",
-    re.I,
-)
-# Answers to questions say this as well.
-_NO_ERROR_BY_ITSELF = frozenset(
-    {"not found", "is a directory", "not a directory", "file exists", "directory not empty"}
-)
 
 
 def error_class(output: str) -> str:
@@ -150,10 +63,10 @@ def error_class(output: str) -> str:
 
 
 def looks_like_error(output: str) -> bool:
-    """Tell whether an output whose sender did not say so is an error: it begins as one does, or is one as JSON.
+    """Tell whether an output whose sender did not say so is an error, by its form.
 
-    Texts that speak of errors ("No errors found", "Error handling in Python ...") are none. It is told by patterns: an
-    error in words of its own is missed.
+    That is a traceback, a line that begins with an exception's name or with a label ("Error: …"), an HTTP status line,
+    or JSON that says so. An error in words of its own is missed: whoever records a call knows better, and says it.
     """
     output = _content_text(output)
     value = _json_object(output)
@@ -163,21 +76,11 @@ def looks_like_error(output: str) -> bool:
     if head.startswith("{"):  # JSON that is too long to be read, or cut off
         return _CUT_ERROR.match(head) is not None
     line = _first_line(head)
-    return bool(
-        head.startswith(_TRACEBACK)
-        or _BEGINS.match(line)
-        or _STATUS_LINE.match(line)
-        or _HTTP_LINE.match(line)
-        or ((named := _EXCEPTION.match(line)) and not named[1].endswith(("Warning", "Exit")))
-        or (len(output) <= _SHORT and _short_error(line))
-    )
-
-
-def _short_error(line: str) -> bool:
-    system, code = _SYSTEM.search(line), _EXIT.search(line)
-    if system and (system[1].lower() not in _NO_ERROR_BY_ITSELF or _SHELL.match(line)):
-        return True
-    return bool(_SHORT_ERROR.match(line) or (code and int(code[1])))
+    label = _LABEL.match(line)
+    if label is not None:
+        return _NONE_SAID.match(line, label.end()) is None
+    status = _STATUS.match(line)
+    return bool(head.startswith(_TRACEBACK) or _EXCEPTION.match(line) or (status and line.startswith("HTTP/")))
 
 
 def _first_line(head: str) -> str:
@@ -187,23 +90,15 @@ def _first_line(head: str) -> str:
 def _kind(text: str) -> str:
     if raised := _raised(text):
         return raised
-    head = text[:_HEAD]
-    first = _first_line(head)
+    first = _first_line(text[:_HEAD])
     said = first[label.end() :] if (label := _LABEL.match(first)) else first
     if named := _EXCEPTION.match(said) or _EXCEPTION.match(first):
         status = _ANY_STATUS.search(first) if named[1] in _OF_HTTP else None
         return f"HTTP {status[1]}" if status else named[1]
-    if status := _STATUS.search(first) or _STATUS_LINE.match(said):
+    if status := _STATUS.search(first):
         return f"HTTP {status[1]}"
     code = _EXIT.search(first)
-    # Behind the code stands what was printed.
-    if system := _SYSTEM.search(head.replace("\n", ": ") if code else said):
-        return system[1].lower()
-    if code and int(code[1]):
-        return f"exit code {code[1]}"
-    if status := _STATUS.search(head):
-        return f"HTTP {status[1]}"
-    return _generalised(said or first)
+    return f"exit code {code[1]}" if code and int(code[1]) else _generalised(said or first)
 
 
 def _raised(text: str) -> str:

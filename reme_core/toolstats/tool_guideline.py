@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated
@@ -16,7 +18,6 @@ from reme_core.steps.ask_json import JsonQuestion, none_as_empty
 from reme_core.steps.targets import all_memories
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
 from reme_core.toolstats.example_calls import shown_calls
-from reme_core.toolstats.wording import without_statistics, word_count
 
 PACKAGE = "reme_core.toolstats"
 """Where the prompts lie."""
@@ -41,6 +42,8 @@ _SHOWN_BEFORE = 3000
 # Tags and line breaks round the calls.
 _AROUND = 200
 _MOST_ITEMS = 12
+# Han, kana and Hangul: scripts whose characters are counted, two for a word.
+_COUNTED = re.compile("[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff]")
 
 _SECTIONS: Mapping[str, Mapping[Language, str]] = MappingProxyType(
     {
@@ -114,16 +117,16 @@ _SCHEMA = ResponseSchema(
 
 
 def read_guideline(value: JsonValue, language: Language) -> str:
-    """Read an answer as the text of a guideline; what it says of statistics is left out.
+    """Read an answer as the text of a guideline.
 
     Raises:
         ValueError: Saying what is wrong: no core function, or too long; a ValidationError for what is wrong with its
             form.
     """
     written = WrittenGuideline.model_validate(value)
-    core = without_statistics(written.core_function)
+    core = " ".join(written.core_function.split())
     if not core:
-        msg = "core_function: say what the tool does and when to use it; it is empty, or has nothing but statistics"
+        msg = "core_function: say what the tool does and when to use it; it is empty"
         raise ValueError(msg)
     lists = (written.success_patterns, written.common_issues, written.best_practices)
     sections = [_heading("core_function", language, core)]
@@ -131,7 +134,7 @@ def read_guideline(value: JsonValue, language: Language) -> str:
         if len(items) > _MOST_ITEMS:
             msg = f"{name}: {len(items)} of them, at most {_MOST_ITEMS}: only what matters"
             raise ValueError(msg)
-        lines = [f"- {line}" for item in items if (line := without_statistics(item.strip().lstrip("-*• ")))]
+        lines = [f"- {line}" for item in items if (line := " ".join(item.split()).lstrip("-*• "))]
         if lines:
             sections.append("\n".join([_heading(name, language, ""), *lines]))
     text = "\n".join(sections)
@@ -143,6 +146,16 @@ def read_guideline(value: JsonValue, language: Language) -> str:
         )
         raise ValueError(msg)
     return text
+
+
+def word_count(text: str) -> int:
+    """Count words: what stands between blanks is one, and two characters of Chinese, Japanese or Korean are one."""
+    counted, words = 0, 0
+    for word in text.split():
+        characters = len(_COUNTED.findall(word))
+        counted += characters
+        words += sum(any(map(str.isalnum, part)) for part in _COUNTED.split(word)) if characters else 1
+    return words + math.ceil(counted / 2)
 
 
 def _heading(name: str, language: Language, text: str) -> str:

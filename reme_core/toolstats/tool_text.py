@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from reme_core.schema import Memory, ToolCallResult, ToolMemory, ToolStatistics, shown_input
 from reme_core.text import Language, prompt_language, shortened
-from reme_core.toolstats.wording import without_statistics
 
 MAX_TOOL_CHARS = 6000
 """Characters of the text of one tool: a few of them fit into a prompt."""
@@ -59,8 +58,8 @@ def tool_text(
     """Write all that is known of a tool: guideline, statistics, notes and examples, as far as there are any.
 
     Our figures stand under a heading of their own, in the language of the guideline. From the guideline, whoever wrote
-    it, lines that are this heading and sentences that state figures are left out, and no line of it or of a note is a
-    heading with `#`, so that nothing of it looks like ours or like another tool. At most `MAX_TOOL_CHARS` characters:
+    it, lines that are this heading are left out, and no line of it or of a note is a heading with `#`, so that nothing
+    of it stands under our heading or looks like another tool. At most `MAX_TOOL_CHARS` characters:
     what comes last is left out first, by whole lines.
     """
     lines = [f"## {_one_line(statistics.tool_name, _NAME_CHARS)}"]
@@ -85,11 +84,8 @@ def _guideline_lines(guideline: str) -> Iterable[str]:
         bullet = _BULLET.match(line)
         start = bullet[0] if bullet else ""
         text = _without_marks(line[len(start) :])
-        said = without_statistics(text)
-        if _FORGED.fullmatch(text) or (text.strip() and not said):
-            continue
-        # Blanks stay as they are where nothing was left out.
-        yield start + (text if said == " ".join(text.split()) else said)
+        if not _FORGED.fullmatch(text):
+            yield start + text
 
 
 def _without_marks(text: str) -> str:

@@ -30,8 +30,6 @@ class ContextLimits:
         recent_max_bytes: Of a recent tool result, in bytes of UTF-8; the rest is offloaded.
         old_max_bytes: Of an older one.
         max_summary_tokens: Of the summary; None: a fifth of the threshold, at most 4,000.
-        accept_prose: Take a model's summary in words of its own, too: without headings, and if it has next to no word
-            of what was said, beside quotations of it. Without this it is not used.
     """
 
     max_input_length: int = 128_000
@@ -41,7 +39,6 @@ class ContextLimits:
     recent_max_bytes: int = 102_400
     old_max_bytes: int = 3_000
     max_summary_tokens: int | None = None
-    accept_prose: bool = False
 
     def __post_init__(self) -> None:
         """Check the numbers (InvalidInputError)."""
@@ -59,10 +56,6 @@ class ContextLimits:
             if type(value) is not int or value < low:
                 msg = f"{name}: wanted a whole number of at least {low}, found {value!r}"
                 raise InvalidInputError(msg)
-        accept_prose: object = self.accept_prose
-        if not isinstance(accept_prose, bool):
-            msg = f"accept_prose: wanted True or False, found {accept_prose!r}"
-            raise InvalidInputError(msg)
         if not isinstance(self.compact_ratio, (int, float)) or not 0.1 <= self.compact_ratio <= 1:
             msg = f"compact_ratio: wanted a share between 0.1 and 1, found {self.compact_ratio!r}"
             raise InvalidInputError(msg)

@@ -181,7 +181,6 @@ async def compact_messages(
             limit_tokens=request.limits.summary_room(taken),
             window_tokens=request.limits.max_input_length,
             language=request.language,
-            accept_prose=request.limits.accept_prose,
         ),
         model=ports.model,
         counter=ports.ledger.counter,

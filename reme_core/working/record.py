@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reme_core.ports import ListOffloads, PutOffloads, SummaryRequest
@@ -23,7 +21,7 @@ from reme_core.schema import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from reme_core.schema.messages import ORIGINAL_ID
+from reme_core.schema.messages import ORIGINAL_ID, renamings
 from reme_core.steps.messages_by_id import find_messages_by_id
 from reme_core.text import is_cut_of
 from reme_core.working.ports import WorkingPorts
@@ -125,26 +123,16 @@ async def _place(
     placed = []
     for message in messages:
         candidate, stored = message, found.get(message.message_id)
-        names = _other_ids(session_id, message)
+        others = renamings(message, session_id)
         while stored is not None and not _holds(stored, session_id, candidate, rows):
-            name = next(names)
-            candidate = message.model_copy(
-                update={"message_id": name, "metadata": {**message.metadata, ORIGINAL_ID: message.message_id}}
-            )
+            candidate = next(others)
+            name = candidate.message_id
             stored = (await find_messages_by_id(ports.transcript, scope, [name])).get(name)
         pointer = None if stored is None else _pointer(candidate, rows)
         placed.append(
             _MessageLocation(message=candidate, stored=None if stored is None else stored.message, pointer=pointer)
         )
     return placed
-
-
-def _other_ids(session_id: str, message: Message) -> Iterator[str]:
-    """Yield the ids for a message whose own is taken: always the same, so that it isn't kept again and again."""
-    number = 0
-    while True:
-        number += 1
-        yield uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([session_id, message.message_id, number])).hex
 
 
 async def _cited_rows(ports: WorkingPorts, scope: Scope, messages: Iterable[Message]) -> Mapping[str, OffloadInfo]:

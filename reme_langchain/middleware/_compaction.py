@@ -86,8 +86,7 @@ class ContextCompactor:
             return None
         prepared, forms = found
         for problem in prepared.problems:
-            who = "is only in part the model's" if prepared.method == "model" else "was made without the model"
-            _LOG.warning("a summary of the context %s: %s", who, problem)
+            _LOG.warning("a summary of the context was made without the model: %s", problem)
         return _fitted(context.messages, forms, prepared, state) if prepared.has_changed else None
 
     def _surely_fits(self, context: ModelContext, counted: str) -> bool:

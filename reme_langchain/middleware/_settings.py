@@ -104,7 +104,6 @@ class Compact:
             compact_ratio=1.0 if window >= _LEAST_WINDOW else (self.max_tokens + 0.5) / (_LEAST_WINDOW * _USED),
             reserve_tokens=self.keep_tokens,
             max_summary_tokens=self.max_summary_tokens,
-            accept_prose=True,
         )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import (
@@ -26,16 +28,16 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 
 from reme_core import EventLoopThread
+from reme_core.adapting import Appends
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
-from reme_core.schema import Scope, new_id, shown
-from reme_langchain._journal import Entry, Journal
-from reme_langchain._loop_end import finish_tasks
+from reme_core.schema import shown
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain._owner import Owner, check_owner
 from reme_langchain._place import BLOCK, CAPTURED, SESSION, HookContext, ReMeState, find_hook_context, internal_calls
-from reme_langchain.middleware._capture import behind, deliver, left_over, pack, queue_of
+from reme_langchain.middleware._capture import append, as_said, behind, left_over, session_of
 from reme_langchain.middleware._compaction import CompactedRequest, ContextCompactor, ModelContext, with_update
 from reme_langchain.middleware._offloading import RELOAD_TOOL, shorten_result
+from reme_langchain.middleware._old_journal import deliver_old
 from reme_langchain.middleware._recall import recall
 from reme_langchain.middleware._reload_tool import create_reload_tool
 from reme_langchain.middleware._settings import Capture, Compact, Offload, Recall
@@ -44,12 +46,12 @@ from reme_langchain.tools import create_memory_tools
 
 __all__ = ["Capture", "Compact", "Offload", "ReMeMiddleware", "Recall"]
 
+T = TypeVar("T")
+
 _LOG = logging.getLogger("reme")
 
 _DEFAULT_RECALL, _DEFAULT_CAPTURE, _DEFAULT_OFFLOAD = Recall(), Capture(), Offload()
 _CLOSE_S = 5.0
-# Seconds; what is not in the memory by then goes into it as it was cut, and the whole may follow under another id.
-_WHOLE_S = 2.0
 _MEMORY_TOOLS = ("search_memory", "save_memory", "update_memory", "forget_memory")
 
 
@@ -59,8 +61,9 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
     Each of the four can be set, or left out by None. Whose memory it is is asked for in every call: `owner`, else
     `user_id` of the run's context, else `user_id` of its configuration; a run without one is a ValueError.
 
-    Sync and async calls, event loops and threads may share one. Nothing is opened before the first call. `close`, or
-    the end of the process, delivers what was captured; what can't be delivered then is delivered by the next start.
+    Sync and async calls, event loops and threads may share one. Nothing is opened before the first call. What is said
+    in a turn is on disk, and found, when the turn is over; where that takes longer than a moment it goes on behind the
+    reply, and `close`, or the end of the process, waits for it.
     """
 
     transformers = (InternalCallTransformer, OurMessagesTransformer)
@@ -101,9 +104,10 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         self._owner = owner
         self._name = name or type(self).__name__
         self._recall, self._capture, self._offload = recall, capture, offload
-        self._loop = EventLoopThread(self, thread_name="reme-middleware")
+        self._has_begun = False
+        self._loop = EventLoopThread(self)
         self._compaction = None if compact is None else ContextCompactor(self._memory, compact)
-        self._journal = None if capture is None else self._make_journal()
+        self._appends = Appends(self._name, end_s=_CLOSE_S if capture is None else capture.close_s)
         self.state_schema = ReMeState
         self.tools: Sequence[BaseTool] = self._make_tools(tools)
 
@@ -118,21 +122,22 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
 
     @property
     def last_error(self) -> Exception | None:
-        """Why captured messages wait to be delivered; None while all is well."""
-        return None if self._journal is None else self._journal.last_error
+        """Why turns are not on disk yet; None while all is well."""
+        return self._appends.last_error
 
     def pending(self) -> int:
-        """Return how many turns are captured and not delivered yet; reads the file."""
-        return 0 if self._journal is None else self._journal.pending()
+        """Return how many pieces of turns are not on disk yet."""
+        return self._appends.pending
 
     def drain(self, timeout_s: float = 5.0) -> bool:
-        """Deliver at once what was captured, and return whether nothing is left. Blocks for at most so long."""
-        return True if self._journal is None else self._journal.drain(timeout_s)
+        """Put on disk what is not there yet, and return whether nothing is left. Blocks for at most so long."""
+        if not self._appends.pending or self._loop.ended:
+            return not self._appends.pending
+        return self._submitted(self._appends.flush(timeout_s)).result()
 
     def close(self) -> None:
-        """Deliver what was captured, for a bounded time, and end the threads; a memory handed in stays open."""
-        if self._journal is not None and self._capture is not None:
-            self._journal.close(self._capture.close_s)
+        """Wait for what is not on disk yet, for a bounded time, and end the thread; a memory handed in stays open."""
+        self.drain(_CLOSE_S if self._capture is None else self._capture.close_s)
         self._loop.end(self._close_memory())
 
     async def aclose(self) -> None:
@@ -176,17 +181,13 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         if self._capture is None:
             return None
         place = self._place(state, runtime)
-        messages = behind(state["messages"], place.notes.get(CAPTURED))
-        written = self._hand_in(place, messages)
-        return None if written is None else self._noted(place, messages, written.exception())
+        return self._loop.run(self._end(self._capture, state, place))
 
     async def aafter_agent(self, state: ReMeState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, object] | None:
         """Do what `after_agent` does."""
         if self._capture is None:
             return None
-        place = self._place(state, runtime)
-        notes = await self._capture_now(place, behind(state["messages"], place.notes.get(CAPTURED)))
-        return self._update(notes) if notes else None
+        return await self._end(self._capture, state, self._place(state, runtime))
 
     def wrap_model_call(
         self,
@@ -252,15 +253,6 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
     def _place_of_tool(self, runtime: ToolRuntime | None) -> HookContext:
         return self._place(None if runtime is None else runtime.state, runtime)
 
-    def _make_journal(self) -> Journal:
-        async def hand_over(entry: Entry) -> None:
-            with internal_calls():  # here no stream listens, but tracers do
-                await deliver(self._memory, entry)
-
-        # Two memory spaces may share a file, and nothing crosses from one to the other.
-        name = f"capture:{self._memory.memory_space}"
-        return Journal(self._memory.database, name=name, deliver=hand_over, clock=self._memory.clock)
-
     def _make_tools(self, names: Collection[str]) -> list[BaseTool]:
         if isinstance(names, str) or not set(names) <= {*_MEMORY_TOOLS, RELOAD_TOOL}:
             msg = f"tools: wanted some of {', '.join((*_MEMORY_TOOLS, RELOAD_TOOL))}, found {shown(names)}"
@@ -272,7 +264,6 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         return made
 
     async def _close_memory(self) -> None:
-        await finish_tasks(_CLOSE_S if self._capture is None else self._capture.close_s)
         if self._owns:
             await self._memory.close()
 
@@ -282,11 +273,9 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         update: dict[str, object] = {}
         if not place.has_thread:
             notes[SESSION] = place.session_id
-        if self._journal is not None:
-            self._journal.begin()
-            cursor = place.notes.get(CAPTURED)
-            again = cursor is None and place.has_thread
-            notes |= await self._capture_now(place, left_over(messages, cursor), again=again)
+        if self._capture is not None:
+            left = left_over(messages, place.notes.get(CAPTURED))
+            notes |= await self._capture_now(self._capture, place, left, begins=True)
         if self._recall is not None and (self._recall.where == "message" or BLOCK not in place.notes):
             frozen = self._recall.where == "system"
             found = await recall(self._memory, self._recall, place, messages, again=frozen)
@@ -298,6 +287,10 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
             update |= self._update(notes)
         return update or None
 
+    async def _end(self, capture: Capture, state: ReMeState[ResponseT], place: HookContext) -> dict[str, object] | None:
+        notes = await self._capture_now(capture, place, behind(state["messages"], place.notes.get(CAPTURED)))
+        return self._update(notes) if notes else None
+
     async def _fit(
         self, compaction: ContextCompactor, request: ModelRequest[ContextT], place: HookContext
     ) -> tuple[CompactedRequest | None, dict[str, object]]:
@@ -306,54 +299,42 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         messages = request.state.get("messages", request.messages)
         notes: dict[str, str] = {}
 
-        async def capture_whole() -> None:
-            """Have messages in the memory as they were said, before they are cut."""
-            notes.update(await self._capture_now(place, behind(messages, place.notes.get(CAPTURED))))
-            await asyncio.to_thread(self.drain, _WHOLE_S)
+        async def capture_whole(capture: Capture) -> None:
+            """Have messages captured as they were said, before they are cut."""
+            notes.update(await self._capture_now(capture, place, behind(messages, place.notes.get(CAPTURED))))
 
-        before = None if self._journal is None else capture_whole
+        before = None if self._capture is None else partial(capture_whole, self._capture)
         fitted = await compaction.fit(context, messages, place, before)
         return fitted, self._update(notes) if notes else {}
 
     async def _capture_now(
-        self, place: HookContext, messages: Sequence[AnyMessage], *, again: bool = False
+        self, capture: Capture, place: HookContext, messages: Sequence[AnyMessage], *, begins: bool = False
     ) -> dict[str, str]:
-        written = self._hand_in(place, messages, again=again)
-        if written is None:
-            return {}
-        try:
-            await asyncio.wrap_future(written)
-        except StoreError as exc:
-            self._check_lost(place, exc)
-            return {}
-        return _cursor_at(messages[-1])
+        """Put messages on disk; return what to note: nothing where that takes longer than a reply has time.
 
-    def _noted(
-        self, place: HookContext, messages: Sequence[AnyMessage], error: BaseException | None
-    ) -> dict[str, object] | None:
-        if error is None:
-            return self._update(notes) if (notes := _cursor_at(messages[-1])) else None
-        self._check_lost(place, error)
-        return None
-
-    def _hand_in(
-        self, place: HookContext, messages: Sequence[AnyMessage], *, again: bool = False
-    ) -> Future[None] | None:
-        """Submit messages to the journal; None where there are none."""
-        if self._journal is None or self._capture is None or not messages:
-            return None
-        now = self._memory.clock.now()
-        payload = pack(place, messages, memory_type=self._capture.memory_type, said_at=now, again=again)
-        # To wait for the disk as well would take longer than all the rest; the delivery does it a moment later.
-        scope = Scope(memory_space=self._memory.memory_space, user_id=place.user_id)
-        entry_id = messages[-1].id or new_id()
-        return self._journal.submit(queue_of(place), [(entry_id, payload)], scope=scope, settled=False)
-
-    def _check_lost(self, place: HookContext, error: BaseException) -> None:
-        """Raise an error by which a turn would be lost; in a thread, the next run captures it."""
-        if not place.has_thread or not isinstance(error, StoreError):
+        Raises:
+            StoreError: They are not on disk, and there is no thread of which the next run would capture them.
+        """
+        session = session_of(place)
+        if not self._has_begun:
+            self._has_begun = True
+            self._appends.put(session, partial(deliver_old, self._memory))
+        if messages:
+            said = as_said(messages, self._memory.clock.now())
+            write = partial(append, self._memory, place, said, memory_type=capture.memory_type, begins=begins)
+            self._appends.put(session, write)
+        is_done = await asyncio.wrap_future(self._submitted(self._appends.wait(session, begins_reply=begins)))
+        if is_done:
+            return _cursor_at(messages[-1]) if messages else {}
+        error = self._appends.error_of(session)
+        if error is not None and not (place.has_thread and isinstance(error, StoreError)):
+            self._appends.drop(session)
             raise error
-        _LOG.error("a turn was not captured, the next run of the thread does it: %s", error)
+        return {}
+
+    def _submitted(self, call: Coroutine[object, object, T]) -> Future[T]:
+        # In a context of its own: that of the caller, a run of a graph, ends long before what follows from a turn does.
+        return contextvars.Context().run(self._loop.submit, call)
 
     def _update(self, notes: dict[str, str]) -> dict[str, object]:
         return {"reme": {self._name: notes}}

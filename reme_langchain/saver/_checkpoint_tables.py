@@ -6,10 +6,9 @@ import secrets
 import sqlite3
 
 from reme_core.errors import SchemaVersionError
-from reme_langchain import _journal_rows
 
 VERSION = 1
-HISTORY = "langgraph history"  # the journal's name of messages that wait for a history sink
+HISTORY = "langgraph history"  # the name of messages that wait for a history sink
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS langgraph_meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
@@ -57,7 +56,7 @@ _TABLES = (
         data BLOB NOT NULL,
         UNIQUE (thread, ns, checkpoint_id, task_id, idx)
     )""",
-    # Messages, and chunks of lists of messages (their type is NULL). `offered`: the history sink's journal holds it.
+    # Messages, and chunks of lists of messages (their type is NULL). `offered`: the history sink gets it.
     """CREATE TABLE IF NOT EXISTS langgraph_blobs (
         id INTEGER PRIMARY KEY,
         thread INTEGER NOT NULL,
@@ -67,6 +66,15 @@ _TABLES = (
         offered INTEGER NOT NULL DEFAULT 0,
         UNIQUE (thread, digest)
     )""",
+    # Messages that wait for the history sink, of a thread (queue) in the order of their places; payload: NULL once the
+    # sink has them; holder: who hands them over, held: until. An earlier release had other uses for this table.
+    """CREATE TABLE IF NOT EXISTS langchain_journal (
+        place INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, queue TEXT NOT NULL, entry_id TEXT NOT NULL,
+        tries INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0, holder TEXT, held REAL NOT NULL DEFAULT 0,
+        erased_with INTEGER, payload BLOB, UNIQUE (name, queue, entry_id)
+    )""",
+    """CREATE INDEX IF NOT EXISTS langchain_journal_waiting ON langchain_journal (name, queue, place)
+        WHERE payload IS NOT NULL""",
 )
 
 
@@ -78,7 +86,6 @@ def prepare(connection: sqlite3.Connection) -> bytes:
     """
     for table in _TABLES:
         connection.execute(table)
-    _journal_rows.create(connection)
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('version', ?)", (VERSION,))
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('removals', 0)")
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('digest_key', ?)", (secrets.token_bytes(32),))

@@ -12,7 +12,6 @@ from hashlib import blake2b
 import ormsgpack
 
 from reme_core.errors import InvalidInputError
-from reme_langchain import _journal_rows
 from reme_langchain.saver._checkpoint_tables import HISTORY, find_thread, make_thread
 from reme_langchain.saver._message_blobs import BlobReader, Blobs, KnownDigests
 from reme_langchain.saver._value_codec import ValueForm
@@ -33,7 +32,9 @@ class _Row:
 
 def delete_thread(connection: sqlite3.Connection, name: str) -> None:
     """Remove all of a thread, also what waits for a history sink."""
-    _journal_rows.forget_waiting(connection, name=HISTORY, queue=name)
+    connection.execute(
+        "DELETE FROM langchain_journal WHERE name = ? AND queue = ? AND payload IS NOT NULL", (HISTORY, name)
+    )
     thread = find_thread(connection, name)
     if thread is None:
         return

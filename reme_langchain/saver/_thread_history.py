@@ -1,26 +1,42 @@
-"""Hands messages that are new in a thread on to a history, through a journal in the same file."""
+"""Hand-over of messages that are new in a thread to a history."""
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import logging
 import sqlite3
 import threading
-from collections.abc import Awaitable, Collection, Sequence
+from collections.abc import Awaitable, Collection, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
 from functools import partial
-from inspect import isawaitable
-from itertools import takewhile
-from typing import Protocol
+from inspect import isawaitable, iscoroutinefunction
+from itertools import groupby
+from operator import itemgetter
+from typing import Protocol, TypeVar
 
 import ormsgpack
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from reme_langchain import _journal_rows
-from reme_langchain._journal import Entry, Journal
+from reme_core import EventLoopThread, holder, is_gone
+from reme_core.adapting import PATIENCE_S, Appends
+from reme_core.errors import StoreError
 from reme_langchain.saver._checkpoint_rows import PutRow, put_row
-from reme_langchain.saver._checkpoint_tables import HISTORY, make_thread
+from reme_langchain.saver._checkpoint_tables import make_thread
 from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._saver_file import SaverFile
 from reme_langchain.saver._value_codec import Typed, ValueCodec, digest_of
+from reme_langchain.saver._waiting_messages import claim, finish, insert_waiting, release, waiting_threads
+from reme_langchain.saver.memory_history import MemoryHistory
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger("reme")
+# A hand-over may take so long; no other process tries it in that time, unless it can see that this one has ended.
+_LEASE_S = 60.0
+_LOOK_AGAIN_S = 0.1  # whether another process is done
 
 
 class HistorySink(Protocol):
@@ -38,14 +54,19 @@ class HistorySink(Protocol):
 
 
 class History:
-    """Writes down with each checkpoint which of its messages the sink has not got, and delivers them afterwards."""
+    """Writes down with each checkpoint which of its messages the sink has not got, and hands them over afterwards."""
 
     def __init__(self, file: SaverFile, sink: HistorySink, codec: ValueCodec) -> None:
         """Keep the sink; nothing is opened."""
         self._codec = codec
         self._sink = sink
         self._file = file
-        self._journal: Journal | None = None
+        self._appends = Appends("ReMeSaver")
+        self._loop = EventLoopThread(self)
+        self._holding = ExitStack()
+        self._begun: Future[None] | None = None
+        self._holder = ""
+        self._fresh: set[str] = set()
         self._gate = threading.Lock()
 
     def put(
@@ -56,42 +77,103 @@ class History:
         if not wanted and not row.place.ns:
             entries = _new_messages(connection, known, row, codec)
             if entries:
-                _journal_rows.insert(connection, name=HISTORY, queue=row.place.thread, entries=entries)
+                insert_waiting(connection, thread=row.place.thread, entries=entries)
+                self._fresh.add(row.place.thread)
         return wanted
 
     @property
-    def journal(self) -> Journal:
-        """What waits for the sink; its `last_error` says why."""
-        with self._gate:  # the first calls may come from several threads at once
-            if self._journal is None:
-                file, clock = self._file.database, self._file.memory.clock
-                self._journal = Journal(file, name=HISTORY, deliver=self._deliver, clock=clock, remember=True)
-        return self._journal
+    def last_error(self) -> Exception | None:
+        """Why messages wait for the sink; None while all is well."""
+        return self._appends.last_error
 
     def allow(self, types: Collection[tuple[str, ...]]) -> None:
         """Rebuild messages of these types as well, beside those that were allowed before."""
         self._codec = ValueCodec(BaseCheckpointSaver(serde=self._codec.serde).with_allowlist(types).serde)
 
     def begin(self) -> None:
-        """Begin to deliver what an earlier process has left. Again is harmless."""
-        self.journal.begin()
+        """Begin to hand over what an earlier process has left. Again is harmless."""
+        with self._gate:  # the first calls may come from several threads at once
+            if self._begun is None and not self._loop.ended:
+                self._holder = self._holding.enter_context(holder())
+                self._begun = self._submit(self._begin())
+
+    def hand_over(self, thread: str) -> Future[bool] | None:
+        """Begin to hand over what a checkpoint of a thread has brought, and what has failed before.
+
+        Returns:
+            What a checkpoint waits for, and never fails: only where the sink is a memory of ours, and a bounded time.
+        """
+        if thread in self._fresh:
+            self._fresh.discard(thread)
+            self._appends.put(thread, partial(self._deliver, thread))
+        if not self._appends.pending or self._loop.ended:
+            return None
+        waiting = self._submit(self._appends.wait(thread))
+        return waiting if isinstance(self._sink, MemoryHistory) else None
+
+    def drain(self, timeout_s: float = 5.0) -> bool:
+        """Hand over what waits, for a bounded time, and return whether nothing is left."""
+        if self._begun is None or self._loop.ended:
+            return True
+        self._begun.result()
+        return self._submit(self._appends.flush(timeout_s)).result()
 
     def close(self) -> None:
-        """Deliver what waits, for a bounded time; the rest is delivered when a saver is used next."""
-        if self._journal is not None:
-            self._journal.close()
+        """Hand over what waits, for a bounded time; the rest is handed over when a saver is used next."""
+        if self._loop.ended:
+            return
+        self.drain()
+        self._loop.end(_nothing())
+        self._holding.close()
 
-    async def _deliver(self, entry: Entry) -> None:
-        """Hand over all that the entry's checkpoint brought; the journal itself strikes off the entry."""
-        checkpoint_id = ormsgpack.unpackb(entry.payload)[0]
-        behind = await self._file.aread(partial(_read_behind, entry=entry, checkpoint_id=checkpoint_id))
-        stored = [entry.payload, *(payload for _, payload in behind)]
-        messages = [self._rebuilt((type_, data)) for _, type_, data in map(ormsgpack.unpackb, stored)]
-        answer = self._sink(entry.queue, checkpoint_id, messages)
+    def _submit(self, call: Coroutine[object, object, T]) -> Future[T]:
+        # In a context of its own: that of the caller, a run of a graph, ends long before a sink does.
+        return contextvars.Context().run(self._loop.submit, call)
+
+    async def _begin(self) -> None:
+        try:
+            waiting = await self._file.aread(waiting_threads)
+        except StoreError as exc:
+            _LOG.warning("what waits for the history is handed over later: %s", exc)
+            return
+        for thread in waiting:
+            self._appends.put(thread, partial(self._deliver, thread))
+        await self._appends.flush(PATIENCE_S)
+
+    async def _deliver(self, thread: str) -> None:
+        """Hand over what waits of a thread, once nobody else does."""
+        try:
+            async with asyncio.timeout(_LEASE_S * 0.9):  # when another one may try it, this one has stopped
+                for checkpoint_id, group in groupby(await self._claimed(thread), key=itemgetter(1)):
+                    await self._hand_over_all(thread, checkpoint_id, list(group))
+        except Exception as exc:
+            _LOG.warning("messages of thread %r wait, the history has not taken them: %s", thread, exc)
+            await self._file.awrite(partial(release, thread=thread, holder=self._holder))
+            raise
+
+    async def _claimed(self, thread: str) -> list[tuple[int, str, str, bytes]]:
+        """Return place, checkpoint, type and data of what waits of a thread."""
+        rows = None
+        while rows is None:
+            now = self._file.memory.clock.now().timestamp()
+            rows = await self._file.awrite(
+                partial(claim, thread=thread, holder=self._holder, now=now, until=now + _LEASE_S, is_gone=is_gone)
+            )
+            if rows is None:
+                await asyncio.sleep(_LOOK_AGAIN_S)
+        return [(place, *ormsgpack.unpackb(payload)) for place, payload in rows]
+
+    async def _hand_over_all(
+        self, thread: str, checkpoint_id: str, brought: Sequence[tuple[int, str, str, bytes]]
+    ) -> None:
+        """Hand over all that a checkpoint brought."""
+        messages = [self._rebuilt((type_, data)) for _, _, type_, data in brought]
+        call = partial(self._sink, thread, checkpoint_id, messages)
+        is_async = isinstance(self._sink, MemoryHistory) or iscoroutinefunction(self._sink)
+        answer = call() if is_async else await asyncio.to_thread(call)  # a plain function may block
         if isawaitable(answer):
             await answer
-        if behind:
-            await self._file.awrite(partial(_finish_all, places=[place for place, _ in behind]))
+        await self._file.awrite(partial(finish, places=[place for place, *_ in brought]))
 
     def _rebuilt(self, stored: Typed) -> BaseMessage:
         """Rebuild a message. One whose type is not allowed waits: the graph that allows it may not be compiled yet."""
@@ -102,19 +184,8 @@ class History:
         return message
 
 
-def _read_behind(connection: sqlite3.Connection, entry: Entry, checkpoint_id: str) -> list[tuple[int, bytes]]:
-    """Read what waits right behind an entry for the same checkpoint: the place and payload of each."""
-    rows = connection.execute(
-        "SELECT place, payload FROM langchain_journal "
-        "WHERE name = ? AND queue = ? AND place > ? AND payload IS NOT NULL ORDER BY place",
-        (HISTORY, entry.queue, entry.place),
-    )
-    return list(takewhile(lambda row: ormsgpack.unpackb(row[1])[0] == checkpoint_id, rows))
-
-
-def _finish_all(connection: sqlite3.Connection, _: KnownDigests, places: Sequence[int]) -> None:
-    for place in places:
-        _journal_rows.finish(connection, place=place, remember=True)
+async def _nothing() -> None:
+    return
 
 
 def _new_messages(

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -84,7 +85,8 @@ class ReMeSaver(BaseCheckpointSaver[str]):
             store: The memory in whose file the checkpoints lie, which stays open; or a path, as `ReMe` takes it.
             serde: A serialiser in place of the strict one, such as an `EncryptedSerializer`.
             allow: Classes, or pairs (module, name), that are rebuilt beside the known ones.
-            history: What gets the messages that are new in a thread, in the background; None: nothing does.
+            history: What gets the messages that are new in a thread: a `MemoryHistory`, which has them as soon as their
+                checkpoint is kept, or a sink of yours, in the background; None: nothing does.
         """
         super().__init__(serde=make_serde(serde, allow))
         self._file = SaverFile(store)
@@ -205,7 +207,8 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         wanted = self._file.write(self._put(row))
         if wanted:
             self._file.write(self._put(request(wanted)))
-        self._wake()
+        if (handed := self._hand_over(row)) is not None:
+            handed.result()
         return _answer(config, row)
 
     async def aput(
@@ -221,7 +224,8 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         wanted = await self._file.awrite(self._put(row))
         if wanted:
             await self._file.awrite(self._put(request(wanted)))
-        self._wake()
+        if (handed := self._hand_over(row)) is not None:
+            await asyncio.wrap_future(handed)
         return _answer(config, row)
 
     def _put(self, row: PutRow) -> Callable[[Connection, KnownDigests], frozenset[str]]:
@@ -231,9 +235,8 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         if self._history is not None:
             self._history.begin()
 
-    def _wake(self) -> None:
-        if self._history is not None:
-            self._history.journal.wake()
+    def _hand_over(self, row: PutRow) -> Future[bool] | None:
+        return None if self._history is None else self._history.hand_over(row.place.thread)
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

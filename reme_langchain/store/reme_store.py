@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
@@ -109,8 +107,7 @@ class ReMeStore(BaseStore):
         self._omit_expired = bool(ttl and ttl.get("omit_expired"))
         self._rules = RuleSet(rules, self._memory.memory_space)
         self._reader = OpReader(self._rules, ttl)
-        self._loop = EventLoopThread(self, thread_name="reme-store")
-        self._serving: int | None = None  # the thread of that loop
+        self._loop = EventLoopThread(self)
 
     @classmethod
     def from_path(
@@ -217,15 +214,7 @@ class ReMeStore(BaseStore):
             await self._memory.close()
 
     def _run(self, call: Callable[[], Coroutine[object, object, T]]) -> T:
-        if threading.get_ident() != self._serving:
-            return self._loop.run(self._serve(call))
-        # An asynchronous embedder that uses its own store by sync methods: this thread can't wait for itself.
-        with ThreadPoolExecutor(1) as pool:
-            return pool.submit(asyncio.run, call()).result()
-
-    async def _serve(self, call: Callable[[], Coroutine[object, object, T]]) -> T:
-        self._serving = threading.get_ident()
-        return await call()
+        return self._loop.run(call())
 
     def _check_open(self) -> None:
         if self._loop.ended:

@@ -114,7 +114,7 @@ def create_memory_tools(
     types = check_kinds(kinds)
     wanted = check_words(names, _ALL_TOOLS, "names")
     opened, _ = open_memory(memory)
-    loop = EventLoopThread(opened, thread_name="reme-tools")
+    loop = EventLoopThread(opened)
     made = _ToolContext(work=MemoryTools(memory=opened, kinds=types), owner=owner, loop=loop)
     arguments: dict[str, type[_Arguments]] = {
         "search_memory": _search_arguments(types),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from reme_core.schema import parse_messages
 from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
 from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
 from tests.support.openai_server import KEY, Completion, HangUp, Hold, OpenAIServer, Raw, Reply, Status
+from tests.unit.working.summary.summarising import answer_of, answer_with
 
 REFERENCE = "aaaa000011112222"
 EARLIER = summary_of({Section.GOAL: ["Find the cheapest flight to Oslo"], Section.CONSTRAINTS: ["At most 300 euros"]})
@@ -27,6 +29,8 @@ GOOD = summary_of(
         Section.NEXT_STEPS: ["check the luggage rules"],
     }
 )
+
+ANSWER = answer_with(GOOD, gone=[1, 2])
 
 
 @pytest.fixture
@@ -58,10 +62,11 @@ def check_fallback(done: Compacted, error: type[ReMeError]) -> None:
 
 
 async def test_a_good_answer_is_the_summary_with_a_pointer_at_what_left(server: OpenAIServer) -> None:
-    server.replies(Completion(text=GOOD.text))
+    server.replies(Completion(text=ANSWER))
     done = await compacted(server)
     summary = parse_summary(done.summary)
     assert (done.method, done.failures, done.usage.model_calls) == ("model", (), 1)
+    assert server.requests[0].body["response_format"]["json_schema"]["strict"] is True
     assert summary.with_lines(Section.CONTEXT, ()) == GOOD
     assert summary.of(Section.CONTEXT)[-1].endswith(f"details: reload {REFERENCE}")
 
@@ -99,8 +104,11 @@ async def test_an_answer_that_does_not_come_leaves_quotations(server: OpenAIServ
         Completion(text=None),
         Completion(text="   "),
         Completion(text=Summary().text),
-        Completion(text=GOOD.text, finish_reason="length"),
+        Completion(text=json.dumps({"error": {"message": "rate limit exceeded", "code": 429}})),
+        Completion(text=ANSWER, finish_reason="length"),
+        Completion(text=ANSWER[:200]),
         Completion(text=GOOD.text * 40),
+        Completion(text=answer_of({Section.GOAL: ["flight to Oslo " * 400]})),
     ],
 )
 async def test_an_answer_that_is_no_summary_leaves_quotations_after_a_second_one(
@@ -116,9 +124,9 @@ async def test_an_answer_that_is_no_summary_leaves_quotations_after_a_second_one
 
 async def test_thoughts_errors_and_offers_around_a_good_answer_are_cut(server: OpenAIServer) -> None:
     thoughts = "<think>\nThey want a summary.\n</think>\n\n"
-    error = "- Error: 429 Too many requests, rate limit exceeded, retry later"
-    said = GOOD.text.replace("## Key Decisions", f"{error}\n\n---\n\n## Key Decisions")
-    server.replies(Completion(text=f"{thoughts}{said}\n\nLet me know if you want me to shorten this further!"))
+    error = "Error: 429 Too many requests, rate limit exceeded, retry later"
+    said = ANSWER.replace('"progress": [', f'"progress": ["{error}", "---", ')
+    server.replies(Completion(text=f"{thoughts}```json\n{said}\n```\n\nLet me know if you want it shorter!"))
     done = await compacted(server)
     summary = parse_summary(done.summary)
     assert (done.method, done.failures) == ("model", ())
@@ -135,7 +143,7 @@ async def test_a_body_that_is_no_json_leaves_quotations(server: OpenAIServer) ->
 
 
 async def test_a_bad_answer_is_forgiven_once(server: OpenAIServer) -> None:
-    server.replies(Completion(text="Sure! Here is the summary."), Completion(text=GOOD.text))
+    server.replies(Completion(text="Sure! Here is the summary."), Completion(text=ANSWER))
     done = await compacted(server)
     assert done.method == "model"
     assert done.usage.model_calls == 2

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import ClassVar
+
+from pydantic import JsonValue
 
 from reme_core import Message, ReMe
 from reme_core.ports import ChatRequest, ChatResult
@@ -17,32 +20,35 @@ from tests.support.summary_child import SteppedStore, Steps
 
 SPACE, USER, SESSION, WINDOW = "space", "alice", "talk", 4_000
 
-SUMMARY = """## Goal
-- Read the files, as the user asked.
+SUMMARY: dict[str, list[str]] = {
+    "goal": ["Read the files, as the user asked."],
+    "constraints": [],
+    "progress": ["Files were read."],
+    "key_decisions": [],
+    "next_steps": ["Read the next file."],
+    "critical_context": [],
+}
 
-## Constraints
-- none
 
-## Progress
-- Files were read.
+def is_compaction(request: ChatRequest) -> bool:
+    """Whether a model is asked for the summary of a context."""
+    return request.response_schema is not None and request.response_schema.name == "summary"
 
-## Key Decisions
-- none
 
-## Next Steps
-- Read the next file.
-
-## Critical Context
-- none"""
+def summarising(progress: Sequence[str] = ()) -> ChatResult:
+    """An answer with this progress, if any is given."""
+    parsed: JsonValue = {"gone": [], **SUMMARY, **({"progress": [*progress]} if progress else {})}
+    message = Message.model_validate({"role": "assistant", "content": json.dumps(parsed)})
+    return ChatResult(message=message, parsed=parsed)
 
 
 class SummarisingModel(RuleModel):
     """Follows the rules of `RuleModel`; asked for a summary of a context, it writes one."""
 
     async def chat(self, request: ChatRequest) -> ChatResult:
-        if "## Critical Context" in request.messages[0].text:
+        if is_compaction(request):
             self.requests.append(request)
-            return ChatResult(message=Message.model_validate({"role": "assistant", "content": SUMMARY}))
+            return summarising()
         return await super().chat(request)
 
 

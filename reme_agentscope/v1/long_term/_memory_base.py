@@ -4,10 +4,10 @@ import asyncio
 import uuid
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from agentscope.embedding import EmbeddingModelBase
 from agentscope.memory import LongTermMemoryBase
@@ -17,29 +17,21 @@ from agentscope.tool import ToolResponse
 
 import reme_agentscope
 import reme_core
-from reme_agentscope._shared.background_writes import BackgroundWrites
 from reme_agentscope._shared.recorded_text import as_limit, query_text
 from reme_agentscope.v1.long_term._found_text import as_query
-from reme_agentscope.v1.long_term._memory_kind import CallScope, MemoryKind, Remembered, log_failure, warn
+from reme_agentscope.v1.long_term._memory_kind import LOG, CallScope, MemoryKind, Remembered, log_failure, warn
 from reme_agentscope.v1.long_term._new_messages import SeenMessages, read_handed_over, text_of
-from reme_agentscope.v1.long_term._own_jobs import OpenJobs
 from reme_agentscope.v1.messages import from_agentscope
 from reme_core import Message
-from reme_core.errors import InvalidInputError, ReMeError
+from reme_core.adapting import Appends
+from reme_core.errors import InvalidInputError, ReMeError, RunError
 
 if TYPE_CHECKING:
     from reme_core import ReMe
 
-T = TypeVar("T")
 
 _FOLDER = Path(".reme")
 _USER = "default"
-# How long a reply waits for messages to be on disk, which takes some milliseconds; where it takes longer, it goes on
-# behind the reply. Opening a new file of ours, once, has its own time.
-_PATIENCE_S = 0.07
-_OPENING_S = 1.0
-# The share of the time of a search that is spent on waiting for writes.
-_WAITING_SHARE = 0.5
 
 
 class LongTermMemory(LongTermMemoryBase):
@@ -71,7 +63,7 @@ class LongTermMemory(LongTermMemoryBase):
             embedding_model: For search by meaning. None: by words.
             reme_config_path: Was the configuration of an older release, and is not used.
             reme: A memory of your own, which stays open. None: one in the folder `.reme`, of the space `default`.
-            retrieve_timeout: Seconds that a search may take, waiting for own writes included.
+            retrieve_timeout: Seconds that a search may take.
             await_write: `record` waits until memories are made.
             **kwargs: Not used; each is warned of.
 
@@ -99,15 +91,15 @@ class LongTermMemory(LongTermMemoryBase):
         self._built: ReMe | None = None
         self._session_id = run_name or uuid.uuid4().hex
         self._handed_over = SeenMessages()
-        self._writes = BackgroundWrites(type(self).__name__)
-        self._jobs = OpenJobs()
-        self._is_open = False
+        self._appends = Appends(type(self).__name__, log=LOG)
+        self._job_ids: set[str] = set()  # of what follows from talk that was kept here
+        self._is_used = False
 
     async def record(self, msgs: list[Msg | None], **kwargs: Any) -> None:  # noqa: ANN401  # AgentScope's signature
         """Keep what is new of a talk. Failures are logged and warned of.
 
-        The messages are on disk when this returns (where the disk takes longer than a moment, right after it), and
-        memories are made of them in the background.
+        The messages are on disk when this returns (where the disk takes longer than a moment, right after it), and any
+        search finds them; memories are made of them in the background.
 
         Args:
             msgs: The whole talk or part of it; each message is kept once. One alone and None are taken, too.
@@ -118,14 +110,10 @@ class LongTermMemory(LongTermMemoryBase):
         """
         given = read_handed_over(msgs, "The input messages must be a list of Msg objects.")
         try:
-            with suppress(TimeoutError):  # the write opens it, behind the reply, and tells if it can't
-                async with asyncio.timeout(_OPENING_S if self._given is None else _PATIENCE_S):
-                    await self._open()
-            self._submit(given, kwargs)
-            patience_s = _PATIENCE_S if self._is_open else 0.0  # what takes long to open takes longer to write
-            await self._writes.flush(self._session_id, timeout_s=None if self.await_write else patience_s)
+            self._put(given, kwargs)
+            await self._appends.wait(self._session_id)
             if self.await_write:
-                await self._jobs.done(self._place())
+                await self.flush()
         except Exception as exc:  # noqa: BLE001  # it would end the reply, after the answer was made
             self._warn(self.kind.words.record_failed, exc)
         self._warn_of_failures()
@@ -146,7 +134,8 @@ class LongTermMemory(LongTermMemoryBase):
             query = as_query(query_text(map(text_of, given)))
             if not query:
                 return ""
-            return await self._in_time(lambda: self.kind.find(self._place(), query, as_limit(limit)))
+            search = partial(self.kind.find, query=query, limit=as_limit(limit))
+            return await self._in_time(search, begins_reply=True)
         except Exception as exc:  # noqa: BLE001  # an agent answers without its memories, whatever a model or store has
             self._warn(self.kind.words.retrieve_failed, exc)
             return ""
@@ -155,9 +144,9 @@ class LongTermMemory(LongTermMemoryBase):
 
     async def flush(self) -> None:
         """Wait until everything handed over is on disk, and memories are made of it. Failures are warned of."""
-        await self._writes.flush()
-        if self._is_open:
-            self._jobs.clear()
+        await self._appends.flush()
+        if self._is_used:
+            self._job_ids.clear()
             try:
                 await self._memory().flush()
             except Exception as exc:  # noqa: BLE001  # what failed is kept as a job, and tried again
@@ -166,10 +155,9 @@ class LongTermMemory(LongTermMemoryBase):
 
     async def close(self) -> None:
         """Finish all work; then close what was built here. A later call opens it again."""
-        await self._writes.close()
         await self.flush()
         built, self._built = self._built, None
-        self._is_open = False
+        self._is_used = False
         if built is not None:
             try:
                 await built.close()
@@ -206,7 +194,6 @@ class LongTermMemory(LongTermMemoryBase):
         """Answer `record_to_memory`: what it says is done when it returns."""
         try:
             reason = thinking if isinstance(thinking, str) else ""
-            await self._open()
             answer = await self.kind.remember(self._place(), reason, content, options)
         except Exception as exc:  # noqa: BLE001  # the model is told, and the reply goes on
             answer = Remembered(text=self._failed(self.kind.words.tool_record_failed, exc))
@@ -215,57 +202,39 @@ class LongTermMemory(LongTermMemoryBase):
     async def _recall(self, keywords: object, limit: object) -> ToolResponse:
         """Answer `retrieve_from_memory`."""
         try:
-            text = await self._in_time(lambda: self.kind.recall(self._place(), keywords, as_limit(limit)))
+            text = await self._in_time(partial(self.kind.recall, keywords=keywords, limit=as_limit(limit)))
         except Exception as exc:  # noqa: BLE001  # the model is told, and the reply goes on
             text = self._failed(self.kind.words.tool_retrieve_failed, exc)
         self._warn_of_failures()
         return _response(Remembered(text=text))
 
-    async def _in_time(self, search: Callable[[], Awaitable[T]]) -> T:
-        """Wait for own writes a while, then search what is there; in time, or TimeoutError."""
+    async def _in_time(self, search: Callable[[CallScope], Awaitable[str]], *, begins_reply: bool = False) -> str:
+        """Wait for own appends a moment, then search what is there; in time, or TimeoutError."""
         try:
             async with asyncio.timeout(self.retrieve_timeout):
-                await self._open()
-                await self._own_writes(self.retrieve_timeout * _WAITING_SHARE)
-                return await search()
+                await self._appends.wait(self._session_id, begins_reply=begins_reply)
+                found = await search(self._place())
+                await self._warn_of_jobs()
+                return found
         except TimeoutError as exc:
             msg = f"nothing was found within {self.retrieve_timeout} seconds"
             raise TimeoutError(msg) from exc
 
-    async def _own_writes(self, timeout_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        ends_at = loop.time() + timeout_s
-        if await self._writes.flush(timeout_s=timeout_s):
-            try:
-                async with asyncio.timeout_at(ends_at):
-                    await self._jobs.done(self._place())
-            except TimeoutError:  # the time is up: what is there is searched
-                return
-
-    async def _open(self) -> None:
-        """Have the file made and opened, with the first call, so that a write takes no longer than a write."""
-        if not self._is_open:
-            place = self._place()
-            await place.memory.find_messages(user_id=place.user_id, limit=1)
-            self._is_open = True
-
-    def _submit(self, given: list[Msg], options: Mapping[str, object]) -> None:
-        """Have what is new written, behind what was submitted before."""
+    def _put(self, given: list[Msg], options: Mapping[str, object]) -> None:
+        """Have what is new appended, behind what was put there before."""
         taken = self._handed_over.take(given, waits_for_results=self.kind.waits_for_results)
         messages = self._converted(taken)
 
-        async def write() -> None:
-            await self._keep(messages, options)
+        async def append() -> None:
+            try:
+                await self._keep(messages, options)
+            except InvalidInputError:  # the next time it would be no better
+                self._handed_over.settle(taken)
+                raise
             self._handed_over.settle(taken)
 
-        def failed(error: Exception) -> None:
-            if isinstance(error, InvalidInputError):  # the next time it would be no better
-                self._handed_over.settle(taken)
-            else:
-                self._handed_over.release(taken)
-
         if messages:
-            self._writes.submit(self._session_id, write, on_failure=failed)
+            self._appends.put(self._session_id, append)
         else:
             self._handed_over.settle(taken)
 
@@ -282,25 +251,25 @@ class LongTermMemory(LongTermMemoryBase):
     async def _keep(self, messages: list[Message], options: Mapping[str, object]) -> None:
         place = self._place()
         try:
-            self._jobs.add(await self.kind.keep(place, messages, options))
+            self._job_ids.update(await self.kind.keep(place, messages, options))
         except InvalidInputError:
             if len(messages) == 1:
                 raise
             await self._keep_usable(place, messages, options)
-        self._is_open = True  # if that took too long before: what is made of them is waited for by `flush`
 
     async def _keep_usable(self, place: CallScope, messages: list[Message], options: Mapping[str, object]) -> None:
         """Keep each message by itself: one that can't be kept refuses all of a call (InvalidInputError at the end)."""
         refused: InvalidInputError | None = None
         for message in messages:
             try:
-                self._jobs.add(await self.kind.keep(place, [message], options))
+                self._job_ids.update(await self.kind.keep(place, [message], options))
             except InvalidInputError as exc:
                 refused = exc
         if refused is not None:
             raise refused
 
     def _place(self) -> CallScope:
+        self._is_used = True
         return CallScope(
             memory=self._memory(),
             user_id=_USER if self.workspace_id is None else self.workspace_id,
@@ -321,9 +290,20 @@ class LongTermMemory(LongTermMemoryBase):
 
     def _warn_of_failures(self) -> None:
         """Tell what has failed in the background since the last call."""
-        errors = [failure.error for failure in self._writes.take_failures()]
-        for error in (*errors, *self._jobs.take_failures()):
+        for error in self._appends.take_errors():
             self._warn(self.kind.words.record_failed, error)
+
+    async def _warn_of_jobs(self) -> None:
+        """Tell which jobs have failed by now; nobody waits for one."""
+        if not self._job_ids:
+            return
+        place = self._place()
+        open_jobs = {job.job_id: job for job in await place.memory.list_jobs(user_id=place.user_id)}
+        failed = {job_id for job_id in self._job_ids & open_jobs.keys() if open_jobs[job_id].error}
+        self._job_ids = (self._job_ids & open_jobs.keys()) - failed
+        for job_id in sorted(failed):
+            msg = f"the talk is kept, but no memories were made of it yet: {open_jobs[job_id].error}"
+            self._warn(self.kind.words.record_failed, RunError(msg))
 
     def _failed(self, text: str, error: Exception) -> str:
         log_failure(text, error)

@@ -47,7 +47,7 @@ class SeenMessages:
         self._waiting: list[Msg] = []
 
     def take(self, given: Iterable[Msg], *, waits_for_results: bool) -> list[Msg]:
-        """Return what is new, in order, and count it as taken. Of what is returned, tell `settle` or `release`.
+        """Return what is new, in order, and count it as taken. Tell `settle` of what is returned.
 
         Args:
             given: The whole talk, or part of it.
@@ -65,12 +65,6 @@ class SeenMessages:
     def settle(self, taken: Iterable[Msg]) -> None:
         """Have messages counted in the state, too: they are on disk, or never will be."""
         self._under_way.difference_update(map(_id, taken))
-
-    def release(self, taken: Iterable[Msg]) -> None:
-        """Forget messages whose write has failed, so that the next hand-over brings them again."""
-        ids = [*map(_id, taken)]
-        self._under_way.difference_update(ids)
-        self._ledger.release(ids)
 
     def state(self) -> dict[str, object]:
         """Return what is known; without what is not on disk yet, which is lost where the process ends now."""

@@ -330,7 +330,6 @@ class _Area:
             limits=reme_core.ContextLimits(
                 max_input_length=max(_LEAST_WINDOW, budget.max_tokens),
                 max_summary_tokens=budget.summary,
-                accept_prose=True,
             ),
         )
         has_failed = self._model is not None and compacted.method != "model"

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, St
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ResponseSchema
-from reme_core.remember.fact_extraction import list_schema
+from reme_core.remember.fact_extraction import join_sources, list_schema
 from reme_core.schema import RejectedExperience
 from reme_core.schema.checks import Text
 from reme_core.steps.ask_json import JsonQuestion, ask
@@ -33,7 +33,13 @@ _REASON_CHARS = 500
 _SCHEMA = ResponseSchema(
     name="verdicts",
     schema=list_schema(
-        "verdicts", {"n": {"type": "integer"}, "score": {"type": "number"}, "reason": {"type": ["string", "null"]}}
+        "verdicts",
+        {
+            "n": {"type": "integer"},
+            "score": {"type": "number"},
+            "reason": {"type": ["string", "null"]},
+            "same_as": {"type": ["integer", "null"]},
+        },
     ),
 )
 
@@ -46,21 +52,31 @@ class WrittenVerdict(BaseModel):
     n: Annotated[int, Strict()]
     score: Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
     reason: Annotated[Text, AfterValidator(str.strip)] | None = None
+    same_as: Annotated[int, Strict()] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedExperience:
-    """What was said of an experience; a score of None is a verdict that there isn't, and `reason` says why."""
+    """What was said of an experience.
+
+    Attributes:
+        score: None is a verdict that there isn't, and `reason` says why.
+        reason: In words; may be empty.
+        same_as: The place of an earlier experience that says the same rule.
+    """
 
     score: float | None
     reason: str
+    same_as: int | None = None
 
 
 def validation(*, min_score: float = MIN_SCORE) -> Stage[Experiences, Experiences, FlowContext]:
     """Make the stage that has a model score experiences against their evidence and leaves out what scores too low.
 
     All are judged in one call, many in several. A verdict that is missing, given twice or malformed is a failed one:
-    the experience is rejected as `invalid`. Those that stay have their `score`, and keep their order.
+    the experience is rejected as `invalid`. Those that stay have their `score`, and keep their order. Of those that say
+    the same rule in other words, as success, failure and comparison of one task do, the best stays, with the evidence
+    of all; the others are rejected as `duplicate`.
 
     Args:
         min_score: The least score of what is kept, in [0, 1].
@@ -76,14 +92,62 @@ def validation(*, min_score: float = MIN_SCORE) -> Stage[Experiences, Experience
         batches = _batches(experiences)
         judged = await for_each(lambda batch: _judge(batch, context), batches, at_once=AT_ONCE)
         kept: list[Experience] = []
-        for experience, verdict in zip(experiences, (one for group in judged for one in group), strict=True):
-            if verdict.score is not None and verdict.score >= min_score:
-                kept.append(replace(experience, score=verdict.score))
-            else:
-                context.trace.rejected.append(_rejected(experience, verdict, min_score))
+        for batch, verdicts in zip(batches, judged, strict=True):
+            for group in _same_rules(batch, verdicts):
+                passed = [(item, said) for item, said in group if said.score is not None and said.score >= min_score]
+                failed = [(item, said) for item, said in group if (item, said) not in passed]
+                context.trace.rejected += [_rejected(item, said, min_score) for item, said in failed]
+                if passed:
+                    one, others = _joined(passed)
+                    kept.append(one)
+                    context.trace.rejected += others
         return tuple(kept)
 
     return stage(run, "validation")
+
+
+def _same_rules(
+    experiences: Sequence[Experience], verdicts: Sequence[JudgedExperience]
+) -> list[list[tuple[Experience, JudgedExperience]]]:
+    """Put those that say the same rule together, in the order of the first of each."""
+    groups: list[list[tuple[Experience, JudgedExperience]]] = []
+    group_of: list[int] = []
+    for experience, verdict in zip(experiences, verdicts, strict=True):
+        if verdict.same_as is None:
+            group_of.append(len(groups))
+            groups.append([])
+        else:
+            group_of.append(group_of[verdict.same_as])
+        groups[group_of[-1]].append((experience, verdict))
+    return groups
+
+
+def _joined(same: Sequence[tuple[Experience, JudgedExperience]]) -> tuple[Experience, list[RejectedExperience]]:
+    """Return the best of experiences that say the same, with the evidence of all, and the others as rejected."""
+    best, verdict = max(same, key=lambda pair: (pair[1].score or 0.0, pair[0].confidence))
+    others = [item for item, _ in same if item is not best]
+    attempts = {attempt.block_id: attempt for item in (best, *others) for attempt in item.attempts}
+    evidence = {message.message_id: message for item in (best, *others) for message in item.evidence}
+    sources = best.sources
+    for item in others:
+        sources = join_sources(sources, item.sources)
+    one = replace(
+        best,
+        score=verdict.score,
+        attempts=tuple(attempts.values()),
+        evidence=tuple(evidence.values()),
+        sources=sources,
+        tools_used=tuple(dict.fromkeys(name for item in (best, *others) for name in item.tools_used)),
+    )
+    return one, [
+        RejectedExperience(
+            when_to_use=item.when_to_use,
+            content=item.content,
+            kind="duplicate",
+            reason="another one of this run says the same rule",
+        )
+        for item in others
+    ]
 
 
 def _rejected(experience: Experience, verdict: JudgedExperience, min_score: float) -> RejectedExperience:
@@ -161,10 +225,10 @@ def read_verdicts(value: JsonValue, count: int) -> list[JudgedExperience]:
         number = item.get("n") if isinstance(item, dict) else None
         if isinstance(number, int):
             said.setdefault(number, []).append(item)
-    return [_judged(said.get(number, [])) for number in range(1, count + 1)]
+    return [_judged(said.get(number, []), number) for number in range(1, count + 1)]
 
 
-def _judged(said: Sequence[JsonValue]) -> JudgedExperience:
+def _judged(said: Sequence[JsonValue], number: int) -> JudgedExperience:
     if len(said) != 1:
         return JudgedExperience(
             score=None, reason=f"it was given {len(said)} verdicts" if said else "it was given no verdict"
@@ -173,4 +237,9 @@ def _judged(said: Sequence[JsonValue]) -> JudgedExperience:
         verdict = WrittenVerdict.model_validate(said[0])
     except ValidationError:
         return JudgedExperience(score=None, reason="its verdict can't be read")
-    return JudgedExperience(score=verdict.score, reason=shortened(verdict.reason or "", _REASON_CHARS))
+    same_as = verdict.same_as if verdict.same_as is not None and 1 <= verdict.same_as < number else None
+    return JudgedExperience(
+        score=verdict.score,
+        reason=shortened(verdict.reason or "", _REASON_CHARS),
+        same_as=None if same_as is None else same_as - 1,
+    )

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from reme_core.ports import TokenCounter
 from reme_core.schema import Message
 from reme_core.text import extractive_summary, normalise_content, query_terms, split_sentences, without_notices
+from reme_core.working.references import split_line
 from reme_core.working.summary.identifiers import IdentifierKind, identifiers
 from reme_core.working.summary.sections import Section, Summary, clean_line, parse_summary, summary_of
-from reme_core.working.summary.summary_fit import cut_line, without_pointers
+from reme_core.working.summary.summary_fit import without_pointers
 
 _MUST = re.compile(
     r"\b(?:must(?:n['’]t)?|never|always|only|do not|don['’]t|cannot|can['’]t|(?<!\bi )should(?: not|n['’]t)?|without|"
@@ -92,12 +93,8 @@ def read_previous(text: str) -> Summary:
     try:
         return without_pointers(parse_summary(text))
     except ValueError:
-        pieces = [piece for sentence in split_sentences(text) for piece in _pieces(sentence)]
+        pieces = [piece for sentence in split_sentences(text) for piece in split_line(sentence, _SENTENCE_CHARS)]
         return without_pointers(summary_of({Section.CONTEXT: pieces}))
-
-
-def _pieces(sentence: str) -> list[str]:
-    return [sentence[start : start + _SENTENCE_CHARS] for start in range(0, len(sentence), _SENTENCE_CHARS)]
 
 
 def _newest(messages: Sequence[Message]) -> list[tuple[Message, str]]:
@@ -135,7 +132,12 @@ def _is_telling(text: str) -> bool:
 
 
 def _request(message: Message, most_chars: int) -> str:
-    return cut_line(" ".join(message.text[: 4 * _SENTENCE_CHARS].split()), most_chars)
+    return _cut(" ".join(message.text[: 4 * _SENTENCE_CHARS].split()), most_chars)
+
+
+def _cut(sentence: str, most_chars: int) -> str:
+    """Return a sentence, or its beginning with "…"."""
+    return sentence if len(sentence) <= most_chars else f"{split_line(sentence, most_chars - 1)[0]}…"
 
 
 def _quoted(said: Iterable[tuple[Message, str]], pattern: re.Pattern[str], most_chars: int) -> list[str]:
@@ -150,7 +152,7 @@ def _quoted(said: Iterable[tuple[Message, str]], pattern: re.Pattern[str], most_
 
 
 def _line(message: Message, sentence: str, most_chars: int) -> str:
-    return f"{message.speaker}: {cut_line(sentence, most_chars)}"
+    return f"{message.speaker}: {_cut(sentence, most_chars)}"
 
 
 def _sentences(message: Message) -> list[str]:

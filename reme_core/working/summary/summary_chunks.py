@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pydantic import JsonValue
 
@@ -20,11 +20,10 @@ _WHOLE_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """JSON lines as a prompt shows them, the texts in them as they were said, and those of them that users said."""
+    """JSON lines as a prompt shows them, and the texts in them as they were said."""
 
     lines: tuple[str, ...]
     texts: tuple[str, ...]
-    asked: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -36,7 +35,6 @@ class Chunk:
 class _ChunkLine:
     line: str
     text: str
-    is_asked: bool = False
 
 
 def chunks(messages: Sequence[Message], earlier: str, room: int, counter: TokenCounter) -> list[Chunk]:
@@ -52,11 +50,7 @@ def chunks(messages: Sequence[Message], earlier: str, room: int, counter: TokenC
         msg = f"room must be at least {LEAST_ROOM} tokens, not {room}"
         raise ValueError(msg)
     return [
-        Chunk(
-            tuple(item.line for item in packed),
-            tuple(item.text for item in packed),
-            tuple(item.text for item in packed if item.is_asked),
-        )
+        Chunk(tuple(item.line for item in packed), tuple(item.text for item in packed))
         for packed in _packed(_lines(messages, earlier, room, counter), room, counter)
     ]
 
@@ -82,13 +76,12 @@ def _lines(messages: Sequence[Message], earlier: str, room: int, counter: TokenC
         text = message.full_text
         line = conversation_lines((message,), first=number, max_chars=len(text))
         if _cost(line, counter) <= room:
-            yield _ChunkLine(line, text, message.role == "user" and not message.result_ids)
+            yield _ChunkLine(line, text)
         else:
             # The names that people have may be long as well; only so much is needed to tell them apart.
             who: dict[str, JsonValue] = {"by": message.speaker[:_NAME_CHARS], "role": message.role}
             fields: dict[str, JsonValue] = {"n": number, "at": prompt_time(message.created_at), **who}
-            parts = _parts(fields, text, room, counter)
-            yield from (replace(part, is_asked=message.role == "user" and not message.result_ids) for part in parts)
+            yield from _parts(fields, text, room, counter)
 
 
 def _parts(fields: dict[str, JsonValue], text: str, room: int, counter: TokenCounter) -> Iterator[_ChunkLine]:

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from reme_core.ports import TokenCounter
 from reme_core.schema import Message
 from reme_core.text import prompt_time
+from reme_core.working.references import drop_references, split_line
 from reme_core.working.summary.identifiers import Identifier, identifiers, is_used, occurs, words_in
 from reme_core.working.summary.sections import Section, Summary, clean_line, print_line, summary_of
-from reme_core.working.summary.verify import drop_references
 
 LEAST_TOKENS = 60
 """Six headings and one pointer, at four characters a token. With less there are no headings, and the pointer as far as
 it fits; with less than that takes, nothing."""
+
+MOST_LINE_CHARS = 400
+"""A longer line becomes several."""
 
 _POINTER = re.compile(r"\d+ earlier messages? \(.{1,60}\): details: reload \S+")
 _EARLIER = re.compile(r"earlier summary: details: reload \S+")
@@ -26,7 +29,6 @@ _MOST_LOOKED_FOR, _NAMES_SHARE, _MOST_NAMES = 300, 0.15, 40
 _MESSAGE_CHARS = 20_000
 # No section takes more than this share of the limit before the others have had theirs.
 _SECTION_SHARE = 0.4
-_MOST_LINE_CHARS = 400
 # What stays longest: what is wanted and forbidden; then names in use, what comes next, facts, decisions, what was done.
 _RANKS = {
     Section.GOAL: 2,
@@ -92,11 +94,11 @@ def finish(summary: Summary, leaving: LeavingMessages, *, limit_tokens: int, cou
     lacks; with the newest pointers of the summary before; and with the pointer at what leaves now. What doesn't fit is
     dropped by rank and age, the same at each call.
     """
-    body = with_citable(_cut(without_pointers(summary)), leaving.citable)
+    body = _split(with_citable(without_pointers(summary), leaving.citable))
     lines = _body_lines(body) + _added_lines(body, leaving, limit_tokens, counter)
     room = limit_tokens - counter.count(Summary().text)
     chosen = _chosen(lines, room, counter)
-    while counter.count(text := _printed(chosen)) > limit_tokens:
+    while counter.count(text := _summary(chosen).text) > limit_tokens:
         if not chosen:
             return _bare(leaving, limit_tokens, counter)
         chosen.remove(max(chosen, key=_worth))
@@ -120,13 +122,21 @@ def _body_lines(summary: Summary) -> list[_SummaryLine]:
     return lines
 
 
-def _cut(summary: Summary) -> Summary:
-    return Summary(tuple(tuple(cut_line(line, _MOST_LINE_CHARS) for line in body) for body in summary.lines))
+def _split(summary: Summary) -> Summary:
+    """Make several lines of a long one: a line is the least that is dropped."""
+    return Summary(
+        tuple(tuple(part for line in body for part in split_line(line, MOST_LINE_CHARS)) for body in summary.lines)
+    )
 
 
-def cut_line(line: str, most_chars: int) -> str:
-    """Return a line, or its beginning with "…"."""
-    return line if len(line) <= most_chars else f"{line[: most_chars - 1].rstrip()}…"
+def most_of(summary: Summary, limit_tokens: int, counter: TokenCounter) -> Summary:
+    """Return a summary that is at most `limit_tokens` long: what doesn't fit is dropped by rank and age."""
+    if counter.count(summary.text) <= limit_tokens:
+        return summary
+    chosen = _chosen(_body_lines(_split(summary)), limit_tokens - counter.count(Summary().text), counter)
+    while chosen and counter.count(_summary(chosen).text) > limit_tokens:
+        chosen.remove(max(chosen, key=_worth))
+    return _summary(chosen)
 
 
 def _added_lines(
@@ -201,7 +211,7 @@ def _joined_names(label: str, names: Iterable[str], hint: str, room: int, counte
         longer = clean_line(f"{label}{', '.join([*chosen, name])}{hint}")
         if len(chosen) == _MOST_NAMES:
             break
-        if len(longer) <= 2 * _MOST_LINE_CHARS and counter.count(print_line(longer)) < room:
+        if len(longer) <= 2 * MOST_LINE_CHARS and counter.count(print_line(longer)) < room:
             chosen.append(name)
             line = longer
     return line
@@ -229,9 +239,9 @@ def _chosen(lines: Sequence[_SummaryLine], room: int, counter: TokenCounter) -> 
     return list(chosen)
 
 
-def _printed(chosen: Sequence[_SummaryLine]) -> str:
+def _summary(chosen: Sequence[_SummaryLine]) -> Summary:
     ordered = sorted(chosen, key=lambda line: line.place)
-    return summary_of({section: [x.text for x in ordered if x.section is section] for section in Section}).text
+    return summary_of({section: [x.text for x in ordered if x.section is section] for section in Section})
 
 
 def _bare(leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter) -> str:

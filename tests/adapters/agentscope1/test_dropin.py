@@ -14,13 +14,12 @@ from agentscope.message import Msg
 from agentscope.tool import ToolResponse
 
 import reme_agentscope
-from reme_agentscope.v1.long_term import _memory_base as _long_term
 from reme_agentscope.v1.long_term.long_term_memory import (
     ReMePersonalLongTermMemory,
     ReMeTaskLongTermMemory,
     ReMeToolLongTermMemory,
 )
-from reme_core import ReMe
+from reme_core import ReMe, adapting
 from reme_core.testing import ScriptedChatModel
 from tests.adapters.agentscope1.scripted import ScriptedEmbedding, ScriptedModel, undated
 
@@ -52,7 +51,7 @@ def broken(path: Path) -> ReMe:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a write may take longer than a reply waits for it."""
-    monkeypatch.setattr(_long_term, "_PATIENCE_S", 10)
+    monkeypatch.setattr(adapting, "PATIENCE_S", 10)
 
 
 @pytest.fixture

@@ -20,14 +20,13 @@ from agentscope.token import CharTokenCounter
 from agentscope.tool import Toolkit
 from pydantic import BaseModel
 
-from reme_agentscope.v1.long_term import _memory_base as _long_term
 from reme_agentscope.v1.long_term.long_term_memory import (
     ReMePersonalLongTermMemory,
     ReMeTaskLongTermMemory,
     ReMeToolLongTermMemory,
 )
 from reme_agentscope.v1.working_memory.memory import ReMeMemory
-from reme_core import ReMe
+from reme_core import ReMe, adapting
 from reme_core.errors import ModelUnavailableError
 from reme_core.testing import FixedClock, HashedEmbedder, ScriptedChatModel
 from tests.adapters.agentscope1.scripted import (
@@ -66,7 +65,7 @@ def tool_names(model: ScriptedModel, at: int = 0) -> set[str]:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine a write may take longer than a reply waits for it."""
-    monkeypatch.setattr(_long_term, "_PATIENCE_S", 10)
+    monkeypatch.setattr(adapting, "PATIENCE_S", 10)
 
 
 @pytest.fixture
@@ -92,10 +91,10 @@ def asyncio_errors() -> Iterator[list[logging.LogRecord]]:
 SESSION_ONE = """
 import asyncio
 from reme_agentscope import ReMePersonalLongTermMemory
-from reme_agentscope.v1.long_term import _memory_base as _long_term
+from reme_core import adapting
 from tests.adapters.agentscope1.scripted import ScriptedModel, make_agent, user
 
-_long_term._PATIENCE_S = 10
+adapting.PATIENCE_S = 10
 
 async def main():
     for name in ("static_control", "both", "default", "agent_control"):

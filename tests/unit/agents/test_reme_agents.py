@@ -548,7 +548,7 @@ async def test_the_chat_agent_talks_with_what_it_remembers(
         context = context_over(store, model=model)
         result = await ReMyAgentV1Op().run(task(earlier, query=query), context, on_text=pieces.append)
     assert (result.answer, pieces) == (answer, [answer])
-    assert result.prompts == (f"remy.{language}@2", f"remy_task.{language}@1")
+    assert result.prompts == (f"remy.{language}@3", f"remy_task.{language}@2")
     assert [hit.memory for hit in context.trace.hits] == ["The user lives in Lisbon."]
     system, *before, newest = model.requests[0].messages
     assert before == list(earlier)

@@ -165,6 +165,7 @@ BAD: dict[str, tuple[Call, type[ReMeError], str]] = {
         ConflictError,
         "'said' exists with another session",
     ),
+    "no way out of a conflict": (summary(message(), on_conflict="skip"), InvalidInputError, "on_conflict: wanted"),
     "a good message beside a bad one": (summary(message(id="good"), message(role="x")), InvalidInputError, r"\[1\]"),
     "metadata of a message are a list": (summary(message(metadata=[1])), InvalidInputError, "metadata"),
     "an empty session id": (summary(message(), session_id=""), InvalidInputError, "session_id: is empty"),

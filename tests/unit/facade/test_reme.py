@@ -137,6 +137,21 @@ async def test_a_new_process_finishes_what_was_left(tmp_path: Path) -> None:
         assert pool.submit(processes.count_waiting, tmp_path / "memory.db").result() == 0
 
 
+async def test_a_message_whose_id_is_taken_is_kept_under_another_one_and_known_there(reme: ReMe) -> None:
+    said = {"role": "user", "content": "tea", "message_id": "x"}
+    first = await reme.summary([said], **ALICE, session_id="s", on_conflict="rename")
+    assert first.message_ids == ("x",)
+    for session, text in (("s", "coffee"), ("t", "tea")):
+        given = [{**said, "content": text}]
+        kept = await reme.summary(given, **ALICE, session_id=session, background=True, on_conflict="rename")
+        again = await reme.summary(given, **ALICE, session_id=session, background=True, on_conflict="rename")
+        assert again.message_ids == again.known_message_ids == kept.message_ids != ("x",)
+        [stored] = await reme.get_messages(kept.message_ids, **ALICE)
+        assert (stored.session_id, stored.message.text) == (session, text)
+        assert stored.message.metadata == {"reme_original_id": "x"}
+    assert len((await reme.find_messages(**ALICE)).messages) == 3
+
+
 # memories
 
 

@@ -1,5 +1,7 @@
 """Plain BM25, the words of a query, and the texts that are embedded."""
 
+from importlib import resources
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,6 +68,13 @@ def test_no_term_is_related_to_itself() -> None:
     for term in ("job", "kid", "sport", "movi"):
         assert term not in related_terms(term)
         assert list(related_terms(term)) == sorted(set(related_terms(term)))
+
+
+def test_every_group_of_the_thesaurus_tells_something() -> None:
+    lines = resources.files("reme_core.retrieval").joinpath("thesaurus.txt").read_text(encoding="utf-8").splitlines()
+    groups = [line for line in lines if not line.startswith("#")]
+    assert len(groups) > 400
+    assert all(len(set(line.replace(":", " ").split())) > 1 for line in groups)
 
 
 def test_a_text_that_says_it_in_other_words_is_found() -> None:

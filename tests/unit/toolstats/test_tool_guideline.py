@@ -15,9 +15,9 @@ from reme_core.toolstats.tool_guideline import (
     find_guideline,
     guideline_question,
     read_guideline,
+    word_count,
     written_from,
 )
-from reme_core.toolstats.wording import word_count
 from tests.unit.toolstats.calling import (
     OTHER,
     SCOPE,
@@ -52,15 +52,32 @@ def test_a_chinese_one_has_chinese_headings_and_what_is_empty_has_none() -> None
     assert read_guideline(written, "zh") == "核心功能：搜索网页。\n最佳做法：\n- 名字加引号。"
 
 
-def test_statistics_that_a_model_writes_are_left_out() -> None:
+def test_the_lines_are_the_models_whatever_figures_they_state() -> None:
     written = answer(
-        "Searches the web. The success rate is 93%.",
-        success=["95% of calls succeed.", "Use 50% quality."],
-        issues=["Average time is 4 s."],
+        "Searches the web. The success rate is 93%.", success=["Use 50%\n quality.", " - Quote names."], issues=["- "]
     )
     assert read_guideline(json.loads(written), "en") == (
-        "Core function: Searches the web.\nSuccess patterns:\n- Use 50% quality."
+        "Core function: Searches the web. The success rate is 93%.\n"
+        "Success patterns:\n- Use 50% quality.\n- Quote names."
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", 0),
+        ("Use short queries", 3),
+        ("- use  short\nqueries", 4),
+        ("使用短查询", 3),
+        ("使用search工具", 3),
+        ("使用。", 1),
+        ("短い クエリ", 3),
+        ("검색 도구", 2),
+        ("one, two — three", 4),
+    ],
+)
+def test_words_stand_between_blanks_and_two_characters_of_other_scripts_are_one(text: str, words: int) -> None:
+    assert word_count(text) == words
 
 
 def test_200_words_are_kept_and_one_more_is_not() -> None:
@@ -90,7 +107,6 @@ def test_few_words_of_many_characters_are_too_long() -> None:
         {},
         {"core_function": ""},
         {"core_function": " \n"},
-        {"core_function": "The success rate is 93%."},
         {"core_function": ["Searches"]},
         {"core_function": "Searches", "common_issues": "one"},
         {"core_function": "Searches", "common_issues": [1]},

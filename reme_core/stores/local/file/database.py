@@ -20,6 +20,7 @@ from reme_core.schema.checks import is_path
 from reme_core.stores.local.file.file_location import check_place, mapped_errors
 from reme_core.stores.local.file.scope_numbers import make_scope_number
 from reme_core.stores.local.file.tables import check_version, has_fts5, prepare
+from reme_core.text import terms
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -96,7 +97,15 @@ class Database:
 
     def submit_read(self, work: Work[T]) -> Future[T]:
         """Begin what `read` does, for callers without an event loop."""
-        return self._submit(self._look, work, lambda threads: threads.readers)
+        counted: list[_Threads] = []
+
+        def reader(threads: _Threads) -> ThreadPoolExecutor:
+            counted.append(threads)
+            return threads.begin_reading()
+
+        future = self._submit(self._read, work, reader)
+        future.add_done_callback(lambda done: counted[0].end_reading() if done.cancelled() else None)
+        return future
 
     def submit_repeated(self, work: Work[bool]) -> Future[None]:
         """Begin to run work on a thread of its own, each time in another snapshot, until it returns False.
@@ -190,6 +199,12 @@ class Database:
                 if connection.in_transaction:  # SQLite ends it itself after some failures
                     connection.execute("COMMIT")
 
+    def _read(self, threads: _Threads, work: Work[T]) -> T:
+        try:
+            return self._look(threads, work)
+        finally:
+            threads.end_reading()
+
     def _outside(self, threads: _Threads, work: Work[T]) -> T:
         with mapped_errors(self._path):
             return work(self._writing(threads))
@@ -218,6 +233,7 @@ class Database:
             prepare(connection, self._path, fts5=has_fts5(connection))
         finally:
             connection.close()
+        terms("opened")  # loads the stemmer now: no first append is to wait for that
 
     def _use_log(self, connection: sqlite3.Connection) -> None:
         """Switch the file to its write-ahead log. SQLite doesn't wait for others that do the same, so this does."""
@@ -255,14 +271,27 @@ class _Threads:
 
     def __init__(self) -> None:
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="reme-write")
-        self.readers = ThreadPoolExecutor(_READERS, thread_name_prefix="reme-read")
+        self.reader = ThreadPoolExecutor(1, thread_name_prefix="reme-read")
+        self.more_readers = ThreadPoolExecutor(_READERS - 1, thread_name_prefix="reme-read-more")
         self.behind = ThreadPoolExecutor(1, thread_name_prefix="reme-load")  # a thread is made when there is work
         self.closing = False
         self.writing: sqlite3.Connection | None = None
         self.opened: list[sqlite3.Connection] = []
         self._local = threading.local()
+        self._counting = threading.Lock()
+        self._reading = 0
         self._preparing = threading.Lock()
         self._prepared = False
+
+    def begin_reading(self) -> ThreadPoolExecutor:
+        """Count a read, and return where it is done: a process that reads one thing at a time has one thread for it."""
+        with self._counting:
+            self._reading += 1
+            return self.reader if self._reading == 1 else self.more_readers
+
+    def end_reading(self) -> None:
+        with self._counting:
+            self._reading -= 1
 
     def prepare_once(self, create: Callable[[], None]) -> None:
         with self._preparing:
@@ -279,7 +308,7 @@ class _Threads:
 
     def close(self) -> None:
         self.closing = True
-        for pool in (self.behind, self.writer, self.readers):
+        for pool in (self.behind, self.writer, self.reader, self.more_readers):
             pool.shutdown(wait=True)
         for connection in self.opened:
             connection.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from reme_core.ports import (
 )
 from reme_core.retrieval import message_text
 from reme_core.schema import Message, Scope, StoredMessage, read_stored_message
+from reme_core.schema.messages import renamings
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local.file.scope_numbers import (
     Layer,
@@ -66,8 +68,12 @@ def append_messages(connection: sqlite3.Connection, scope: Scope, request: Appen
     added: list[str] = []
     known: list[str] = []
     rows: list[int] = []
-    for message in request.messages:
-        if _is_known(connection, number, session, message):
+    renamed: dict[str, str] = {}
+    for given in request.messages:
+        message, is_known = _placed(connection, number, session, given, request)
+        if message is not given:
+            renamed[given.message_id] = message.message_id
+        if is_known:
             known.append(message.message_id)
             continue
         words, passages = segment_passages(message.full_text)
@@ -78,19 +84,29 @@ def append_messages(connection: sqlite3.Connection, scope: Scope, request: Appen
         added.append(message.message_id)
     log_changes(connection, number, Layer.MESSAGES, rows)
     waiting = pending_texts(connection, scope, WAITING) if request.want_vectors else []
-    return Appended(added=tuple(added), known=tuple(known), waiting=tuple(waiting))
+    return Appended(added=tuple(added), known=tuple(known), waiting=tuple(waiting), renamed=renamed)
 
 
-def _is_known(connection: sqlite3.Connection, scope: int, session: int, message: Message) -> bool:
-    row = connection.execute(
-        "SELECT session, body FROM messages WHERE scope = ? AND message_id = ?", (scope, message.message_id)
-    ).fetchone()
-    if row is None:
-        return False
-    if row[0] == session and message.repeats(read_stored_message(row[1])):
-        return True
-    what = "other content" if row[0] == session else "another session"
-    msg = f"message {message.message_id!r} exists with {what}: ids are unique in a scope; leave it out to get a new one"
+def _placed(
+    connection: sqlite3.Connection, scope: int, session: int, message: Message, request: AppendMessages
+) -> tuple[Message, bool]:
+    """Return the message under the id that it gets, and whether it lies there already (ConflictError)."""
+    conflict = ""
+    for candidate in chain((message,), renamings(message, request.session_id)):
+        row = connection.execute(
+            "SELECT session, body FROM messages WHERE scope = ? AND message_id = ?", (scope, candidate.message_id)
+        ).fetchone()
+        if row is None:
+            return candidate, False
+        if row[0] == session and candidate.repeats(read_stored_message(row[1])):
+            return candidate, True
+        conflict = "other content" if row[0] == session else "another session"
+        if request.on_conflict == "raise":
+            break
+    msg = (
+        f"message {message.message_id!r} exists with {conflict}: ids are unique in a scope; leave it out to get a new "
+        "one, or have it renamed"
+    )
     raise ConflictError(msg)
 
 

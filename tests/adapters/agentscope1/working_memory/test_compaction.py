@@ -247,6 +247,7 @@ def test_in_every_view_uses_and_results_are_the_same(pieces: list[tuple[str, int
         "Error: 429 too many requests",
         "The door service is overloaded, try again later.",
         "I am sorry, I can not help with that.",
+        "The house gets a green door.\n\n* Paint is to be ordered, and nobody paints at night.",
         '{"summary": "The door of the house is green."}',
         [],
     ],
@@ -262,38 +263,6 @@ async def test_a_failing_model_keeps_summary_and_messages(answer: Any, caplog: p
     assert await memory.get_memory(mark="compressed", prepend_summary=False) == []
     assert "stay as they are" in caplog.text
     assert "secret words" not in "".join(record.getMessage() for record in caplog.records)
-    await memory.close()
-
-
-@pytest.mark.requirement("AS1-MEM-35")
-async def test_a_summary_in_plain_words_is_taken_and_the_next_one_covers_it() -> None:
-    first = "The house gets a green door.\n\n* Paint is to be ordered, and nobody paints at night."
-    second = "The roof of the cellar was painted blue."
-    model = ScriptedModel([first, second])
-    memory = ReMeMemory(max_tokens=1000, model=model)
-    await memory.add(talk(20))
-    assert len(await memory.get_memory()) < 20
-    assert "The house gets a green door." in memory.get_compressed_summary()
-    assert "## Critical Context" in memory.get_compressed_summary()
-    await memory.add([said(f"n{n}", "The roof of the cellar was painted blue. " * 12) for n in range(10)])
-    await memory.get_memory()
-    for line in ("nobody paints at night", "earlier summary: details: reload", second):
-        assert line in memory.get_compressed_summary()
-    await memory.close()
-
-
-@pytest.mark.requirement("AS1-MEM-35")
-@pytest.mark.parametrize("answer", ["They chose colours.", summary("They chose colours.").replace("house", "flat")])
-async def test_beside_a_summary_that_shares_no_word_with_the_talk_stands_what_was_said(answer: str) -> None:
-    model = ScriptedModel([answer] * 4)
-    memory = ReMeMemory(max_tokens=1000, model=model)
-    await memory.add([said(f"m{n}", f"Kettle {n} whistles in Lisbon. " * 10) for n in range(20)])
-    shown = await memory.get_memory()
-    assert shown[0].metadata == {"reme": "summary"}
-    assert 2 <= len(shown) < 20
-    assert tokens(shown) <= 1000
-    for words in ("- They chose colours.", "Kettle", "details: reload"):
-        assert words in memory.get_compressed_summary()
     await memory.close()
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -30,8 +30,7 @@ from pydantic import BaseModel
 
 from reme_core import ReMe
 from reme_core.errors import ConfigurationError, SchemaVersionError
-from reme_langchain import ReMeSaver
-from reme_langchain._journal import Journal
+from reme_langchain import MemoryHistory, ReMeSaver
 from reme_langchain.saver import _message_blobs as _saver_blobs
 
 
@@ -574,7 +573,7 @@ def test_a_message_whose_class_is_allowed_by_a_graph_only_waits_for_that_graph(t
             put(saver, config(kind.__name__), messages=[kind(content="left")])
     with ReMeSaver.from_path(tmp_path / "t.db", history=lambda thread, at, messages: got.extend(messages)) as saver:
         assert saver._history is not None
-        assert not saver._history.journal.drain(10)
+        assert not saver._history.drain(10)
         assert got == []
         for kind in classes:  # two graphs are compiled
             saver.with_allowlist([(kind.__module__, kind.__name__)])
@@ -582,20 +581,60 @@ def test_a_message_whose_class_is_allowed_by_a_graph_only_waits_for_that_graph(t
 
 
 @pytest.mark.requirement("LG-SAVER-40")
-def test_first_calls_of_several_threads_at_once_begin_one_delivery(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[Journal] = []
-    both = threading.Barrier(2)
+def test_first_calls_of_several_threads_at_once_hand_over_once(tmp_path: Path) -> None:
+    got: list[str] = []
 
-    class Slow(Journal):
-        def __init__(self, *args: Any, **settings: Any) -> None:
-            made.append(self)
-            with suppress(threading.BrokenBarrierError):
-                both.wait(0.05)
-            super().__init__(*args, **settings)
+    def failing(thread_id: str, checkpoint_id: str, messages: Any) -> None:
+        msg = "down"
+        raise OSError(msg)
 
-    monkeypatch.setattr("reme_langchain.saver._thread_history.Journal", Slow)
-    with closing(ReMeSaver(tmp_path / "t.db", history=lambda *_: None)) as saver, ThreadPoolExecutor(2) as pool:
+    def sink(thread_id: str, checkpoint_id: str, messages: Any) -> None:
+        got.extend(message.content for message in messages)
+
+    with ReMeSaver.from_path(tmp_path / "t.db", history=failing) as saver:
+        put(saver, config(), messages=[HumanMessage("left")])
+    with closing(ReMeSaver(tmp_path / "t.db", history=sink)) as saver, ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda name: saver.get_tuple(config(name)), "ab")) == [None, None]
-    assert len(made) == 1
+    assert got == ["left"]
+
+
+@pytest.mark.requirement("LG-SAVER-40")
+def test_what_another_saver_is_handing_over_is_not_handed_over_twice(tmp_path: Path) -> None:
+    got: list[str] = []
+    begun, let_go = threading.Event(), threading.Event()
+
+    async def slowly(thread_id: str, checkpoint_id: str, messages: Any) -> None:
+        begun.set()
+        await asyncio.to_thread(let_go.wait, 20)
+        got.extend(message.content for message in messages)
+
+    said = [HumanMessage("one"), HumanMessage("two")]
+    with (
+        ReMeSaver.from_path(tmp_path / "t.db", history=slowly) as first,
+        ReMeSaver.from_path(tmp_path / "t.db", history=slowly) as second,
+    ):
+        at = put(first, config(), messages=said[:1])
+        assert begun.wait(20)
+        put(second, at, messages=said)
+        let_go.set()
+    assert got == ["one", "two"]
+
+
+@pytest.mark.requirement("LG-SAVER-40")
+@pytest.mark.parametrize("way", ["sync", "async"])
+async def test_a_memory_as_history_has_what_a_checkpoint_brought_when_it_is_kept(tmp_path: Path, way: str) -> None:
+    said = [HumanMessage("my dog is called Bo", id="1"), AIMessage("noted", id="2"), HumanMessage("bye", id="3")]
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        history = MemoryHistory(memory, owner=lambda thread_id: f"owner of {thread_id}")
+        async with ReMeSaver(memory, history=history) as saver:
+            at = config()
+            for size in (1, 3, 3):
+                made = checkpoint(messages=said[:size])
+                if way == "sync":
+                    at = await asyncio.to_thread(saver.put, at, made, {}, made["channel_versions"])
+                else:
+                    at = await saver.aput(at, made, {}, made["channel_versions"])
+                kept = await memory.find_messages(user_id="owner of t", session_id="t")
+                assert [item.message.text for item in kept.messages] == [message.content for message in said[:size]]
+        found = await memory.retrieve("What is my dog called?", user_id="owner of t")
+    assert "Bo" in found.results[0].memory

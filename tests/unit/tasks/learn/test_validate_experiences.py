@@ -61,6 +61,29 @@ async def test_the_least_score_can_be_chosen() -> None:
     assert (await judged(answer, min_score=0.81))[0] == ["read the error"]
 
 
+async def test_of_one_rule_in_several_words_the_best_stays_with_the_evidence_of_all() -> None:
+    said = [learnt(text) for text in ("round half up", "guess", "round .5 up", "halves are rounded up", "read")]
+    same = [{**verdict(3, 0.9), "same_as": 1}, {**verdict(4, 0.2, "vague"), "same_as": 3}]
+    async with ScriptedChatModel([verdicts(verdict(1, 0.7), verdict(2, 0.6), *same, verdict(5, 0.8))]) as model:
+        run = context(model)
+        kept = await validation()(said, run)
+    assert [(item.content, item.score) for item in kept] == [("round .5 up", 0.9), ("guess", 0.6), ("read", 0.8)]
+    assert [(item.content, item.kind) for item in run.trace.rejected] == [
+        ("halves are rounded up", "invalid"),
+        ("round half up", "duplicate"),
+    ]
+    assert {source.block_id for source in kept[0].sources} == {
+        source.block_id for item in (said[0], said[2]) for source in item.sources
+    }
+    assert {message.message_id for message in kept[0].evidence} >= {item.message_id for item in said[0].evidence}
+
+
+@pytest.mark.parametrize("same_as", [2, 3, 0, -1, 99, None])
+async def test_a_rule_is_the_same_as_an_earlier_one_or_as_none(same_as: int | None) -> None:
+    kept, _ = await judged(verdicts(verdict(1, 0.7), {**verdict(2, 0.9), "same_as": same_as}, verdict(3, 1)))
+    assert kept == ["test first", "guess", "read the error"]
+
+
 def parsed(*items: Any) -> ChatResult:
     return ChatResult(
         message=Message(role="assistant", content=(TextBlock(text="{}"),)), parsed={"verdicts": list(items)}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from reme_core.errors import ModelOutputError
 from reme_core.models import CharacterTokenCounter
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.schema import Message, TextBlock, ToolResultBlock, Usage
 from reme_core.text import estimate_tokens, split_sentences
 from reme_core.working.summary.compact import CompactRequest
-from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
+from reme_core.working.summary.sections import Section, Summary, summary_of
 
 COUNTER = CharacterTokenCounter()
 SAID = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -76,12 +77,50 @@ def prompt_tokens(asked: ChatRequest) -> int:
     return sum(estimate_tokens(item.full_text) for item in asked.messages)
 
 
+def summary_shown(asked: ChatRequest) -> Summary:
+    """The summary so far, as the request shows it."""
+    return Summary(tuple(tuple(lines.values()) for lines in _sections_shown(asked)))
+
+
+def numbers_shown(asked: ChatRequest, section: Section) -> dict[int, str]:
+    """The numbers of the lines of a section, as the request shows them."""
+    return {int(number): line for number, line in _sections_shown(asked)[list(Section).index(section)].items()}
+
+
+def _sections_shown(asked: ChatRequest) -> list[dict[str, str]]:
+    so_far = shown(asked, "summary")
+    found: dict[str, dict[str, str]] = {}
+    if so_far != "none so far":
+        found = dict(item for line in so_far.split("\n") for item in json.loads(line).items())
+    return [found.get(FIELDS[section], {}) for section in Section]
+
+
+FIELDS = {section: section.lower().replace(" ", "_") for section in Section}
+
+
+def answer_of(lines: Mapping[Section, Sequence[str]], gone: Sequence[int] = ()) -> str:
+    """What a model says that has these new lines."""
+    return json.dumps({"gone": list(gone), **{FIELDS[section]: list(lines.get(section, ())) for section in Section}})
+
+
+def answer_with(summary: Summary, gone: Sequence[int] = ()) -> str:
+    """What a model says that has the lines of a summary as new ones."""
+    return answer_of({section: summary.of(section) for section in Section}, gone)
+
+
 def answered(text: str) -> ChatResult:
-    return ChatResult(message=Message(role="assistant", content=(TextBlock(text=text),)), usage=Usage(model_calls=1))
+    """As our clients read an answer: what is no JSON is an error that holds the text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        msg = "wanted JSON"
+        raise ModelOutputError(msg, raw=text) from None
+    message = Message(role="assistant", content=(TextBlock(text=text),))
+    return ChatResult(message=message, usage=Usage(model_calls=1), parsed=value if isinstance(value, dict) else None)
 
 
 class GoodModel:
-    """A `ChatModel` that keeps what the summary says and adds the first sentence of each message; the oldest go.
+    """A `ChatModel` that adds the first sentence of each message; when it gets too long the oldest are gone.
 
     `bad` takes the place of answers: a function of the request and the number of the call, from 0; None answers well.
     """
@@ -101,15 +140,18 @@ class GoodModel:
         return answered(said if isinstance(said, str) else self.good(asked))
 
     def good(self, asked: ChatRequest) -> str:
-        so_far = shown(asked, "summary")
-        summary = Summary() if so_far == "none so far" else parse_summary(so_far)
+        new: dict[Section, list[str]] = {}
+        summary = summary_shown(asked)
         if not summary.of(Section.GOAL):
-            first = shown_lines(asked)[0]["text"]
-            summary = summary.with_lines(Section.GOAL, [first[:100]])
-        for line in shown_lines(asked):
-            sentence = (split_sentences(line["text"]) or [""])[0][:120]
-            progress = (*summary.of(Section.PROGRESS), sentence)
-            while progress and COUNTER.count(summary.with_lines(Section.PROGRESS, progress).text) > 0.75 * self.limit:
-                progress = progress[1:]
-            summary = summary.with_lines(Section.PROGRESS, progress)
-        return summary.text
+            new[Section.GOAL] = [shown_lines(asked)[0]["text"][:100]]
+        told = [(split_sentences(line["text"]) or [""])[0][:120] for line in shown_lines(asked)]
+        there = numbers_shown(asked, Section.PROGRESS)
+        kept = [*there, *range(-len(told), 0)]
+        texts = {**there, **dict(zip(range(-len(told), 0), told, strict=True))}
+        while kept:
+            lines = [texts[number] for number in kept]
+            if COUNTER.count(summary.with_lines(Section.PROGRESS, lines).text) <= 0.7 * self.limit:
+                break
+            kept = kept[1:]
+        new[Section.PROGRESS] = [texts[number] for number in kept if number < 0]
+        return answer_of(new, [number for number in there if number not in kept])

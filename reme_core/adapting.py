@@ -1,0 +1,237 @@
+"""What adapters of agent frameworks share: appends that must not keep a reply waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from reme_core.errors import InvalidInputError, PartialFailureError, ReMeError, StoreClosedError
+
+__all__ = ["PATIENCE_S", "Append", "Appends"]
+
+Append: TypeAlias = Callable[[], Awaitable[object]]
+
+PATIENCE_S: Final = 0.08
+"""Seconds that one reply waits for appends in all. An append takes about 1.4 ms; replies have a tenth of a second."""
+
+# Of one session: what can't be written lies in memory only, and a broken store must not fill that. Some days of a talk.
+_MOST_WAITING = 1_000
+_LOOK_AGAIN_S = 0.25  # a loop that was stopped without a word is noticed after this time
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    """The appends of one session that are not done, and the task that does them, one after the other."""
+
+    name: str
+    waiting: deque[Append] = field(default_factory=deque)
+    task: asyncio.Task[None] | None = None
+    ended: Future[None] = field(default_factory=Future)  # of that task
+    left_s: float = field(default_factory=lambda: PATIENCE_S)
+    error: Exception | None = None
+
+    @property
+    def is_served(self) -> bool:
+        return self.task is not None and not self.task.done() and self.task.get_loop().is_running()
+
+
+class Appends:
+    """Does durable appends, in order within a session, for hooks that wait for them a bounded time.
+
+    An append is a function that makes the coroutine, and doing it twice has to change nothing: one that fails is done
+    again by the next wait for its session, and so is one whose event loop has ended in its midst. What is refused for
+    good (InvalidInputError) is given up; what is on disk and has failed only afterwards (PartialFailureError) is done.
+    Errors are logged, without words of the talk, and kept.
+
+    They run as tasks of the loop of whoever waits. Any method may be called from any loop and thread. The end of the
+    process waits for what is left, for a bounded time.
+    """
+
+    def __init__(self, name: str, *, end_s: float = 5.0, log: logging.Logger | None = None) -> None:
+        """Name whose appends they are, for the log; `end_s`: seconds that the end of the process waits for them."""
+        self._name = name
+        self._log = log or logging.getLogger("reme")
+        self._end_s = end_s
+        self._gate = threading.Lock()
+        self._sessions: dict[str, _Session] = {}
+        self._errors: list[Exception] = []
+        self._pid: int | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many are not done."""
+        with self._gate:
+            return sum(len(session.waiting) for session in self._sessions.values())
+
+    @property
+    def last_error(self) -> Exception | None:
+        """Why a session waits since its last append has failed; None while all is well."""
+        with self._gate:
+            errors = [session.error for session in self._sessions.values() if session.error is not None]
+        return errors[-1] if errors else None
+
+    def error_of(self, session: str) -> Exception | None:
+        """Return why the appends of a session wait, None while nothing has failed."""
+        with self._gate:
+            found = self._sessions.get(session)
+            return None if found is None else found.error
+
+    def take_errors(self) -> list[Exception]:
+        """Return the errors since the last time, and forget them."""
+        with self._gate:
+            errors, self._errors = self._errors, []
+        return errors
+
+    def put(self, session: str, append: Append) -> None:
+        """Have an append done behind the others of its session, by the next `wait` or `flush`; returns at once."""
+        with self._gate:
+            if self._pid != os.getpid():  # a child of a fork, too: what waited there is its parent's
+                self._sessions, self._pid = {}, os.getpid()
+                _at_exit(weakref.WeakMethod(self._flush_at_exit))
+            waiting = self._sessions.setdefault(session, _Session(session)).waiting
+            waiting.append(append)
+            if len(waiting) > _MOST_WAITING:
+                waiting.popleft()
+                self._log.error("%s: an append of session %r was given up: %d wait", self._name, session, _MOST_WAITING)
+
+    def drop(self, session: str) -> None:
+        """Give up the appends of a session that nobody is at, such as where the caller is told that they failed."""
+        with self._gate:
+            found = self._sessions.get(session)
+            if found is not None and not found.is_served:
+                del self._sessions[session]
+
+    async def wait(self, session: str, *, begins_reply: bool = False) -> bool:
+        """Wait for the appends of a session, for what its reply has left of `PATIENCE_S`; raises none of their errors.
+
+        They are not cancelled when that time is up, nor when the wait is.
+
+        Args:
+            session: Which one.
+            begins_reply: A new reply begins, with all of its time.
+
+        Returns:
+            Whether all are done. False: they go on; or one has failed, which the next wait does again.
+        """
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        with self._gate:
+            found = self._sessions.get(session)
+            if found is None:
+                return True
+            if begins_reply:
+                found.left_s = PATIENCE_S
+            self._serve(found)
+        await self._end_of([found], begun + found.left_s)
+        found.left_s = max(0.0, found.left_s - (loop.time() - begun))
+        with self._gate:
+            return not found.waiting
+
+    async def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait for all appends, in full or for so many seconds; those that have failed are done once more.
+
+        Returns:
+            Whether all are done; `take_errors` tells why not, and the next wait or flush does the rest.
+        """
+        ends_at = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+        with self._gate:
+            under_way = [session for session in self._sessions.values() if session.is_served]
+        await self._end_of(under_way, ends_at)
+        with self._gate:
+            left = list(self._sessions.values())
+            for session in left:
+                self._serve(session)
+        await self._end_of(left, ends_at)
+        return self.pending == 0
+
+    def _serve(self, session: _Session) -> None:
+        """Begin to do the appends of a session, unless somebody does. Held: the gate."""
+        if session.is_served:
+            return
+        earlier = session.task
+        if earlier is not None and not earlier.done() and not earlier.get_loop().is_closed():
+            earlier.get_loop().call_soon_threadsafe(earlier.cancel)  # should its loop run again: it is done here
+        session.ended = Future()
+        session.task = asyncio.get_running_loop().create_task(
+            self._do_all(session, session.ended), name=f"{self._name}: appends of {session.name}"
+        )
+
+    async def _do_all(self, session: _Session, ended: Future[None]) -> None:
+        try:
+            while (append := self._next(session, ended)) is not None:
+                try:
+                    await append()
+                except PartialFailureError as exc:
+                    self._log.error(
+                        "%s: what follows from messages that are kept is still to be done: %s", self._name, exc
+                    )
+                except Exception as exc:  # noqa: BLE001  # the outer edge of a background task: kept, logged, done again
+                    self._failed(session, exc)
+                    if not isinstance(exc, InvalidInputError):
+                        return
+                self._done(session, ended)
+        finally:
+            ended.set_result(None)
+
+    def _next(self, session: _Session, ended: Future[None]) -> Append | None:
+        with self._gate:
+            if session.ended is not ended:
+                return None  # another loop has taken over
+            if not session.waiting:
+                self._sessions.pop(session.name, None)
+                return None
+            return session.waiting[0]
+
+    def _done(self, session: _Session, ended: Future[None]) -> None:
+        with self._gate:
+            if session.ended is ended:
+                session.waiting.popleft()
+                session.error = None
+
+    def _failed(self, session: _Session, error: Exception) -> None:
+        with self._gate:
+            if repr(session.error) != repr(error):  # the same one is told once
+                self._errors.append(error)
+            session.error = error
+        # Only our own messages are known to hold no words of the talk. One that was closed is no fault.
+        told = str(error) if isinstance(error, ReMeError) else "its text is left out, as it may quote the talk"
+        level = logging.DEBUG if isinstance(error, StoreClosedError) else logging.ERROR
+        what = type(error).__name__
+        self._log.log(level, "%s: an append of session %r failed: %s: %s", self._name, session.name, what, told)
+
+    async def _end_of(self, sessions: Iterable[_Session], ends_at: float | None) -> None:
+        """Wait until nobody does anything of these sessions any more, or it is `ends_at`."""
+        loop = asyncio.get_running_loop()
+        while served := [session for session in sessions if not session.ended.done()]:
+            left_s = _LOOK_AGAIN_S if ends_at is None else min(_LOOK_AGAIN_S, ends_at - loop.time())
+            if left_s <= 0:
+                return
+            await asyncio.wait({asyncio.wrap_future(session.ended) for session in served}, timeout=left_s)
+            with self._gate:
+                for session in served:  # those whose loop has ended
+                    if not session.ended.done():
+                        self._serve(session)
+
+    def _flush_at_exit(self) -> None:
+        if self.pending and self._pid == os.getpid():
+            asyncio.run(self.flush(self._end_s))
+
+
+def _at_exit(end: weakref.WeakMethod[Callable[[], None]]) -> None:
+    """Have what is left done at the end of the process, while its threads still work.
+
+    `atexit` comes too late: by then the pools of threads take no more work. Python has an earlier hook for them.
+    """
+    register = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        with suppress(RuntimeError):  # the process is ending already
+            register(lambda: (method := end()) is not None and method())
