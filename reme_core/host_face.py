@@ -6,9 +6,9 @@ from typing import Protocol
 
 from reme_core.config import Ports
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ChatModel, Clock, Embedder, ItemStore
+from reme_core.ports import ChatModel, Clock, Embedder, Store
 from reme_core.retrieval.resting import RestingEmbedder
-from reme_core.stores import Database, LocalStore
+from reme_core.stores import Database
 
 
 class _Host(Protocol):
@@ -47,29 +47,18 @@ class HostFace:
         return self._clock
 
     @property
-    def items(self: _Host) -> ItemStore:
-        """Items beside the memories, written with them in one transaction.
-
-        Raises:
-            ConfigurationError: The memory store is not one that keeps items.
-        """
-        if isinstance(self._ports.memories, ItemStore):
-            return self._ports.memories
-        msg = (
-            f"{self._ports.memories!r} keeps no items, which must be written together with memories: "
-            "use vector_store={'backend': 'local_file'}"
-        )
-        raise ConfigurationError(msg)
+    def store(self: _Host) -> Store:
+        """Where everything is kept."""
+        return self._ports.store
 
     @property
     def database(self: _Host) -> Database:
         """The local file, for tables of adapters; it is open as long as the memory.
 
         Raises:
-            ConfigurationError: Nothing of this memory lies in a local file.
+            ConfigurationError: The store that was handed in is no local one.
         """
-        for part in (self._ports.transcript, self._ports.memories):
-            if isinstance(part, LocalStore):
-                return part.database
-        msg = "neither messages nor memories lie in a local file: leave `transcript` out, or use a memory of its own"
-        raise ConfigurationError(msg)
+        if self._ports.file is None:
+            msg = f"{self._ports.store!r} is no local store: leave `vector_store` out, or use a memory of its own"
+            raise ConfigurationError(msg)
+        return self._ports.file.database

@@ -151,7 +151,7 @@ class LearningFace:
         """Exchange the stages by which `summary_task` learns; see `reme_core.runtime.procedural`.
 
         Raises:
-            ConfigurationError: It is no flow, or the transcript keeps no jobs.
+            ConfigurationError: It is no flow.
         """
         self._learner_of().set_task_flow(flow)
 
@@ -180,7 +180,7 @@ class LearningFace:
             UnsupportedFilterError: The store doesn't count.
         """
         ids = inputs.read_ids([memory_ids] if isinstance(memory_ids, str) else memory_ids, "memory_ids")
-        return await record_use(self._learner_of().memories, self._scope(user_id), ids, uses=uses, helpful=helpful)
+        return await record_use(self._learner_of().store, self._scope(user_id), ids, uses=uses, helpful=helpful)
 
     async def forget_memories(
         self: LearningHost,
@@ -209,7 +209,7 @@ class LearningFace:
         """
         learner = self._learner_of()
         return await forget(
-            learner.memories,
+            learner.store,
             self._scope(user_id),
             types=inputs.read_types(memory_type),
             targets=None if task_name is None else (inputs.read_name(task_name, "task_name"),),
@@ -233,7 +233,7 @@ class LearningFace:
         """
         learner = self._learner_of()
         items = [feedback] if isinstance(feedback, (Feedback, Mapping)) else feedback
-        return await observe(learner.memories, self._scope(user_id), parse_feedback(items), at=learner.clock.now())
+        return await observe(learner.store, self._scope(user_id), parse_feedback(items), at=learner.clock.now())
 
     async def add_tool_call_results(
         self: LearningHost,
@@ -256,10 +256,9 @@ class LearningFace:
             InvalidInputError: A call that can't be read, or was made more than a day from now, naming it; nothing was
                 recorded.
             ConflictError: A `call_id` among the results that belongs to another call; nothing was recorded.
-            ConfigurationError: The transcript handed in keeps no tool calls.
         """
         learner, scope = self._learner_of(), self._scope(user_id)
-        store, now = learner.calls(), learner.clock.now()
+        store, now = learner.store, learner.clock.now()
         given, read = await asyncio.to_thread(read_handed_in, tool_call_results, messages, now)
         known = await record(store, scope, given, read.calls)
         calls = (*given, *read.calls)
@@ -285,7 +284,6 @@ class LearningFace:
 
         Raises:
             PartialFailureError: Some failed and are tried again later; `done` is the result so far.
-            ConfigurationError: The transcript handed in keeps no tool calls.
         """
         await self._recover()
         names = inputs.read_names(tool_names, "tool_names")
@@ -304,7 +302,7 @@ class LearningFace:
         """
         learner = self._learner_of()
         names = inputs.read_names(tool_names, "tool_names")
-        return await retrieve_tool_memories(learner.memories, learner.tool_calls, self._scope(user_id), names)
+        return await retrieve_tool_memories(learner.store, self._scope(user_id), names)
 
     async def list_tool_calls(
         self: LearningHost,
@@ -339,12 +337,12 @@ class LearningFace:
             cursor=cursor,
             newest_first=inputs.read_flag(newest_first, "newest_first"),
         )
-        return await self._learner_of().calls().list_tool_calls(self._scope(user_id), query)
+        return await self._learner_of().store.list_tool_calls(self._scope(user_id), query)
 
     async def list_tools(self: LearningHost, *, user_id: str, limit: int = 100, cursor: str | None = None) -> ToolPage:
         """Return a page of the tools that were called, by name, with the number of their recorded calls."""
         query = ListTools(limit=inputs.read_count(limit, "limit"), cursor=cursor)
-        return await self._learner_of().calls().list_tools(self._scope(user_id), query)
+        return await self._learner_of().store.list_tools(self._scope(user_id), query)
 
     async def dump(
         self: LearningHost,
@@ -365,7 +363,7 @@ class LearningFace:
             StoreAccessError: The file can't be written, is no regular file (a pipe, say), or is a database.
         """
         return await dump_library(
-            self._learner_of().memories,
+            self._learner_of().store,
             self._scope(user_id),
             self._path(path, "path"),
             types=inputs.read_types(memory_type),
@@ -405,9 +403,7 @@ class LearningFace:
         """
         learner = self._learner_of()
         return await load_library(
-            learner.memories,
-            learner.transcript,
-            learner.tool_calls,
+            learner.store,
             learner.embedder,
             self._scope(user_id),
             self._path(path, "path"),

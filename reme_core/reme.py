@@ -21,20 +21,17 @@ from reme_core.models import CharacterTokenCounter, SystemClock
 from reme_core.ports import (
     ChatModel,
     Clock,
-    Countable,
     Counts,
     Embedder,
     EventQuery,
-    FillsVectors,
     FindMessages,
-    IndexedTranscript,
     ListBlocks,
     ListMemories,
     MemoryFilter,
-    MemoryStore,
     MessagePage,
     Retriever,
     RetrieveRequest,
+    Store,
     Summarizer,
     SummaryRequest,
     TokenCounter,
@@ -117,11 +114,10 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         *,
         llm: ChatModel | Settings | Unset | None = UNSET,
         embedding: Embedder | Settings | Unset | None = UNSET,
-        vector_store: MemoryStore | Settings | None = None,
+        vector_store: Store | Settings | None = None,
         use_agentic_mode: bool = False,
         use_reviser: bool = False,
         language: Language | None = None,
-        transcript: IndexedTranscript | None = None,
         embed_messages: bool = True,
         slicing: Slicing | None = None,
         trying: Trying | None = None,
@@ -139,12 +135,11 @@ class ReMe(WorkingFace, LearningFace, HostFace):
                 `OPENAI_API_KEY`.
             embedding: Settings such as `{"backend": "openai", "model": "text-embedding-v4", "dimension": 1024}`, an
                 `Embedder`, or None for none. Left out, the environment decides: `REME_EMBEDDING_MODEL` with a key.
-            vector_store: `{"backend": "local_file"}` (the default), `{"backend": "qdrant", ...}`, or a `MemoryStore`.
+            vector_store: `{"backend": "local_file"}` (the default), `{"backend": "qdrant", ...}`, or a `Store`.
             use_agentic_mode: Let agents summarise and retrieve, with more model calls than the simple strategy: which
                 takes at most two a summary and none a retrieve.
             use_reviser: Have each summary checked by a further model call, and done again once if something is wrong.
             language: Of the prompts, `en` or `zh`; None follows the conversation.
-            transcript: Where messages are kept, if not in the local file.
             embed_messages: Give messages vectors. Words alone find nearly as much; memories get theirs in any case.
             slicing: Where blocks begin.
             trying: How often a job is tried, and how long it is held.
@@ -164,7 +159,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             raise ConfigurationError(msg)
         self._memory_space = make_scope(memory_space, "").memory_space
         self._ports: Ports = config.build(
-            working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store, transcript=transcript
+            working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store
         )
         for name, wanted in (("use_agentic_mode", use_agentic_mode), ("use_reviser", use_reviser)):
             if wanted and self._ports.llm is None:
@@ -180,13 +175,10 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             self._embedder = RestingEmbedder(self._ports.embedder, self._clock, on_recovery=lambda: self._work.resume())
         self._message_embedder = self._embedder if embed_messages else None
         self._record = VerbatimSummarizer(
-            transcript=self._ports.transcript, embedder=self._message_embedder, slicing=config.check_slicing(slicing)
+            store=self._ports.store, embedder=self._message_embedder, slicing=config.check_slicing(slicing)
         )
         self._runtime = RuntimePorts(
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
-            offloads=self._ports.offloads,
-            tool_calls=self._ports.tool_calls,
+            store=self._ports.store,
             embedder=self._embedder,
             model=self._ports.llm,
             clock=self._clock,
@@ -194,18 +186,16 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         )
         self._work = Work(
             memory_space=self._memory_space,
-            parts=self._filled(),
-            jobs=self._ports.jobs,
+            store=self._ports.store,
             embedder=self._embedder,
             clock=self._clock,
             max_scopes=self._trying.max_scopes,
         )
-        self._editor = Editor(store=self._ports.memories, embedder=self._embedder, start=self._work.start)
-        self._runner = self._work.runner = self._make_runner()
+        self._editor = Editor(store=self._ports.store, embedder=self._embedder, start=self._work.start)
+        self._runner = self._work.runner = JobRunner(store=self._ports.store, clock=self._clock, trying=self._trying)
         self._learner = Learner(
             ports=self._runtime,
             record=self._record,
-            jobs=self._ports.jobs,
             runner=self._runner,
             start=self._work.start,
             language=language,
@@ -223,7 +213,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
 
     def __repr__(self) -> str:
         """Name the memory space and the store."""
-        return f"ReMe(memory_space={self._memory_space!r}, store={self._ports.memories!r})"
+        return f"ReMe(memory_space={self._memory_space!r}, store={self._ports.store!r})"
 
     async def __aenter__(self) -> Self:
         """Return the memory; where there is a model for it, what earlier processes left undone begins."""
@@ -268,26 +258,22 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         """Exchange the way up: a `Summarizer`, or settings such as `AgenticSummarizer(...)`.
 
         Raises:
-            ConfigurationError: It needs a chat model, or a transcript that keeps jobs, and there is none; or it is no
-                way up at all.
+            ConfigurationError: It needs a chat model, and there is none; or it is no way up at all.
         """
         _check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
         if not isinstance(summarizer, BindsDistiller):
             self._summarizer = summarizer
-            if self._runner is not None:
-                self._runner.set_worker(SUMMARY, None)
+            self._runner.set_worker(SUMMARY, None)
             return
-        runner = self._job_runner()
         guidance = summarizer.guidance if isinstance(summarizer, GuidesDistiller) else None
         worker = SummaryWorker(
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
+            store=self._ports.store,
             distiller=summarizer.bind_distiller(self._runtime),
             is_guided=guidance is not None,
         )
-        runner.set_worker(SUMMARY, worker)
+        self._runner.set_worker(SUMMARY, worker)
         self._summarizer = DistillingSummarizer(
-            record=self._record, runner=runner, clock=self._clock, start=self._work.start, guidance=guidance
+            record=self._record, runner=self._runner, clock=self._clock, start=self._work.start, guidance=guidance
         )
 
     def set_retriever(self, retriever: Retriever | BindsRetriever) -> None:
@@ -305,11 +291,9 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         """Return a context in which the tools of `reme_core.tools` work on a user's memory, outside an agent."""
         return ToolContext(
             scope=self._scope(user_id),
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
+            store=self._ports.store,
             embedder=self._embedder,
             model=self._ports.llm,
-            offloads=self._ports.offloads,
             clock=self._clock,
         )
 
@@ -474,9 +458,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         chat = Chat(
             agent=ReMyAgentV1Op(language=self._language),
             model=self._ports.llm,
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
-            offloads=self._ports.offloads,
+            store=self._ports.store,
             embedder=self._embedder,
             clock=self._clock,
             summarizer=self._summarizer,
@@ -542,7 +524,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
 
     async def get_memory(self, memory_id: str, *, user_id: str) -> Memory:
         """Return a memory, current or not (MemoryNotFoundError)."""
-        [memory] = await self._ports.memories.get(self._scope(user_id), [inputs.read_id(memory_id, "memory_id")])
+        [memory] = await self._ports.store.get(self._scope(user_id), [inputs.read_id(memory_id, "memory_id")])
         return memory
 
     async def update_memory(
@@ -670,7 +652,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             limit=inputs.read_count(limit, "limit"),
             cursor=cursor,
         )
-        return await self._ports.memories.list_memories(self._scope(user_id), query)
+        return await self._ports.store.list_memories(self._scope(user_id), query)
 
     async def delete_all_memories(self, *, user_id: str) -> Erased:
         """Remove everything of a user for good: messages, blocks, memories, events, vectors and texts.
@@ -678,11 +660,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         Raises:
             StoreUnavailableError: It is deleted, but another process holds old pages; call again.
         """
-        scope = self._scope(user_id)
-        erased = Erased()
-        for part in self._parts():
-            erased += await part.erase(scope)
-        return erased
+        return await self._ports.store.erase(self._scope(user_id))
 
     async def history(self, memory_id: str, *, user_id: str) -> list[Event]:
         """Return every change of a memory, oldest first; also of one that was deleted.
@@ -694,14 +672,12 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         events: list[Event] = []
         while True:
             after = events[-1].sequence if events else 0
-            page = await self._ports.memories.events(
-                scope, EventQuery(memory_id=wanted, after=after, limit=_HISTORY_PAGE)
-            )
+            page = await self._ports.store.events(scope, EventQuery(memory_id=wanted, after=after, limit=_HISTORY_PAGE))
             events += page
             if len(page) < _HISTORY_PAGE:
                 break
         if not events:
-            await self._ports.memories.get(scope, [wanted])
+            await self._ports.store.get(scope, [wanted])
         return events
 
     async def undo(self, run_id: str, *, user_id: str) -> UndoResult:
@@ -712,7 +688,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             ConflictError: One of its memories was changed since; nothing was undone.
         """
         return await undo_run(
-            self._ports.memories,
+            self._ports.store,
             self._embedder,
             self._scope(user_id),
             inputs.read_id(run_id, "run_id"),
@@ -722,7 +698,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
     async def get_messages(self, message_ids: Sequence[str], *, user_id: str) -> list[StoredMessage]:
         """Return messages by id, in the order asked (MessageNotFoundError)."""
         ids = inputs.read_ids(message_ids, "message_ids")
-        return await self._ports.transcript.get_messages(self._scope(user_id), ids)
+        return await self._ports.store.get_messages(self._scope(user_id), ids)
 
     async def find_messages(
         self,
@@ -746,18 +722,18 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             newest_first=inputs.read_flag(newest_first, "newest_first"),
             cursor=cursor,
         )
-        return await self._ports.transcript.find_messages(self._scope(user_id), query)
+        return await self._ports.store.find_messages(self._scope(user_id), query)
 
     async def get_block(self, block_id: str, *, user_id: str) -> Block:
         """Return a block with its index entry and the ids of its messages (BlockNotFoundError)."""
-        [block] = await self._ports.transcript.get_blocks(self._scope(user_id), [inputs.read_id(block_id, "block_id")])
+        [block] = await self._ports.store.get_blocks(self._scope(user_id), [inputs.read_id(block_id, "block_id")])
         return block
 
     async def list_blocks(
         self, *, user_id: str, session_id: str | None = None, limit: int = 100, cursor: str | None = None
     ) -> tuple[Sequence[Block], str | None]:
         """Return a page of the block index, oldest first, and the cursor of the next one."""
-        page = await self._ports.transcript.list_blocks(
+        page = await self._ports.store.list_blocks(
             self._scope(user_id),
             ListBlocks(
                 session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
@@ -805,9 +781,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
 
     async def export(self, path: str | Path, *, user_id: str) -> Moved:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
-        return await export_scope(
-            self._ports.memories, self._ports.transcript, self._scope(user_id), _path(path, "path")
-        )
+        return await export_scope(self._ports.store, self._scope(user_id), _path(path, "path"))
 
     async def import_(self, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None) -> Moved:
         """Read a file that `export` wrote into a user's memory; doing it twice changes nothing more.
@@ -824,8 +798,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         """
         scope = self._scope(user_id)
         moved = await import_scope(
-            self._ports.memories,
-            self._ports.transcript,
+            self._ports.store,
             self._embedder,
             scope,
             _path(path, "path"),
@@ -838,37 +811,15 @@ class ReMe(WorkingFace, LearningFace, HostFace):
 
     async def stats(self, *, user_id: str) -> Counts:
         """Return how much a user's memory holds."""
-        scope = self._scope(user_id)
-        counts = [await part.count(scope) for part in self._parts() if isinstance(part, Countable)]
-        return Counts(
-            current_memories={kind: n for count in counts for kind, n in count.current_memories.items()},
-            memories=sum(count.memories for count in counts),
-            messages=sum(count.messages for count in counts),
-            waiting_for_vectors=sum(count.waiting_for_vectors for count in counts),
-            blocks=sum(count.blocks for count in counts),
-            sessions=sum(count.sessions for count in counts),
-            events=sum(count.events for count in counts),
-            jobs=sum(count.jobs for count in counts),
-            dead_jobs=sum(count.dead_jobs for count in counts),
-            offloads=sum(count.offloads for count in counts),
-            offload_bytes=sum(count.offload_bytes for count in counts),
-            tool_calls=sum(count.tool_calls for count in counts),
-        )
+        return await self._ports.store.count(self._scope(user_id))
 
     async def _recover(self) -> None:
         await self._work.recover()
 
     def _working_ports(self) -> WorkingPorts:
-        """Return what working memory stands on (ConfigurationError)."""
-        if self._ports.offloads is None:
-            msg = (
-                "the transcript handed in keeps no offloads: give one that is an OffloadStore as well, or leave "
-                "transcript out for the local file"
-            )
-            raise ConfigurationError(msg)
+        """Return what working memory stands on."""
         return WorkingPorts(
-            offloads=self._ports.offloads,
-            transcript=self._ports.transcript,
+            store=self._ports.store,
             keep=self._keep,
             model=self._ports.llm,
             ledger=self._ledger,
@@ -888,36 +839,11 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         self._work.start(scope)
         return result
 
-    def _make_runner(self) -> JobRunner | None:
-        """Return who does jobs; None where the transcript keeps none."""
-        if self._ports.jobs is None:
-            return None
-        return JobRunner(jobs=self._ports.jobs, memories=self._ports.memories, clock=self._clock, trying=self._trying)
-
-    def _job_runner(self) -> JobRunner:
-        """Return who does jobs (ConfigurationError: the transcript keeps none)."""
-        if self._runner is None:
-            msg = "this transcript keeps no jobs: give one that is a JobQueue as well, such as LocalStore"
-            raise ConfigurationError(msg)
-        return self._runner
-
     def _learner_of(self) -> Learner:
         return self._learner
 
     def _path(self, value: object, name: str) -> Path:
         return _path(value, name)
-
-    def _filled(self) -> list[FillsVectors]:
-        """Return where texts may wait for vectors, once where one holds both messages and memories."""
-        parts = self._parts()
-        if len(parts) > 1 and self._message_embedder is None:
-            parts = parts[:1]
-        return [part for part in parts if isinstance(part, FillsVectors)]
-
-    def _parts(self) -> list[MemoryStore | IndexedTranscript]:
-        """Return the stores, once where one is both."""
-        parts: list[MemoryStore | IndexedTranscript] = [self._ports.memories, self._ports.transcript]
-        return parts[:1] if parts[0] is parts[1] else parts
 
     def _scope(self, user_id: object) -> Scope:
         return make_scope(self._memory_space, user_id)

@@ -171,7 +171,7 @@ class WorkingFace:
         await self._recover()
         plan = await compact_tool_result(
             read,
-            offloads=ports.offloads,
+            store=ports.store,
             scope=scope,
             session_id=session,
             limits=chosen,
@@ -264,7 +264,7 @@ class WorkingFace:
             created_at=ports.clock.now(),
         )
         await self._recover()
-        [reference] = (await store_offloads(ports.offloads, scope, [offload])).values()
+        [reference] = (await store_offloads(ports.store, scope, [offload])).values()
         return offload.info.model_copy(update={"reference": reference})
 
     async def reload_context(
@@ -315,7 +315,7 @@ class WorkingFace:
             said_to=inputs.read_time(end_time, "end_time"),
         )
         await self._recover()
-        return await reload_context(ports.offloads, ports.transcript, scope, request)
+        return await reload_context(ports.store, scope, request)
 
     async def list_offloads(
         self: WorkingHost,
@@ -327,7 +327,7 @@ class WorkingFace:
         cursor: str | None = None,
     ) -> tuple[Sequence[OffloadInfo], str | None]:
         """Return a page of what was offloaded, oldest first unless told otherwise, and the cursor of the next one."""
-        page = await self._working_ports().offloads.list_offloads(
+        page = await self._working_ports().store.list_offloads(
             self._scope(user_id),
             ListOffloads(
                 session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
@@ -367,14 +367,14 @@ class WorkingFace:
             idle_since=now - _days(idle_days, "idle_days"),
             dry_run=inputs.read_flag(dry_run, "dry_run"),
         )
-        return await ports.offloads.clean_offloads(scope, clean)
+        return await ports.store.clean_offloads(scope, clean)
 
     async def close_context(self: WorkingHost, session_id: str, *, user_id: str) -> None:
         """Say that a session's context is no more: clean-ups may take what it referred to."""
         ports, scope = self._working_ports(), self._scope(user_id)
         session = inputs.read_id(session_id, "session_id")
         ports.held.forget(scope, session)
-        await ports.offloads.hold_offloads(
+        await ports.store.hold_offloads(
             scope, HoldOffloads(session_id=session, references=frozenset(), now=ports.clock.now())
         )
 

@@ -98,7 +98,7 @@ class ReMeStore(BaseStore):
         )
         if given is None and self._memory.embedder is not None:
             given = self._memory.embedder, (WHOLE,)
-        self._items = self._memory.items
+        self._items = self._memory.store
         dims = None if index is None else index.get("dims")
         self._index = None if given is None else Index(self._items, *given, dimension=dims)
         _check_dims(dims, self._memory)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         ItemCondition,
         ItemNamespaces,
         ItemRecord,
-        ItemStore,
         ItemValue,
         ListItemNamespaces,
         Namespace,
@@ -37,21 +36,28 @@ if TYPE_CHECKING:
         SearchItems,
         WriteItems,
     )
-    from reme_core.ports.jobs import ClaimJob, JobQueue, SettleJob, SettlesWrites
+    from reme_core.ports.jobs import ClaimJob, SettleJob
+    from reme_core.ports.memory_index import (
+        ChangesQuery,
+        DeleteEntries,
+        IndexEntry,
+        IndexHit,
+        MemoryChanges,
+        MemoryIndex,
+        UpsertEntries,
+    )
     from reme_core.ports.memory_store import (
-        Countable,
         Counts,
-        CountsUses,
         DeleteMemory,
         EventQuery,
         ListMemories,
         Matrix,
         MemoryFilter,
         MemorySearch,
-        MemoryStore,
         PutMemory,
         Scalar,
         ScoredMemory,
+        Target,
         Uselessness,
         UseMemory,
         Vector,
@@ -63,27 +69,24 @@ if TYPE_CHECKING:
         ListOffloads,
         OffloadPage,
         OffloadSearch,
-        OffloadStore,
         PutOffloads,
         ScoredOffload,
     )
     from reme_core.ports.pipelines import Retriever, RetrieveRequest, Summarizer, SummaryRequest
+    from reme_core.ports.store import Store
     from reme_core.ports.tool_calls import (
         AddedToolCalls,
         ListToolCalls,
         ListTools,
         ToolCallPage,
-        ToolCallStore,
         ToolPage,
     )
     from reme_core.ports.tools import (
         AgentResult,
         AgentTask,
-        ListsTargets,
         MemoryAgent,
         MetaMemory,
         RunTrace,
-        Target,
         Tool,
         ToolContext,
     )
@@ -93,9 +96,7 @@ if TYPE_CHECKING:
         AppendMessages,
         BlockPage,
         BlockSummary,
-        FillsVectors,
         FindMessages,
-        IndexedTranscript,
         ListBlocks,
         MessagePage,
         MessageSearch,
@@ -105,9 +106,8 @@ if TYPE_CHECKING:
         ScoredBlock,
         ScoredMessage,
         Slicer,
-        Transcript,
-        TranscriptIndex,
     )
+    from reme_core.ports.wrapped_store import WrappedStore
 
 __all__ = [
     "WAITING",
@@ -118,46 +118,44 @@ __all__ = [
     "Appended",
     "BlockPage",
     "BlockSummary",
+    "ChangesQuery",
     "ChatModel",
     "ChatRequest",
     "ChatResult",
     "ClaimJob",
     "CleanOffloads",
     "Clock",
-    "Countable",
     "Counts",
-    "CountsUses",
+    "DeleteEntries",
     "DeleteMemory",
     "Embedder",
     "EmbedsQueries",
     "EventQuery",
-    "FillsVectors",
     "FilterOperator",
     "FindMessages",
     "GetItems",
     "HoldOffloads",
+    "IndexEntry",
+    "IndexHit",
     "IndexedBy",
-    "IndexedTranscript",
     "Item",
     "ItemAddress",
     "ItemCondition",
     "ItemNamespaces",
     "ItemRecord",
-    "ItemStore",
     "ItemValue",
-    "JobQueue",
     "ListBlocks",
     "ListItemNamespaces",
     "ListMemories",
     "ListOffloads",
     "ListToolCalls",
     "ListTools",
-    "ListsTargets",
     "Matrix",
     "MemoryAgent",
+    "MemoryChanges",
     "MemoryFilter",
+    "MemoryIndex",
     "MemorySearch",
-    "MemoryStore",
     "MessagePage",
     "MessageSearch",
     "MessageVector",
@@ -166,7 +164,6 @@ __all__ = [
     "Namespace",
     "OffloadPage",
     "OffloadSearch",
-    "OffloadStore",
     "PendingText",
     "Planner",
     "PutItem",
@@ -184,8 +181,8 @@ __all__ = [
     "ScoredOffload",
     "SearchItems",
     "SettleJob",
-    "SettlesWrites",
     "Slicer",
+    "Store",
     "StreamingChatModel",
     "Summarizer",
     "SummaryRequest",
@@ -193,15 +190,14 @@ __all__ = [
     "TokenCounter",
     "Tool",
     "ToolCallPage",
-    "ToolCallStore",
     "ToolContext",
     "ToolPage",
     "ToolSpec",
-    "Transcript",
-    "TranscriptIndex",
+    "UpsertEntries",
     "UseMemory",
     "Uselessness",
     "Vector",
+    "WrappedStore",
     "WriteBatch",
     "WriteItems",
 ]
@@ -214,25 +210,25 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "embedder": "Clock Embedder EmbedsQueries NamedEmbedder TokenCounter",
             "items": (
                 "FilterOperator GetItems IndexedBy Item ItemAddress ItemCondition ItemNamespaces ItemRecord "
-                "ItemStore ItemValue ListItemNamespaces Namespace PutItem RecordPlace SearchItems WriteItems"
+                "ItemValue ListItemNamespaces Namespace PutItem RecordPlace SearchItems WriteItems"
             ),
-            "jobs": "ClaimJob JobQueue SettleJob SettlesWrites",
+            "jobs": "ClaimJob SettleJob",
+            "memory_index": ("ChangesQuery DeleteEntries IndexEntry IndexHit MemoryChanges MemoryIndex UpsertEntries"),
             "memory_store": (
-                "Countable Counts CountsUses DeleteMemory EventQuery ListMemories Matrix MemoryFilter MemorySearch "
-                "MemoryStore PutMemory Scalar ScoredMemory Uselessness UseMemory Vector WriteBatch"
+                "Counts DeleteMemory EventQuery ListMemories Matrix MemoryFilter MemorySearch "
+                "PutMemory Scalar ScoredMemory Target Uselessness UseMemory Vector WriteBatch"
             ),
-            "offloads": (
-                "CleanOffloads HoldOffloads ListOffloads OffloadPage OffloadSearch OffloadStore PutOffloads "
-                "ScoredOffload"
-            ),
+            "offloads": ("CleanOffloads HoldOffloads ListOffloads OffloadPage OffloadSearch PutOffloads ScoredOffload"),
             "pipelines": "Retriever RetrieveRequest Summarizer SummaryRequest",
-            "tool_calls": "AddedToolCalls ListToolCalls ListTools ToolCallPage ToolCallStore ToolPage",
-            "tools": "AgentResult AgentTask ListsTargets MemoryAgent MetaMemory RunTrace Target Tool ToolContext",
+            "store": "Store",
+            "tool_calls": "AddedToolCalls ListToolCalls ListTools ToolCallPage ToolPage",
+            "tools": "AgentResult AgentTask MemoryAgent MetaMemory RunTrace Tool ToolContext",
             "transcript": (
-                "WAITING Appended AppendMessages BlockPage BlockSummary FillsVectors FindMessages IndexedTranscript "
+                "WAITING Appended AppendMessages BlockPage BlockSummary FindMessages "
                 "ListBlocks MessagePage MessageSearch MessageVector PendingText Planner ScoredBlock ScoredMessage "
-                "Slicer Transcript TranscriptIndex"
+                "Slicer"
             ),
+            "wrapped_store": "WrappedStore",
         },
     )
 

@@ -21,14 +21,11 @@ from reme_core.ports import (
     ChatModel,
     Clock,
     Embedder,
-    IndexedTranscript,
     MemoryAgent,
-    MemoryStore,
-    OffloadStore,
     Retriever,
+    Store,
     TokenCounter,
     Tool,
-    ToolCallStore,
 )
 from reme_core.runtime.agentic_distil import AgenticDistiller
 from reme_core.runtime.agentic_retrieve import AgenticRetrieval
@@ -46,10 +43,7 @@ from reme_core.text import Language
 class RuntimePorts:
     """What the strategies of a memory work on."""
 
-    memories: MemoryStore
-    transcript: IndexedTranscript
-    offloads: OffloadStore | None = None
-    tool_calls: ToolCallStore | None = None
+    store: Store
     embedder: Embedder | None
     model: ChatModel | None
     clock: Clock
@@ -58,9 +52,7 @@ class RuntimePorts:
     def simple_retriever(self) -> SimpleRetriever:
         """Return the way down that asks no chat model."""
         return SimpleRetriever(
-            memories=self.memories,
-            transcript=self.transcript,
-            offloads=self.offloads,
+            store=self.store,
             embedder=self.embedder,
             counter=self.counter,
         )
@@ -135,7 +127,7 @@ class SimpleSummarizer:
     def bind_distiller(self, ports: RuntimePorts) -> Distiller:
         """Return the distiller over these ports (ConfigurationError: no chat model)."""
         return SimpleDistiller(
-            memories=ports.memories,
+            store=ports.store,
             embedder=ports.embedder,
             model=ports.model_for(self.model, "distilling memories"),
             clock=ports.clock,
@@ -181,8 +173,7 @@ class AgenticSummarizer:
         own = {agent.memory_type for agent in self.agents}
         agents = (*self.agents, *(agent for agent in self._sub_agents() if agent.memory_type not in own))
         return AgenticDistiller(
-            memories=ports.memories,
-            transcript=ports.transcript,
+            store=ports.store,
             embedder=ports.embedder,
             model=ports.model_for(self.model, "distilling memories"),
             clock=ports.clock,
@@ -257,9 +248,7 @@ class AgenticRetriever:
         return AgenticRetrieval(
             agent=agent,
             model=ports.model_for(self.model, "agentic retrieval"),
-            memories=ports.memories,
-            transcript=ports.transcript,
-            offloads=ports.offloads,
+            store=ports.store,
             embedder=ports.embedder,
             clock=ports.clock,
             counter=ports.counter,

@@ -1,4 +1,4 @@
-"""Implementations of the store ports; each library behind one is loaded when its store is asked for."""
+"""Implementations of the store and of the index; each library behind one is loaded when it is asked for."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from reme_core.errors import MissingExtraError
 from reme_core.stores.local import Database, LocalStore
 
 if TYPE_CHECKING:
-    from reme_core.stores.memory_reference import InMemoryStore
-    from reme_core.stores.qdrant import QdrantLayout, QdrantStore
+    from reme_core.stores.indexed import IndexedStore
+    from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
 
-__all__ = ["Database", "InMemoryStore", "LocalStore", "QdrantLayout", "QdrantStore"]
+__all__ = ["Database", "IndexedStore", "LocalStore", "QdrantIndex", "QdrantLayout"]
 
 
 def __getattr__(name: str) -> object:
-    """Load a store on first use.
+    """Load a store or an index on first use.
 
     Raises:
         AttributeError: There is no such name.
-        MissingExtraError: The library of the store is not installed.
+        MissingExtraError: The library of the index is not installed.
     """
     match name:
-        case "InMemoryStore":
-            return importlib.import_module("reme_core.stores.memory_reference").InMemoryStore
-        case "QdrantLayout" | "QdrantStore":
+        case "IndexedStore":
+            return importlib.import_module("reme_core.stores.indexed").IndexedStore
+        case "QdrantIndex" | "QdrantLayout":
             try:
                 return getattr(importlib.import_module("reme_core.stores.qdrant"), name)
             except ModuleNotFoundError as exc:

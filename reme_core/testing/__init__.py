@@ -18,15 +18,10 @@ if TYPE_CHECKING:
     from reme_core.testing.embedder_contract import EmbedderContract
     from reme_core.testing.hashed_embedder import HashedEmbedder
     from reme_core.testing.ids import SequentialIds
-    from reme_core.testing.item_store_contract import ItemStoreContract
-    from reme_core.testing.job_queue_contract import JobQueueContract
-    from reme_core.testing.memory_store_contract import MemoryStoreContract
-    from reme_core.testing.offload_store_contract import OffloadStoreContract
     from reme_core.testing.scripted_model import ScriptedChatModel
+    from reme_core.testing.store_contract import StoreContract
     from reme_core.testing.store_values import StoreCapabilities
     from reme_core.testing.token_counter_contract import TokenCounterContract
-    from reme_core.testing.tool_call_store_contract import ToolCallStoreContract
-    from reme_core.testing.transcript_contract import TranscriptContract, TranscriptIndexContract
 
 __all__ = [
     "Answer",
@@ -34,17 +29,11 @@ __all__ = [
     "EmbedderContract",
     "FixedClock",
     "HashedEmbedder",
-    "ItemStoreContract",
-    "JobQueueContract",
-    "MemoryStoreContract",
-    "OffloadStoreContract",
     "ScriptedChatModel",
     "SequentialIds",
     "StoreCapabilities",
+    "StoreContract",
     "TokenCounterContract",
-    "ToolCallStoreContract",
-    "TranscriptContract",
-    "TranscriptIndexContract",
 ]
 
 _MODULES: Mapping[str, str] = MappingProxyType(
@@ -54,17 +43,11 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "EmbedderContract": "reme_core.testing.embedder_contract",
         "FixedClock": "reme_core.testing.clock",
         "HashedEmbedder": "reme_core.testing.hashed_embedder",
-        "ItemStoreContract": "reme_core.testing.item_store_contract",
-        "JobQueueContract": "reme_core.testing.job_queue_contract",
-        "MemoryStoreContract": "reme_core.testing.memory_store_contract",
-        "OffloadStoreContract": "reme_core.testing.offload_store_contract",
+        "StoreContract": "reme_core.testing.store_contract",
         "ScriptedChatModel": "reme_core.testing.scripted_model",
         "SequentialIds": "reme_core.testing.ids",
         "StoreCapabilities": "reme_core.testing.store_values",
         "TokenCounterContract": "reme_core.testing.token_counter_contract",
-        "ToolCallStoreContract": "reme_core.testing.tool_call_store_contract",
-        "TranscriptContract": "reme_core.testing.transcript_contract",
-        "TranscriptIndexContract": "reme_core.testing.transcript_contract",
     }
 )
 

@@ -14,23 +14,23 @@ from reme_core.ports import (
     ListMemories,
     MemoryFilter,
     MemorySearch,
-    MemoryStore,
     PutMemory,
     ScoredMemory,
+    Store,
     UseMemory,
     WriteBatch,
 )
 from reme_core.schema import Erased, Event, Memory, MemoryPage, Scope
-from reme_core.stores.memory_reference import InMemoryStore
-from reme_core.testing.memory_store_contract import MemoryStoreContract
+from reme_core.testing.store_contract import StoreContract
 from reme_core.testing.store_values import BOB, LOOKALIKES, NOW
+from tests.support.temporary_store import TemporaryStore
 
 
 class Wrapped:
     """Hands every call on; a fault changes one of them."""
 
     def __init__(self) -> None:
-        self.inner = InMemoryStore()
+        self.inner = TemporaryStore()
         self.scopes: set[Scope] = set()
 
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
@@ -445,9 +445,9 @@ FAULTS: list[tuple[type[Wrapped], str, tuple[object, ...]]] = [
 ]
 
 
-async def run(make: Callable[[], MemoryStore], test: str, args: tuple[object, ...]) -> None:
+async def run(make: Callable[[], Store], test: str, args: tuple[object, ...]) -> None:
     store = make()
-    await getattr(MemoryStoreContract(), test)(store, *args)
+    await getattr(StoreContract(), test)(store, *args)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from reme_core.ports import (
 )
 from reme_core.schema import Erased, Event, Memory, MemoryPage, Scope
 from reme_core.stores import LocalStore
-from reme_core.testing.item_store_contract import ItemStoreContract
+from tests.contract.suites.item_contract import ItemContract
 
 
 class Wrapped:
@@ -299,7 +299,7 @@ FAULTS: list[tuple[type[Wrapped], str]] = [
 async def run(make: Callable[[], Wrapped], test: str) -> None:
     store = make()
     try:
-        await getattr(ItemStoreContract(), test)(store)
+        await getattr(ItemContract(), test)(store)
     finally:
         await store.inner.close()
 

@@ -12,8 +12,8 @@ from reme_core.errors import ConflictError, NotFoundError
 from reme_core.ports import ClaimJob, EventQuery, ListMemories, MemorySearch, ScoredMemory, SettleJob, WriteBatch
 from reme_core.schema import Erased, Event, Job, JobState, Memory, MemoryPage, Scope
 from reme_core.stores import LocalStore
-from reme_core.testing.job_queue_contract import JobQueueContract
 from reme_core.testing.store_values import BOB, NOW
+from tests.contract.suites.job_contract import JobContract
 
 
 class Wrapped:
@@ -289,7 +289,7 @@ FAULTS: list[tuple[type[Wrapped], str, tuple[object, ...]]] = [
 async def run(make: Callable[[], Wrapped], test: str, args: tuple[object, ...]) -> None:
     store = make()
     try:
-        await getattr(JobQueueContract(), test)(store, *args)
+        await getattr(JobContract(), test)(store, *args)
     finally:
         await store.inner.close()
 

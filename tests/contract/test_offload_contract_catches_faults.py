@@ -22,8 +22,8 @@ from reme_core.ports import (
 )
 from reme_core.schema import CleanedOffloads, Erased, Offload, OffloadKind, Scope, new_reference
 from reme_core.stores import LocalStore
-from reme_core.testing.offload_store_contract import OffloadStoreContract
 from reme_core.testing.store_values import BOB, NOW
+from tests.contract.suites.offload_contract import OffloadContract
 
 
 class Wrapped:
@@ -431,7 +431,7 @@ FAULTS: list[tuple[type[Wrapped], str, tuple[object, ...]]] = [
 async def run(make: Callable[[], Wrapped], test: str, args: tuple[object, ...]) -> None:
     store = make()
     try:
-        await getattr(OffloadStoreContract(), test)(store, *args)
+        await getattr(OffloadContract(), test)(store, *args)
     finally:
         await store.inner.close()
 

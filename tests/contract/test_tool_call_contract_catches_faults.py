@@ -11,7 +11,7 @@ from reme_core.errors import ConflictError, InvalidInputError, ReMeError, ToolCa
 from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.schema import Erased, Scope, ToolCallResult, ToolStatistics, new_id
 from reme_core.stores import LocalStore
-from reme_core.testing.tool_call_store_contract import ToolCallStoreContract
+from tests.contract.suites.tool_call_contract import ToolCallContract
 
 
 class Wrapped:
@@ -279,7 +279,7 @@ FAULTS: list[tuple[type[Wrapped], str]] = [
 async def run(make: Callable[[], Wrapped], test: str) -> None:
     store = make()
     try:
-        await getattr(ToolCallStoreContract(), test)(store)
+        await getattr(ToolCallContract(), test)(store)
     finally:
         await store.inner.close()
 

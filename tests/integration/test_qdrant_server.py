@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 from qdrant_client import AsyncQdrantClient
 
-from reme_core.ports import MemoryStore
+from reme_core.ports import Store
 from reme_core.schema import new_id
 from reme_core.stores.qdrant import QdrantStore
-from reme_core.testing.memory_store_contract import MemoryStoreContract
+from reme_core.testing.store_contract import StoreContract
 from reme_core.testing.store_values import DIMENSION, Opener, StoreCapabilities
 
 URL = os.environ.get("REME_TEST_QDRANT_URL", "")
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-class _OnServer(MemoryStoreContract):
+class _OnServer(StoreContract):
     capabilities = StoreCapabilities(persistent=True, shared=True)
     prefer_grpc = False
 
@@ -41,7 +41,7 @@ class _OnServer(MemoryStoreContract):
         await client.close()
 
     @pytest.fixture
-    def opener(self, collection: str) -> Opener[MemoryStore]:
+    def opener(self, collection: str) -> Opener[Store]:
         return partial(
             QdrantStore,
             url=URL,
@@ -52,7 +52,7 @@ class _OnServer(MemoryStoreContract):
         )
 
     @pytest.fixture
-    async def store(self, collection: str) -> AsyncIterator[MemoryStore]:
+    async def store(self, collection: str) -> AsyncIterator[Store]:
         store = QdrantStore(
             url=URL, api_key=KEY, prefer_grpc=self.prefer_grpc, collection=collection, dimension=DIMENSION
         )

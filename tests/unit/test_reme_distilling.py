@@ -25,9 +25,10 @@ from reme_core.errors import (
 )
 from reme_core.ports import ChatRequest, ClaimJob, SettleJob, SummaryRequest, WriteBatch
 from reme_core.schema import Job, Scope, SummaryResult
-from reme_core.stores import InMemoryStore, LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import FixedClock, HashedEmbedder, ScriptedChatModel
 from tests.support.rule_model import RuleModel, words
+from tests.support.temporary_store import TemporaryStore
 
 U: dict[str, Any] = {"user_id": "u"}
 BERLIN = {"role": "user", "content": "Alice lives in Berlin", "created_at": "2023-05-08T10:00:00Z", "message_id": "b"}
@@ -699,7 +700,7 @@ class Forgetful(LocalStore):
 
 
 async def test_a_run_that_was_written_but_not_ended_is_not_written_again(tmp_path: Path) -> None:
-    memories, transcript = InMemoryStore(), Forgetful(tmp_path / "memory.db")
+    memories, transcript = TemporaryStore(), Forgetful(tmp_path / "memory.db")
     model = RuleModel()
     async with open_memory(tmp_path, model, vector_store=memories, transcript=transcript) as memory:
         with pytest.raises(PartialFailureError):
@@ -713,7 +714,7 @@ async def test_a_run_that_was_written_but_not_ended_is_not_written_again(tmp_pat
     await transcript.close()
 
 
-class Erasing(InMemoryStore):
+class Erasing(TemporaryStore):
     """Lets the scope be erased right after a run was written."""
 
     transcript: LocalStore
@@ -858,7 +859,7 @@ class Picky(RuleModel):
 @pytest.mark.parametrize("apart", [False, True], ids=["one file", "memories elsewhere"])
 async def test_a_part_that_always_fails_is_given_up_after_its_attempts(tmp_path: Path, apart: bool) -> None:
     transcript = LocalStore(tmp_path / "memory.db")
-    memories: Any = InMemoryStore() if apart else transcript
+    memories: Any = TemporaryStore() if apart else transcript
     async with open_memory(
         tmp_path,
         Picky(),
@@ -879,7 +880,7 @@ async def test_a_part_that_always_fails_is_given_up_after_its_attempts(tmp_path:
     await transcript.close()
 
 
-class Unwritten(InMemoryStore):
+class Unwritten(TemporaryStore):
     """Loses its connection at one write."""
 
     fails = False
@@ -911,7 +912,7 @@ async def test_what_the_other_sub_agents_have_done_is_kept_and_the_rest_is_tried
     tmp_path: Path, apart: bool
 ) -> None:
     model, transcript = Picky(), LocalStore(tmp_path / "memory.db")
-    memories: Any = InMemoryStore() if apart else transcript
+    memories: Any = TemporaryStore() if apart else transcript
     async with open_memory(
         tmp_path, model, use_agentic_mode=True, vector_store=memories, transcript=transcript
     ) as memory:

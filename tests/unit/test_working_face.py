@@ -290,6 +290,6 @@ async def test_a_transcript_without_offloads_says_what_is_missing(tmp_path: Path
     async with ReMe("space", tmp_path, llm=None, embedding=None, transcript=transcript) as memory:
         await memory.summary([said("m", "I moved to Lisbon")], user_id=USER)
         assert (await memory.retrieve("Lisbon", user_id=USER)).results
-        with pytest.raises(ConfigurationError, match="OffloadStore"):
+        with pytest.raises(ConfigurationError, match="Store"):
             await memory.check_context([])
     await transcript.close()

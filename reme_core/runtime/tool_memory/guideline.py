@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
 
-from reme_core.ports import MemoryFilter, MemoryStore, ResponseSchema
+from reme_core.ports import MemoryFilter, ResponseSchema, Store
 from reme_core.runtime.asking import Question, none_as_empty
 from reme_core.runtime.tool_memory.examples import shown_calls
 from reme_core.runtime.tool_memory.wording import without_statistics, word_count
@@ -150,10 +150,10 @@ def _heading(name: str, language: Language, text: str) -> str:
     return f"{heading}：{text}" if language == "zh" else f"{heading}: {text}".rstrip()
 
 
-async def find_guideline(memories: MemoryStore, scope: Scope, tool_name: str) -> Memory | None:
+async def find_guideline(store: Store, scope: Scope, tool_name: str) -> Memory | None:
     """Return the memory that holds the guideline of a tool; of several, the one changed last."""
     wanted = MemoryFilter(types=(MemoryType.TOOL,), targets=(tool_name,), metadata={"kind": KIND})
-    found = await all_memories(memories, scope, wanted)
+    found = await all_memories(store, scope, wanted)
     return max(found, key=lambda memory: (memory.updated_at, memory.memory_id), default=None)
 
 

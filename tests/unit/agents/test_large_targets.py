@@ -14,17 +14,17 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.schema import Memory, MemoryPage, MemoryType, Scope, parse_time
-from reme_core.stores import InMemoryStore
 from reme_core.stores.local import LocalStore
 from reme_core.testing.store_values import NOW, memory
 from reme_core.tools import Draft
 from tests.support.rule_model import RuleModel
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.agents.acting import ALICE, context_over, message
 
 EMMA = Target(MemoryType.PERSONAL, "Emma")
 
 
-class Counting(InMemoryStore):
+class Counting(TemporaryStore):
     """Counts the memories that are read from it."""
 
     read = 0

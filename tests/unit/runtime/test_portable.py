@@ -13,26 +13,24 @@ import pytest
 from reme_core.errors import ConflictError, InvalidInputError, UnsupportedFilterError
 from reme_core.ports import (
     AppendMessages,
-    IndexedTranscript,
     ListMemories,
     ListOffloads,
     ListToolCalls,
     MemoryFilter,
     MemorySearch,
-    OffloadStore,
     PutMemory,
+    Store,
     ToolCallPage,
-    ToolCallStore,
 )
 from reme_core.runtime.portable import Moved, export_scope, import_scope
 from reme_core.schema import MemoryType, Scope
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
-from reme_core.testing._job_values import job
-from reme_core.testing._offload_values import SESSION, clean, listed, pointer_to, put, result_of, search, text_of
-from reme_core.testing._tool_call_values import call, failed
-from reme_core.testing._tool_call_values import listed as listed_calls
 from reme_core.testing.store_values import ALICE, BOB, DIMENSION, axis, batch, memory, message
+from tests.contract.suites.job_values import job
+from tests.contract.suites.offload_values import SESSION, clean, listed, pointer_to, put, result_of, search, text_of
+from tests.contract.suites.tool_call_values import call, failed
+from tests.contract.suites.tool_call_values import listed as listed_calls
 
 ENTRIES = MemoryFilter(types=(MemoryType.META,))
 
@@ -148,9 +146,9 @@ async def test_a_transcript_that_keeps_no_offloads_exports_and_refuses_files_tha
     store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
     await with_offloads(store)
     await export_scope(store, store, ALICE, file)
-    plain = cast("IndexedTranscript", PlainTranscript(store))
-    assert not isinstance(plain, OffloadStore)
-    with pytest.raises(UnsupportedFilterError, match="OffloadStore"):
+    plain = cast("Store", PlainTranscript(store))
+    assert not isinstance(plain, Store)
+    with pytest.raises(UnsupportedFilterError, match="Store"):
         await import_scope(store, plain, None, BOB, file)
     assert (await store.count(BOB)).messages == 0
     assert await export_scope(store, plain, ALICE, file) == Moved(messages=3)
@@ -195,9 +193,9 @@ async def test_a_file_with_tool_calls_is_refused_where_it_is_wrong_or_nobody_kee
     await store.append(ALICE, AppendMessages(session_id=SESSION, messages=[message("hello")]))
     await store.add_tool_calls(ALICE, [call("c1")])
     await export_scope(store, store, ALICE, file)
-    plain = cast("IndexedTranscript", PlainTranscript(store))
-    assert not isinstance(plain, ToolCallStore)
-    with pytest.raises(UnsupportedFilterError, match="ToolCallStore"):
+    plain = cast("Store", PlainTranscript(store))
+    assert not isinstance(plain, Store)
+    with pytest.raises(UnsupportedFilterError, match="Store"):
         await import_scope(store, plain, None, BOB, file)
     lines = file.read_text(encoding="utf-8").split("\n")
     again = next(line for line in lines if '"c1"' in line)

@@ -19,18 +19,18 @@ from reme_core.ports import (
     EventQuery,
     ListMemories,
     MemorySearch,
-    MemoryStore,
     PutMemory,
     ScoredMemory,
+    Store,
     UseMemory,
     WriteBatch,
 )
 from reme_core.runtime.undo import undo_run
 from reme_core.runtime.utility import MAX_COUNT, PATIENCE_S, forget, observe, parse_feedback, record_use
 from reme_core.schema import Erased, Event, Feedback, Memory, MemoryPage, MemoryType, Scope, Verdict
-from reme_core.stores import InMemoryStore
 from reme_core.stores.local import LocalStore
 from reme_core.testing import HashedEmbedder
+from tests.support.temporary_store import TemporaryStore
 from tests.support.virtual_clock import TimelessStore, VirtualLoop
 from tests.unit.runtime.distilling import NOW, OTHER, SCOPE, all_of, contents, known, store_of
 
@@ -45,7 +45,7 @@ async def store(tmp_path: Path) -> AsyncIterator[LocalStore]:
 
 
 class Between:
-    """A `MemoryStore` and `CountsUses` over another one, in which something happens before a write is done."""
+    """A `Store` and `Store` over another one, in which something happens before a write is done."""
 
     def __init__(self, store: LocalStore, *happens: Callable[[], Awaitable[object]]) -> None:
         self._store = store
@@ -82,7 +82,7 @@ def used(content: str, freq: int, utility: float = 0.0, **fields: Any) -> Memory
     return known(content, freq=freq, utility=utility, **{**basis, **fields})
 
 
-async def forgotten(store: MemoryStore, **options: Any) -> Any:
+async def forgotten(store: Store, **options: Any) -> Any:
     basis: dict[str, Any] = {
         "types": (MemoryType.PROCEDURAL,),
         "targets": None,
@@ -95,7 +95,7 @@ async def forgotten(store: MemoryStore, **options: Any) -> Any:
     return await forget(store, SCOPE, **{**basis, **options})
 
 
-async def events_of(store: MemoryStore, run_id: str | None = None) -> list[Event]:
+async def events_of(store: Store, run_id: str | None = None) -> list[Event]:
     return await store.events(SCOPE, EventQuery(run_id=run_id))
 
 
@@ -316,7 +316,7 @@ BAD_THRESHOLDS: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "value"), BAD_THRESHOLDS)
 async def test_thresholds_that_would_forget_all_or_nothing_are_refused(name: str, value: Any) -> None:
     with pytest.raises(InvalidInputError, match=f"^{name}: "):
-        await forgotten(InMemoryStore(), **{name: value})
+        await forgotten(TemporaryStore(), **{name: value})
 
 
 async def test_the_thresholds_are_the_reason_unless_one_is_given(store: LocalStore) -> None:

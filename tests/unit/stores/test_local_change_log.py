@@ -14,8 +14,8 @@ from reme_core.stores.local import schema
 from reme_core.stores.local.item_vectors import ItemSource, Part
 from reme_core.stores.local.partitions import Partition
 from reme_core.stores.local.scopes import ITEMS, Layer, changed_since, find_scope, log_changes, newest_change
-from reme_core.testing._item_values import address, put, write
 from reme_core.testing.store_values import ALICE, BOB, axis, batch, in_new_process, memory, message
+from tests.contract.suites.item_values import address, put, write
 from tests.support.file_checks import problems_of_file
 
 VERSION_4 = Path(__file__).with_name("version_4.sql")

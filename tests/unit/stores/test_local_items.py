@@ -26,7 +26,8 @@ from reme_core.ports import (
 from reme_core.schema import MemoryType, Scope
 from reme_core.stores import LocalStore
 from reme_core.stores.local import item_rows, scopes
-from reme_core.testing._item_values import (
+from reme_core.testing.store_values import ALICE, BOB, at, axis, batch, changed, leaning, memory, random_unit
+from tests.contract.suites.item_values import (
     ALICES,
     OF_ALICE,
     SPACE,
@@ -39,7 +40,6 @@ from reme_core.testing._item_values import (
     put,
     write,
 )
-from reme_core.testing.store_values import ALICE, BOB, at, axis, batch, changed, leaning, memory, random_unit
 from tests.support.file_checks import bytes_on_disk, problems_of_file
 
 RANKED = replace(asked(()), vector=axis(0))

@@ -24,7 +24,7 @@ from reme_core.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from reme_core.ports import ListMemories, MemoryStore
+from reme_core.ports import ListMemories, Store
 from reme_core.stores.qdrant import QdrantLayout, QdrantStore
 from reme_core.stores.qdrant.collection import payload_indexes
 from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurability
@@ -185,14 +185,14 @@ class TestQdrantOverRest(MemoryConcurrency, MemoryDurability, MemoryFilters, Mem
     capabilities = StoreCapabilities(persistent=True, shared=True)
 
     @pytest.fixture
-    async def store(self, server: RestServer) -> AsyncIterator[MemoryStore]:
+    async def store(self, server: RestServer) -> AsyncIterator[Store]:
         server.indexes += payload_indexes()  # asking for all of them takes most of the time of a test
         store = QdrantStore(url=server.url, api_key=KEY, dimension=DIMENSION)
         yield store
         await store.close()
 
     @pytest.fixture
-    def opener(self, server: RestServer) -> Opener[MemoryStore]:
+    def opener(self, server: RestServer) -> Opener[Store]:
         return partial(QdrantStore, url=server.url, api_key=KEY, dimension=DIMENSION)
 
 

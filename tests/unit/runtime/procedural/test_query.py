@@ -10,10 +10,10 @@ from reme_core.errors import InvalidInputError
 from reme_core.runtime.procedural.query import MAX_QUERY_CHARS, build_query, query_of
 from reme_core.runtime.procedural.values import TaskQuestion
 from reme_core.schema import FileBlock, ImageBlock, Message, OtherBlock
-from reme_core.stores import InMemoryStore
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.runtime.procedural.retrieving import calling, context_of, result, spoken
 
-CONTEXT = context_of(InMemoryStore())
+CONTEXT = context_of(TemporaryStore())
 
 
 async def test_a_given_query_is_searched_for_as_it_is_whatever_was_said() -> None:

@@ -11,8 +11,8 @@ from reme_core.errors import ConfigurationError, ModelOutputError, ModelUnavaila
 from reme_core.runtime.asking import Metered
 from reme_core.runtime.distil import Spent
 from reme_core.runtime.procedural.rerank import MAX_RANKED, rerank
-from reme_core.stores import InMemoryStore
 from reme_core.testing import ScriptedChatModel
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.runtime.distilling import store_of
 from tests.unit.runtime.procedural.retrieving import answer_of, asked, context_of, learnt, lines_of, order, texts
 
@@ -60,9 +60,9 @@ async def test_those_that_the_model_leaves_out_come_last_in_their_order() -> Non
 async def test_for_one_hit_or_none_no_model_is_asked(count: int) -> None:
     answer = answer_of(*MEMORIES[:count])
     with ScriptedChatModel([]) as model:
-        assert await rerank(answer, context_of(InMemoryStore(), model=model)) is answer
+        assert await rerank(answer, context_of(TemporaryStore(), model=model)) is answer
     with pytest.raises(ConfigurationError, match="chat model"):
-        await rerank(answer, context_of(InMemoryStore()))
+        await rerank(answer, context_of(TemporaryStore()))
 
 
 async def test_more_hits_than_a_prompt_shows_stay_behind_the_others_up_to_the_limit() -> None:
