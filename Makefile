@@ -64,7 +64,7 @@ unit: .venv/done
 
 agentscope1 agentscope2: agentscope%: .venv-as%/done
 	.venv-as$*/bin/mypy --cache-dir .mypy_cache/as$* -p reme_agentscope.v$*
-	.venv-as$*/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/adapters/agentscope$* tests/unit/test_agentscope_package.py
+	.venv-as$*/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/adapters/agentscope$* tests/unit/agentscope/test_package.py
 
 # MiniLM for the benchmarks, apart from the project: where an index has a build of torch for the CPU alone, pip takes it.
 .venv-minilm/done:

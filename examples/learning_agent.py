@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from reme_core import Message, ReMe, Trajectory
-from reme_core.config import Settings
+from reme_core.facade.config import Settings
 from reme_core.ports import ChatModel, ChatRequest, ChatResult
 from reme_core.schema import TextBlock, ToolCallBlock, ToolResultBlock, Usage
 

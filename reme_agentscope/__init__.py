@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from reme_agentscope.v1.long_term_memory import (
+    from reme_agentscope.v1.long_term.long_term_memory import (
         ReMePersonalLongTermMemory,
         ReMeTaskLongTermMemory,
         ReMeToolLongTermMemory,
     )
-    from reme_agentscope.v1.memory import ReMeMemory
+    from reme_agentscope.v1.working_memory.memory import ReMeMemory
     from reme_agentscope.v2.middleware import ReMeMiddleware
     from reme_agentscope.v2.offloader import ReMeOffloader
     from reme_agentscope.v2.tools import create_memory_tools
@@ -57,10 +57,10 @@ __all__ = [
 # Public name: generation (None: of the one that is installed) and module in v1 or v2.
 _PLACES = MappingProxyType(
     {
-        "ReMeMemory": (1, "memory"),
-        "ReMePersonalLongTermMemory": (1, "long_term_memory"),
-        "ReMeTaskLongTermMemory": (1, "long_term_memory"),
-        "ReMeToolLongTermMemory": (1, "long_term_memory"),
+        "ReMeMemory": (1, "working_memory.memory"),
+        "ReMePersonalLongTermMemory": (1, "long_term.long_term_memory"),
+        "ReMeTaskLongTermMemory": (1, "long_term.long_term_memory"),
+        "ReMeToolLongTermMemory": (1, "long_term.long_term_memory"),
         "ReMeMiddleware": (2, "middleware"),
         "ReMeOffloader": (2, "offloader"),
         "create_memory_tools": (2, "tools"),

@@ -20,22 +20,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reme_core.background_loop import BackgroundLoop
     from reme_core.errors import ReMeError
-    from reme_core.models.dialect import json_instruction
-    from reme_core.models.embedding_answer import unit_rows
-    from reme_core.models.foreign_failures import model_error
-    from reme_core.models.json_text import parse_answer
-    from reme_core.ports import Counts, ToolCallPage, ToolPage
-    from reme_core.reme import ReMe
-    from reme_core.runtime.owner import holder, is_gone
-    from reme_core.runtime.portable import Moved
-    from reme_core.runtime.slicing import Slicing
-    from reme_core.runtime.strategies import (
+    from reme_core.facade.reme import ReMe
+    from reme_core.facade.strategies import (
         AgenticRetriever,
         AgenticSummarizer,
         RerankingRetriever,
         SimpleSummarizer,
     )
-    from reme_core.runtime.trying import Trying
+    from reme_core.facade.sync import SyncReMe
+    from reme_core.facade.sync_context import SyncInContextMemory
+    from reme_core.jobs.process_identity import holder, is_gone
+    from reme_core.jobs.retry_policy import Trying
+    from reme_core.models.foreign_failures import model_error
+    from reme_core.models.json_text import parse_answer
+    from reme_core.models.openai.embedding_answer import unit_rows
+    from reme_core.models.openai.endpoint_dialect import json_instruction
+    from reme_core.ports import Counts, ToolCallPage, ToolPage
     from reme_core.schema import (
         Block,
         ChatReply,
@@ -83,9 +83,9 @@ if TYPE_CHECKING:
         Usage,
         Verdict,
     )
+    from reme_core.steps.slicing import Slicing
     from reme_core.stores import Database, LocalStore, QdrantStore
-    from reme_core.sync import SyncReMe
-    from reme_core.sync_context import SyncInContextMemory
+    from reme_core.transfer.scope_export import Moved
     from reme_core.working.check import ContextCheck
     from reme_core.working.in_context import InContextMemory
     from reme_core.working.limits import ContextLimits
@@ -170,8 +170,8 @@ __all__ = [
 
 _ELSEWHERE = MappingProxyType(
     {
-        "AgenticRetriever": "reme_core.runtime.strategies",
-        "AgenticSummarizer": "reme_core.runtime.strategies",
+        "AgenticRetriever": "reme_core.facade.strategies",
+        "AgenticSummarizer": "reme_core.facade.strategies",
         "BackgroundLoop": "reme_core.background_loop",
         "ContextCheck": "reme_core.working.check",
         "ContextLimits": "reme_core.working.limits",
@@ -181,22 +181,22 @@ _ELSEWHERE = MappingProxyType(
         "Database": "reme_core.stores",
         "InContextMemory": "reme_core.working.in_context",
         "LocalStore": "reme_core.stores",
-        "Moved": "reme_core.runtime.portable",
+        "Moved": "reme_core.transfer.scope_export",
         "QdrantStore": "reme_core.stores",
-        "ReMe": "reme_core.reme",
+        "ReMe": "reme_core.facade.reme",
         "ReMeError": "reme_core.errors",
-        "RerankingRetriever": "reme_core.runtime.strategies",
-        "SimpleSummarizer": "reme_core.runtime.strategies",
-        "Slicing": "reme_core.runtime.slicing",
-        "SyncInContextMemory": "reme_core.sync_context",
-        "SyncReMe": "reme_core.sync",
-        "Trying": "reme_core.runtime.trying",
-        "json_instruction": "reme_core.models.dialect",
+        "RerankingRetriever": "reme_core.facade.strategies",
+        "SimpleSummarizer": "reme_core.facade.strategies",
+        "Slicing": "reme_core.steps.slicing",
+        "SyncInContextMemory": "reme_core.facade.sync_context",
+        "SyncReMe": "reme_core.facade.sync",
+        "Trying": "reme_core.jobs.retry_policy",
+        "json_instruction": "reme_core.models.openai.endpoint_dialect",
         "model_error": "reme_core.models.foreign_failures",
-        "unit_rows": "reme_core.models.embedding_answer",
+        "unit_rows": "reme_core.models.openai.embedding_answer",
         "parse_answer": "reme_core.models.json_text",
-        "holder": "reme_core.runtime.owner",
-        "is_gone": "reme_core.runtime.owner",
+        "holder": "reme_core.jobs.process_identity",
+        "is_gone": "reme_core.jobs.process_identity",
     }
 )
 

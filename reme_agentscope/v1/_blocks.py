@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
-from reme_agentscope._forms import (
+from reme_agentscope._shared.content_blocks import (
     Path,
     Plain,
     arguments_of,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pydantic import AnyUrl, JsonValue, TypeAdapter, ValidationError
 
-from reme_agentscope._forms import (
+from reme_agentscope._shared.content_blocks import (
     Path,
     Plain,
     arguments_of,

@@ -10,7 +10,7 @@ from typing import Final
 
 from agentscope.message import ContentBlock, HintBlock, Msg, TextBlock, ToolCallBlock, ToolResultBlock
 
-from reme_agentscope._recording import is_injection
+from reme_agentscope._shared.recorded_text import is_injection
 from reme_agentscope.v2.messages import from_agentscope
 from reme_core.schema import Message
 

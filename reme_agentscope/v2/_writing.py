@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reme_agentscope._background import BackgroundWrites
+from reme_agentscope._shared.background_writes import BackgroundWrites
 from reme_agentscope.v2._opening import OpenedMemory, told
 from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError, PartialFailureError
 from reme_core.schema import Message

@@ -25,9 +25,9 @@ from typing import cast
 from agentscope.message import Msg
 from pydantic import JsonValue, ValidationError
 
-from reme_agentscope._carried import Carried, pack, unpack
-from reme_agentscope._forms import Plain, read_block, text_of, write_block
-from reme_agentscope._times import local_time, read_local
+from reme_agentscope._shared.carried_fields import Carried, pack, unpack
+from reme_agentscope._shared.content_blocks import Plain, read_block, text_of, write_block
+from reme_agentscope._shared.local_times import local_time, read_local
 from reme_agentscope.v2._blocks import Blocks
 from reme_core.errors import InvalidInputError
 from reme_core.schema import ContentBlock, Message, Role, ToolCallBlock, ToolResultBlock, shown

@@ -19,7 +19,7 @@ from agentscope.tool import ToolBase
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from reme_agentscope._recording import query_text
+from reme_agentscope._shared.recorded_text import query_text
 from reme_agentscope.v2._increment import SEARCH_TOOL, added, keys_in, known_after
 from reme_agentscope.v2._ledger import read_ledger, write_ledger
 from reme_agentscope.v2._notes import choose, held_in, note_of

@@ -12,9 +12,17 @@ from agentscope.message import Msg
 from agentscope.model import ChatModelBase, ChatResponse
 from agentscope.tool import ToolChoice
 
-from reme_agentscope._chat import Spoken, SpokenCall, chat, no_answer, sent_messages, tool_choice, tool_schema
-from reme_agentscope._embedder import CheckedEmbedder, checked_dimension
-from reme_agentscope._forms import Plain, text_field
+from reme_agentscope._shared.chat_requests import (
+    Spoken,
+    SpokenCall,
+    chat,
+    no_answer,
+    sent_messages,
+    tool_choice,
+    tool_schema,
+)
+from reme_agentscope._shared.content_blocks import Plain, text_field
+from reme_agentscope._shared.embedding_batches import CheckedEmbedder, checked_dimension
 from reme_agentscope.v2._blocks import parsed_arguments
 from reme_agentscope.v2.messages import to_agentscope
 from reme_core.errors import ConfigurationError, ModelOutputError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentscope.tool import ToolBase, ToolChunk
 
-from reme_agentscope._recording import as_limit
+from reme_agentscope._shared.recorded_text import as_limit
 from reme_agentscope.v2._increment import RELOAD_TOOL, SEARCH_TOOL
 from reme_agentscope.v2._notes import line_of
 from reme_agentscope.v2._opening import OpenedMemory, user_of

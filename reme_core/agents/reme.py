@@ -19,6 +19,7 @@ from reme_core.agents.targets import (
 from reme_core.errors import RunError
 from reme_core.ports import AgentResult, AgentTask, ChatModel, MemoryAgent, RunTrace, Tool, ToolContext
 from reme_core.schema import ContentBlock, ImageBlock, Message, TextBlock
+from reme_core.steps.targets import label
 from reme_core.text import Language, conversation_lines, fence, prompt_time
 from reme_core.tools import (
     AddMetaMemoryOp,
@@ -29,7 +30,6 @@ from reme_core.tools import (
     ReadMetaMemoryOp,
     VectorRetrieveMemoryOp,
 )
-from reme_core.tools.targets import label
 
 _HANDS_OFF = "hands_off"
 _NOTHING = (

@@ -8,9 +8,9 @@ from reme_core.agents.concerning import concerning
 from reme_core.ports import AgentTask, MemoryFilter, MemorySearch, Target, ToolContext
 from reme_core.retrieval.embedding import try_embedding
 from reme_core.schema import Memory, Message, Usage
+from reme_core.steps.targets import all_memories, assigned_target
 from reme_core.text import conversation_lines, fence, json_line, prompt_time, shortened
 from reme_core.tools.search import memory_line
-from reme_core.tools.targets import all_memories, assigned_target
 
 SHOWN_MEMORIES = 20
 """At most this many similar memories, as `VectorRetrieveMemoryOp` finds unless it is told otherwise."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from reme_core.ports import AppendMessages, ToolContext
 from reme_core.rules import block_from
 from reme_core.schema import Message, Source, new_id
-from reme_core.tools.held import held_messages
+from reme_core.steps.messages_by_id import held_messages
 
 
 async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tuple[Source, ...]:

@@ -10,6 +10,7 @@ from reme_core.agents.loop import Ending, Limits
 from reme_core.agents.shown import fenced_concerning, fenced_memories, quoted, said_between, similar_memories, wish
 from reme_core.ports import AgentTask, Tool, ToolContext
 from reme_core.schema import MemoryType
+from reme_core.steps.targets import SELF, assigned_target
 from reme_core.text import json_line
 from reme_core.tools import (
     AddMemoryOp,
@@ -19,7 +20,6 @@ from reme_core.tools import (
     UpdateMemoryOp,
     VectorRetrieveMemoryOp,
 )
-from reme_core.tools.targets import SELF, assigned_target
 
 TARGET_LIMITS = Limits(max_steps=5)
 """A model that is sure of itself takes one step, since it is shown the memories that come closest: its changes. The

@@ -31,7 +31,7 @@ from reme_core.cli.options import (
     refuse,
 )
 from reme_core.errors import InvalidInputError
-from reme_core.runtime.inputs import read_metadata_filter
+from reme_core.steps.user_input import read_metadata_filter
 
 app = typer.Typer(
     name="reme",

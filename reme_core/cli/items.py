@@ -14,7 +14,7 @@ from reme_core.errors import (
     NotFoundError,
     OffloadNotFoundError,
 )
-from reme_core.reme import ReMe
+from reme_core.facade.reme import ReMe
 from reme_core.schema import Block, Hit, Memory, OffloadKind, Reloaded, StoredMessage, shown_validity
 
 Item: TypeAlias = Memory | StoredMessage | Block | Reloaded

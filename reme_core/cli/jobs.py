@@ -11,10 +11,10 @@ from reme_core.cli.visible import one_line
 from reme_core.cli.where import Where
 from reme_core.cli.writing import ask
 from reme_core.errors import ConfigurationError, JobNotFoundError, PartialFailureError
-from reme_core.reme import ReMe
-from reme_core.runtime.inputs import read_id
-from reme_core.runtime.needs import needs_model
+from reme_core.facade.reme import ReMe
 from reme_core.schema import Job, JobState, Usage
+from reme_core.steps.missing_model import needs_model
+from reme_core.steps.user_input import read_id
 
 
 @dataclass(frozen=True, slots=True)

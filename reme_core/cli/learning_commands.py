@@ -29,7 +29,7 @@ from reme_core.cli.options import (
 )
 from reme_core.cli.working_commands import app
 from reme_core.errors import InvalidInputError
-from reme_core.runtime.procedural.values import FREQ_THRESHOLD, UTILITY_THRESHOLD
+from reme_core.tasks.task_values import FREQ_THRESHOLD, UTILITY_THRESHOLD
 
 __all__ = ["app"]
 

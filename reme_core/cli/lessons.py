@@ -15,7 +15,7 @@ from reme_core.cli.visible import one_line
 from reme_core.cli.where import Where
 from reme_core.cli.writing import ask
 from reme_core.errors import InvalidInputError, PartialFailureError
-from reme_core.reme import ReMe
+from reme_core.facade.reme import ReMe
 from reme_core.schema import Forgotten, Memory, TaskSummary
 
 _PLACE = re.compile(r"^trajectories\[(\d+)\][.:]? ?")

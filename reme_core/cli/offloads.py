@@ -13,7 +13,7 @@ from reme_core.cli.visible import one_line
 from reme_core.cli.where import Where
 from reme_core.cli.writing import ask
 from reme_core.errors import InvalidInputError
-from reme_core.reme import ReMe
+from reme_core.facade.reme import ReMe
 from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, Reloaded, ReloadResult
 
 # A text is read in pieces of this size: each reading costs as much as the whole text, and most texts are one piece.

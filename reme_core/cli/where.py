@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from reme_core.config import FILE_NAME, UNSET
 from reme_core.errors import InvalidInputError, NotFoundError, ReMeError
-from reme_core.reme import ReMe
+from reme_core.facade.config import FILE_NAME, UNSET
+from reme_core.facade.reme import ReMe
 
 # A command asks once: no next question finds more. Some 500,000 messages are loaded in this time.
 _LOADING_WAIT_S = 10.0

@@ -23,7 +23,7 @@ from reme_core.cli.options import (
 )
 from reme_core.cli.work_commands import app
 from reme_core.errors import InvalidInputError
-from reme_core.working_face import IDLE_DAYS, RETENTION_DAYS
+from reme_core.facade.working_memory import IDLE_DAYS, RETENTION_DAYS
 
 __all__ = ["app"]
 

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from reme_core.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from reme_core.models.back_off import BackOff
     from reme_core.models.cached_embedder import CachedEmbedder
-    from reme_core.models.chat_body import wire_messages
-    from reme_core.models.clock import SystemClock
-    from reme_core.models.meter import Metered
-    from reme_core.models.openai_chat import OpenAIChat
-    from reme_core.models.openai_embedder import OpenAIEmbedder
+    from reme_core.models.character_counter import CharacterTokenCounter
+    from reme_core.models.openai.back_off import BackOff
+    from reme_core.models.openai.chat_body import wire_messages
+    from reme_core.models.openai.openai_chat import OpenAIChat
+    from reme_core.models.openai.openai_embedder import OpenAIEmbedder
+    from reme_core.models.system_clock import SystemClock
     from reme_core.models.tiktoken_counter import TiktokenCounter
-    from reme_core.models.token_counter import CharacterTokenCounter
+    from reme_core.models.usage_meter import Metered
 
 __all__ = [
     "BackOff",
@@ -37,15 +37,15 @@ __all__ = [
 
 _MODULES: Mapping[str, str] = MappingProxyType(
     {
-        "BackOff": "reme_core.models.back_off",
+        "BackOff": "reme_core.models.openai.back_off",
         "CachedEmbedder": "reme_core.models.cached_embedder",
-        "CharacterTokenCounter": "reme_core.models.token_counter",
-        "Metered": "reme_core.models.meter",
-        "OpenAIChat": "reme_core.models.openai_chat",
-        "OpenAIEmbedder": "reme_core.models.openai_embedder",
-        "SystemClock": "reme_core.models.clock",
+        "CharacterTokenCounter": "reme_core.models.character_counter",
+        "Metered": "reme_core.models.usage_meter",
+        "OpenAIChat": "reme_core.models.openai.openai_chat",
+        "OpenAIEmbedder": "reme_core.models.openai.openai_embedder",
+        "SystemClock": "reme_core.models.system_clock",
         "TiktokenCounter": "reme_core.models.tiktoken_counter",
-        "wire_messages": "reme_core.models.chat_body",
+        "wire_messages": "reme_core.models.openai.chat_body",
     }
 )
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from reme_core.errors import ConfigurationError, ModelOutputError
-from reme_core.models.cache_file import CacheFile
-from reme_core.models.meter import Metered
+from reme_core.models.usage_meter import Metered
+from reme_core.models.vector_cache_file import CacheFile
 from reme_core.ports import Embedder, Matrix, NamedEmbedder
 from reme_core.schema import Usage
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 from reme_core.errors import ModelError, ModelOutputError
 from reme_core.ports import Embedder, EmbedsQueries, Matrix, Vector
 from reme_core.retrieval.checked_rows import checked_rows, unusable_vectors
-from reme_core.retrieval.resting import RestingEmbedder
+from reme_core.retrieval.resting_embedder import RestingEmbedder
 from reme_core.schema import bounded_query
 
 T = TypeVar("T")

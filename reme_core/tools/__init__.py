@@ -4,6 +4,8 @@ A tool gets two things that never meet: the arguments, which a model has written
 See `BaseMemoryToolOp` for tools of one's own.
 """
 
+from reme_core.steps.draft_store import Draft
+from reme_core.steps.targets import find_target, may_touch
 from reme_core.tools.base import (
     BaseMemoryToolOp,
     NoArguments,
@@ -14,7 +16,6 @@ from reme_core.tools.base import (
 )
 from reme_core.tools.blocks import RetrieveBlockOp, RetrieveMessageOp, TimeAwareRetrieveOp
 from reme_core.tools.clock import DatetimeToolOp
-from reme_core.tools.draft import Draft
 from reme_core.tools.handsoff import HandsOffOp
 from reme_core.tools.history import AddHistoryMemoryOp, ReadHistoryMemoryOp
 from reme_core.tools.identity import ReadIdentityMemoryOp, UpdateIdentityMemoryOp
@@ -23,7 +24,6 @@ from reme_core.tools.reload import ReloadOp
 from reme_core.tools.reviser import ReviseMemoryOp, Verdict, revise
 from reme_core.tools.search import VectorRetrieveMemoryOp
 from reme_core.tools.summary import AddSummaryMemoryOp
-from reme_core.tools.targets import find_target, may_touch
 from reme_core.tools.think import ThinkToolOp
 from reme_core.tools.update import UpdateMemoryOp
 from reme_core.tools.write import AddMemoryOp, DeleteMemoryOp

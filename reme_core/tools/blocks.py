@@ -16,13 +16,13 @@ from reme_core.ports import FindMessages, ListBlocks, ListMemories, ScoredBlock,
 from reme_core.retrieval.hits import block_hit, memory_hit
 from reme_core.schema import STATEMENTS, Block, Memory
 from reme_core.schema.checks import Id, Text
+from reme_core.steps.hit_trace import READ_SCORE, note_hits
+from reme_core.steps.targets import reachable
 from reme_core.text import json_line, prompt_time, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 from reme_core.tools.clock import END_HELP, START_HELP, End, Start, check_range
 from reme_core.tools.history import block_of, messages_of, show_messages
 from reme_core.tools.search import memory_line
-from reme_core.tools.targets import reachable
-from reme_core.tools.trace import READ_SCORE, note_hits
 
 MAX_MESSAGES = 200
 _MOST_BLOCKS = _MOST_MEMORIES = 50

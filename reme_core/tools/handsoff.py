@@ -27,11 +27,11 @@ from reme_core.errors import (
 from reme_core.ports import AgentResult, AgentTask, MemoryAgent, Target, ToolContext
 from reme_core.schema import MemoryType
 from reme_core.schema.checks import Text
+from reme_core.steps.draft_store import Draft
+from reme_core.steps.targets import IDENTITY, ROUTED, TargetName, find_target, label, may_touch
 from reme_core.text import shortened
 from reme_core.tools.base import MAX_ITEMS, BaseMemoryToolOp, ToolItem, check_arguments
-from reme_core.tools.draft import Draft
 from reme_core.tools.meta import read_meta
-from reme_core.tools.targets import IDENTITY, ROUTED, TargetName, find_target, label, may_touch
 
 _LOG = logging.getLogger("reme")
 

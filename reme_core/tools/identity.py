@@ -9,9 +9,9 @@ from pydantic import Field
 from reme_core.errors import ConfigurationError, ConflictError, ToolFeedback
 from reme_core.ports import MemoryFilter, PutMemory, ToolContext
 from reme_core.schema import Memory
+from reme_core.steps.targets import IDENTITY, all_memories
 from reme_core.text import normalise_content
 from reme_core.tools.base import BaseMemoryToolOp, NoArguments, ToolItem
-from reme_core.tools.targets import IDENTITY, all_memories
 from reme_core.tools.write import NewText, Statement, closed_by, new_memory, puts_of, shown_memory, write_of
 
 

@@ -13,9 +13,7 @@ from pydantic import Field
 from reme_core.errors import ConfigurationError, ToolFeedback
 from reme_core.ports import MemoryFilter, MetaMemory, PutMemory, Store, Target, ToolContext
 from reme_core.schema import Memory, MemoryType, Scope
-from reme_core.text import shortened
-from reme_core.tools.base import BaseMemoryToolOp, NoArguments, ToolItem
-from reme_core.tools.targets import (
+from reme_core.steps.targets import (
     IDENTITY,
     ROUTED,
     TargetName,
@@ -26,6 +24,8 @@ from reme_core.tools.targets import (
     meta_target,
     read_meta_target,
 )
+from reme_core.text import shortened
+from reme_core.tools.base import BaseMemoryToolOp, NoArguments, ToolItem
 from reme_core.tools.write import NewText, new_memory, write_of
 
 MAX_DESCRIPTIONS_BYTES = 1 << 20

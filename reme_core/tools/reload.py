@@ -19,9 +19,9 @@ from reme_core.errors import (
 from reme_core.ports import ListOffloads, ToolContext
 from reme_core.schema import OffloadKind, Reloaded
 from reme_core.schema.checks import Id, Text
+from reme_core.steps.load_offloaded import TOOL_NAME, ReloadRequest, reload_context
 from reme_core.text import fence, prompt_time
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
-from reme_core.tools.loading import TOOL_NAME, ReloadRequest, reload_context
 
 _FENCE = "offloaded"
 _LISTED = 10

@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, ResponseSchema, RunTrace, ToolContext
 from reme_core.schema import Memory, Message, TextBlock, Usage, describe
+from reme_core.steps.draft_store import Draft
 from reme_core.text import Language, conversation_lines, fence, load_prompt, prompt_language
 from reme_core.tools.base import BaseMemoryToolOp, NoArguments, parameters_of
-from reme_core.tools.draft import Draft
 from reme_core.tools.search import memory_line
 
 _PACKAGE = "reme_core.tools"

@@ -7,7 +7,7 @@ from pydantic import Field
 from reme_core.ports import Target, ToolContext
 from reme_core.schema import MemoryType
 from reme_core.schema.checks import Metadata
-from reme_core.tools.targets import SELF
+from reme_core.steps.targets import SELF
 from reme_core.tools.write import METADATA_HELP, AddMemoryOp, NewItem, NewText, Statement
 
 

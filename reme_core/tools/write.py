@@ -18,11 +18,11 @@ from reme_core.schema import Memory, MemoryType, Usage
 from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 from reme_core.schema.tool_calls import GUIDELINE_KEYS
+from reme_core.steps.provenance import observed_at, said_in
+from reme_core.steps.stated_times import FROM_HELP, TO_HELP, StatedTime, with_stated_times
+from reme_core.steps.targets import assigned_target, may_touch, target_of
 from reme_core.text import json_line, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
-from reme_core.tools.provenance import observed_at, said_in
-from reme_core.tools.stated_times import FROM_HELP, TO_HELP, StatedTime, with_stated_times
-from reme_core.tools.targets import assigned_target, may_touch, target_of
 
 _SHOWN_CHARS = 200
 

@@ -27,7 +27,7 @@ from reme_core.working.limits import ContextLimits
 from reme_core.working.ports import WorkingPorts
 from reme_core.working.prepare import ContextRequest, offload_summary, pre_reasoning_hook
 from reme_core.working.record import record
-from reme_core.working.shown_summary import is_shown_summary, shown_text, summary_message
+from reme_core.working.summary.shown_summary import is_shown_summary, shown_text, summary_message
 
 _STATE_VERSION = 1
 

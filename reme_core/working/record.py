@@ -24,11 +24,11 @@ from reme_core.schema import (
     ToolResultBlock,
 )
 from reme_core.schema.messages import ORIGINAL_ID
+from reme_core.steps.messages_by_id import held_messages
 from reme_core.text import is_cut_of
-from reme_core.tools.held import held_messages
 from reme_core.working.ports import WorkingPorts
 from reme_core.working.references import cited_in, cited_references
-from reme_core.working.shown_summary import is_shown_summary
+from reme_core.working.summary.shown_summary import is_shown_summary
 
 _PAGE = 1000
 

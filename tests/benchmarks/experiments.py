@@ -27,8 +27,9 @@ from typing import Any
 
 from stand_in import StandIn
 
-from reme_core import AgenticSummarizer, ReMe, SimpleSummarizer, Trying, config
+from reme_core import AgenticSummarizer, ReMe, SimpleSummarizer, Trying
 from reme_core.errors import ModelRejectedError, ModelUnavailableError, PartialFailureError, ReMeError
+from reme_core.facade import config
 from reme_core.ports import ChatModel, ChatRequest, ChatResult
 from reme_core.schema import MemoryType, Usage
 from reme_core.text import Language

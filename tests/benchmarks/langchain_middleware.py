@@ -109,8 +109,8 @@ async def time_long_context(memory: ReMe) -> tuple[float, float]:
     """Return the milliseconds of the first and of later calls on a context of many messages that fits."""
     from langchain_core.messages import HumanMessage
 
-    from reme_langchain._compaction import Compaction, Context
     from reme_langchain._place import Place
+    from reme_langchain.middleware._compaction import Compaction, Context
 
     messages: list[Any] = [HumanMessage(f"message {n} " * 20, id=f"m{n}") for n in range(MANY)]
     compaction = Compaction(memory, Compact(max_tokens=120_000))

@@ -9,8 +9,8 @@ import pytest
 from reme_core.errors import ContextTooLongError, ModelOutputError, ModelRejectedError, ModelUnavailableError, ReMeError
 from reme_core.models import BackOff, CharacterTokenCounter, OpenAIChat
 from reme_core.schema import parse_messages
-from reme_core.working.compact import Compacted, CompactRequest, compact_memory
-from reme_core.working.sections import Section, Summary, parse_summary, summary_of
+from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
+from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
 from tests.support.openai_server import KEY, Completion, HangUp, Hold, OpenAIServer, Raw, Reply, Status
 
 REFERENCE = "aaaa000011112222"

@@ -19,6 +19,7 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.schema import Block, Memory, MemoryType, Message, Scope, Source, TextBlock, Usage
+from reme_core.steps.targets import all_memories
 from reme_core.stores import LocalStore
 from reme_core.testing import FixedClock, HashedEmbedder
 from reme_core.testing.store_values import ALICE, NOW, at, memory
@@ -44,7 +45,6 @@ from reme_core.tools import (
     UpdateMemoryOp,
     VectorRetrieveMemoryOp,
 )
-from reme_core.tools.targets import all_memories
 
 PERSONAL, PROCEDURAL, TOOL = MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL
 IDENTITY, SUMMARY, META = MemoryType.IDENTITY, MemoryType.SUMMARY, MemoryType.META

@@ -11,7 +11,7 @@ from reme_core.errors import InvalidInputError
 from reme_core.ports import ChangesQuery, IndexEntry, MemoryChanges, Vector
 from reme_core.schema import Memory, Scope, new_id
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.local.scopes import Layer, changes_after, find_scope, newest_change
+from reme_core.stores.local.file.scope_numbers import Layer, changes_after, find_scope, newest_change
 
 _NAME = "file_id"
 _COLUMNS = (

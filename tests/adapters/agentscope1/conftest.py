@@ -12,4 +12,4 @@ def _generation() -> str:
         return ""
 
 
-collect_ignore_glob = [] if _generation() == "1" else ["test_*.py"]
+collect_ignore_glob = [] if _generation() == "1" else ["*test_*.py"]

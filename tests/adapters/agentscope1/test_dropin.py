@@ -14,8 +14,8 @@ from agentscope.message import Msg
 from agentscope.tool import ToolResponse
 
 import reme_agentscope
-from reme_agentscope.v1 import _long_term
-from reme_agentscope.v1.long_term_memory import (
+from reme_agentscope.v1.long_term import _memory_base as _long_term
+from reme_agentscope.v1.long_term.long_term_memory import (
     ReMePersonalLongTermMemory,
     ReMeTaskLongTermMemory,
     ReMeToolLongTermMemory,

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from agentscope.message import Msg
 
-from reme_agentscope._recording import SUMMARY_METADATA
-from reme_agentscope.v1 import _long_term
-from reme_agentscope.v1.long_term_memory import (
+from reme_agentscope._shared.recorded_text import SUMMARY_METADATA
+from reme_agentscope.v1.long_term import _memory_base as _long_term
+from reme_agentscope.v1.long_term.long_term_memory import (
     ReMePersonalLongTermMemory,
     ReMeTaskLongTermMemory,
     ReMeToolLongTermMemory,
@@ -495,7 +495,7 @@ RECORD_AND_DIE = """
 import asyncio, os, sys
 from agentscope.message import Msg
 from reme_agentscope import ReMePersonalLongTermMemory
-from reme_agentscope.v1 import _long_term
+from reme_agentscope.v1.long_term import _memory_base as _long_term
 
 _long_term._PATIENCE_S = 10
 

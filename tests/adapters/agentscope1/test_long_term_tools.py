@@ -12,7 +12,7 @@ from agentscope.memory import LongTermMemoryBase
 from agentscope.module import StateModule
 from agentscope.tool import Toolkit, ToolResponse
 
-from reme_agentscope.v1.long_term_memory import (
+from reme_agentscope.v1.long_term.long_term_memory import (
     ReMePersonalLongTermMemory,
     ReMeTaskLongTermMemory,
     ReMeToolLongTermMemory,

@@ -20,13 +20,13 @@ from agentscope.token import CharTokenCounter
 from agentscope.tool import Toolkit
 from pydantic import BaseModel
 
-from reme_agentscope.v1 import _long_term
-from reme_agentscope.v1.long_term_memory import (
+from reme_agentscope.v1.long_term import _memory_base as _long_term
+from reme_agentscope.v1.long_term.long_term_memory import (
     ReMePersonalLongTermMemory,
     ReMeTaskLongTermMemory,
     ReMeToolLongTermMemory,
 )
-from reme_agentscope.v1.memory import ReMeMemory
+from reme_agentscope.v1.working_memory.memory import ReMeMemory
 from reme_core import ReMe
 from reme_core.errors import ModelUnavailableError
 from reme_core.testing import FixedClock, HashedEmbedder, ScriptedChatModel
@@ -92,7 +92,7 @@ def asyncio_errors() -> Iterator[list[logging.LogRecord]]:
 SESSION_ONE = """
 import asyncio
 from reme_agentscope import ReMePersonalLongTermMemory
-from reme_agentscope.v1 import _long_term
+from reme_agentscope.v1.long_term import _memory_base as _long_term
 from tests.adapters.agentscope1.scripted import ScriptedModel, make_agent, user
 
 _long_term._PATIENCE_S = 10

@@ -18,9 +18,9 @@ from reme_core.agents import (
 from reme_core.errors import BlockNotFoundError, ConfigurationError, InvalidInputError, StepLimitError
 from reme_core.ports import AgentTask, Target, Tool, ToolContext
 from reme_core.schema import MemoryType, Message
+from reme_core.steps.draft_store import Draft
 from reme_core.stores.local import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
-from reme_core.tools.draft import Draft
 from tests.unit.agents.acting import (
     assert_well_formed,
     call,

@@ -31,12 +31,12 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.schema import Memory, MemoryPage, Scope
+from reme_core.steps.equal_memories import certain_words
+from reme_core.steps.targets import all_memories
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, BOB, NOW, at, axis, leaning
 from reme_core.text import normalise_content, query_terms, terms
 from reme_core.tools import Draft
-from reme_core.tools.targets import all_memories
-from reme_core.tools.twins import certain_words
 from tests.support.temporary_store import TemporaryStore
 from tests.support.toolbox import EMMA, NOAH, held
 

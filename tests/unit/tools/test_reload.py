@@ -22,11 +22,11 @@ from reme_core.schema import (
     ToolCallBlock,
     ToolResultBlock,
 )
+from reme_core.steps.load_offloaded import ReloadRequest, reload_context
+from reme_core.steps.message_lines import talk_text
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, BOB, NOW, at
 from reme_core.tools import ReloadOp, read_arguments
-from reme_core.tools.loading import ReloadRequest, reload_context
-from reme_core.tools.talk import talk_text
 from tests.support.toolbox import context_over
 
 LOG = "".join(f"line {n} of the log: {'ERROR disk full' if n == 777 else 'fine'}\n" for n in range(1, 1001))

@@ -29,6 +29,7 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.schema import Memory, MemoryType
+from reme_core.steps.targets import all_memories
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, NOW
 from reme_core.tools import (
@@ -41,7 +42,6 @@ from reme_core.tools import (
     read_descriptions,
     read_meta,
 )
-from reme_core.tools.targets import all_memories
 from tests.support.snapshots import snapshot
 from tests.support.toolbox import (
     EMMA,

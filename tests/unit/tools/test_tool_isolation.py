@@ -16,11 +16,11 @@ from pydantic import JsonValue
 from reme_core.errors import ReMeError
 from reme_core.ports import AppendMessages, MemoryFilter, PutOffloads, ToolContext
 from reme_core.schema import Block, Memory, MemoryType, Offload, OffloadKind, Scope, Source
+from reme_core.steps.targets import all_memories
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from reme_core.testing.store_values import BOB, NOW
 from reme_core.tools import BaseMemoryToolOp, Draft
-from reme_core.tools.targets import all_memories
 from tests.support.snapshots import snapshot
 from tests.support.toolbox import (
     EMMA,

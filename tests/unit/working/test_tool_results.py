@@ -24,10 +24,10 @@ from reme_core.schema import (
     ToolResultBlock,
     new_reference,
 )
+from reme_core.steps.load_offloaded import ReloadRequest, reload_context
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import at_once
 from reme_core.text import cut_middle, is_cut_of
-from reme_core.tools.loading import ReloadRequest, reload_context
 from reme_core.working.limits import ContextLimits
 from reme_core.working.tool_results import ToolResultPlan, compact_tool_result, known_offloads, plan_tool_results
 

@@ -1,0 +1,1 @@
+"""Functions that both generations of AgentScope need."""

@@ -1,0 +1,207 @@
+"""Blocks of AgentScope, as plain objects, and the content blocks of the core that say the same.
+
+A dialect tells how one generation reads and writes a block. What its writing would not give back is carried as a form.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import mimetypes
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeAlias
+
+from pydantic import JsonValue
+
+from reme_agentscope._shared.carried_fields import CARRIER, BlockForm
+from reme_core.schema import ContentBlock, FileBlock, ImageBlock, OtherBlock, TextBlock, ToolCallBlock, ToolResultBlock
+from reme_core.schema.plain import ascii_json, clean_json, clean_text, is_kept
+
+Plain: TypeAlias = dict[str, JsonValue]
+Path: TypeAlias = Sequence[str | int]
+
+_TYPES = mimetypes.MimeTypes(filenames=())  # the types that Python knows, whatever is installed on the machine
+_TEXT_FIELDS = ("text", "thinking", "hint", "content", "output")
+
+
+class Dialect(Protocol):
+    """How one generation of AgentScope writes its blocks."""
+
+    def read(self, part: Plain) -> ContentBlock:
+        """Return the block that shows a part; any part can be read."""
+        ...
+
+    def write(self, block: ContentBlock, *, is_own: bool) -> Plain:
+        """Return a part that says what a block does; `is_own` where it was read from this generation."""
+        ...
+
+    def places(self, part: Plain) -> Sequence[Path]:
+        """Return the paths where the value of a part may stand."""
+        ...
+
+    def shown(self, block: ContentBlock) -> JsonValue:
+        """Return the value of a block as it stands in a part."""
+        ...
+
+
+def read_block(part: Plain, dialect: Dialect) -> tuple[ContentBlock, BlockForm | None]:
+    """Return the block that shows a part, and what else there is to it (None where nothing is lost)."""
+    block = dialect.read(part)
+    if dialect.write(block, is_own=True) == part:
+        return block, None
+    for path in dialect.places(part):
+        taken = _take(part, path)
+        if taken is not None:
+            form = BlockForm(at=list(path), rest=taken)
+            if _put(taken, path, dialect.shown(block)) == part:
+                return block, form
+    return block, BlockForm(rest=part)
+
+
+def write_block(block: ContentBlock, form: BlockForm | None, dialect: Dialect, *, is_own: bool) -> Plain:
+    """Return the part that a block was read from; where the block has changed since, one that says what it does."""
+    if is_own and form is not None:
+        part = copy.deepcopy(form.rest)
+        if form.at:
+            part = _put(part, form.at, dialect.shown(block))
+        if dialect.read(part) == block:
+            return part
+    return dialect.write(block, is_own=is_own)
+
+
+def read_other(part: Plain) -> OtherBlock:
+    """Return a block that keeps a part and does not read it."""
+    kind = part.get("type")
+    # Ours may not come from outside: it would be read as what we carry.
+    name = clean_text(kind) if isinstance(kind, str) and kind != CARRIER else "unknown"
+    return OtherBlock(kind=name, data=part if is_kept(part) else ascii_json(part))
+
+
+def write_other(block: OtherBlock) -> Plain | None:
+    """Return the part that `read_other` was given; None where it was given none."""
+    data = block.data
+    if isinstance(data, str):
+        try:
+            data = json.loads(data)
+        except (ValueError, RecursionError):
+            return None
+    return copy.deepcopy(data) if isinstance(data, dict) else None
+
+
+def text_of(block: ContentBlock) -> str:
+    """Return what a block says to somebody who knows no such block."""
+    match block:
+        case TextBlock():
+            return block.text
+        case ImageBlock():
+            return block.caption or described("image", block.url, block.media_type)
+        case FileBlock():
+            return block.name or described("file", block.url, block.media_type)
+        case ToolCallBlock():
+            arguments = block.arguments
+            return f"{block.name}({arguments if isinstance(arguments, str) else json_text(arguments)})"
+        case ToolResultBlock():
+            return block.output
+        case OtherBlock():
+            found = "\n".join(_texts(block.data))
+            return found or f"[{block.kind}]"
+
+
+def described(kind: str, url: str, media_type: str | None) -> str:
+    """Return a medium in words: `[image: url]`; never its bytes."""
+    place = f"embedded {media_type or 'data'}" if url.startswith("data:") else url
+    return f"[{kind}: {place}]"
+
+
+def guess_type(url: str) -> str | None:
+    """Return the media type that the ending of a URL names."""
+    if url.startswith("data:"):
+        return url[5:].partition(";")[0].partition(",")[0] or None
+    return _TYPES.guess_type(url.partition("?")[0].partition("#")[0])[0]
+
+
+def told(output: JsonValue) -> str:
+    """Return the output of a tool as one text: its texts, and media in words."""
+    if isinstance(output, str):
+        return clean_text(output)
+    parts = output if isinstance(output, list) else [] if output is None else [output]
+    return "\n".join(_told_part(part) for part in parts)
+
+
+def json_text(value: JsonValue) -> str:
+    """Write JSON as models do."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def text_field(part: Plain, key: str) -> str:
+    """Return a field as a text that the core keeps; `""` where it is missing."""
+    value = part.get(key)
+    if isinstance(value, str):
+        return clean_text(value)
+    return "" if value is None else clean_text(ascii_json(value))
+
+
+def arguments_of(value: JsonValue) -> dict[str, JsonValue] | str:
+    """Return the arguments of a call: the object, or a text where it is none or can't be kept."""
+    if isinstance(value, dict):
+        cleaned = {clean_text(key): clean_json(item) for key, item in value.items()}
+        return cleaned if is_kept(cleaned) else ascii_json(value)
+    return clean_text(value) if isinstance(value, str) else "" if value is None else ascii_json(value)
+
+
+def _told_part(part: JsonValue) -> str:
+    if not isinstance(part, dict):
+        return clean_text(part if isinstance(part, str) else ascii_json(part))
+    if isinstance(part.get("text"), str):
+        return text_field(part, "text")
+    source = part.get("source")
+    kind = text_field(part, "type")
+    if not isinstance(source, dict):
+        return f"[{kind}]"
+    media_type = text_field(source, "media_type")
+    kind = media_type.partition("/")[0] or "file" if kind == "data" else kind
+    return described(kind, text_field(source, "url") or "data:", media_type or None)
+
+
+def _texts(data: JsonValue) -> Iterator[str]:
+    if isinstance(data, str) and data.strip():
+        yield data
+    elif isinstance(data, list):
+        for item in data:
+            yield from _texts(item)
+    elif isinstance(data, dict):
+        for key in _TEXT_FIELDS:
+            yield from _texts(data.get(key))
+
+
+def _take(part: Plain, path: Path) -> Plain | None:
+    """Return a copy of the part without the value at the path; None where there is none."""
+    taken = copy.deepcopy(part)
+    inner: JsonValue = taken
+    *way, last = path
+    for step in way:
+        inner = _at(inner, step)
+    if not isinstance(inner, dict) or not isinstance(last, str) or last not in inner:
+        return None
+    del inner[last]
+    return taken
+
+
+def _at(value: JsonValue, step: str | int) -> JsonValue:
+    if isinstance(value, dict) and isinstance(step, str):
+        return value.get(step)
+    if isinstance(value, list) and isinstance(step, int) and step < len(value):
+        return value[step]
+    return None
+
+
+def _put(part: Plain, path: Path, value: JsonValue) -> Plain:
+    """Return a copy of the part with a value at the path; unchanged where there is no such place."""
+    whole = copy.deepcopy(part)
+    inner: JsonValue = whole
+    *way, last = path
+    for step in way:
+        inner = _at(inner, step)
+    if isinstance(inner, dict) and isinstance(last, str):
+        inner[last] = copy.deepcopy(value)
+    return whole

@@ -1,0 +1,1 @@
+"""Long-term memory of AgentScope 1.x."""

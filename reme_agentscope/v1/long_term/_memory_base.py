@@ -1,0 +1,338 @@
+"""What the three long-term memories have in common: lifetime, state, writes off the reply path, answers to failures."""
+
+import asyncio
+import uuid
+import warnings
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+from agentscope.embedding import EmbeddingModelBase
+from agentscope.memory import LongTermMemoryBase
+from agentscope.message import Msg, TextBlock
+from agentscope.model import ChatModelBase
+from agentscope.tool import ToolResponse
+
+import reme_agentscope
+import reme_core
+from reme_agentscope._shared.background_writes import BackgroundWrites
+from reme_agentscope._shared.recorded_text import as_limit, query_text
+from reme_agentscope.v1.long_term._found_text import as_query
+from reme_agentscope.v1.long_term._memory_kind import Kind, Place, Remembered, log_failure, warn
+from reme_agentscope.v1.long_term._new_messages import HandedOver, read_handed_over, text_of
+from reme_agentscope.v1.long_term._own_jobs import OpenJobs
+from reme_agentscope.v1.messages import from_agentscope
+from reme_core import Message
+from reme_core.errors import InvalidInputError, ReMeError
+
+if TYPE_CHECKING:
+    from reme_core import ReMe
+
+T = TypeVar("T")
+
+_FOLDER = Path(".reme")
+_USER = "default"
+# How long a reply waits for messages to be on disk, which takes some milliseconds; where it takes longer, it goes on
+# behind the reply. Opening a new file of ours, once, has its own time.
+_PATIENCE_S = 0.07
+_OPENING_S = 1.0
+# The share of the time of a search that is spent on waiting for writes.
+_WAITING_SHARE = 0.5
+
+
+class LongTermMemory(LongTermMemoryBase):
+    """A long-term memory of one user. Nothing is opened before the first call, and no call ends a reply."""
+
+    kind: ClassVar[Kind]
+
+    def __init__(
+        self,
+        agent_name: str | None = None,
+        user_name: str | None = None,
+        run_name: str | None = None,
+        model: ChatModelBase | None = None,
+        embedding_model: EmbeddingModelBase | None = None,
+        reme_config_path: str | None = None,
+        *,
+        reme: "ReMe | None" = None,
+        retrieve_timeout: float = 5.0,
+        await_write: bool = False,
+        **kwargs: Any,  # noqa: ANN401  # AgentScope's signature; what comes here is warned of
+    ) -> None:
+        """Keep the settings.
+
+        Args:
+            agent_name: The agent; of task memory, also the domain of what is learnt.
+            user_name: Whose memory; None: the user `default`.
+            run_name: The session that talk is added to; None: a new one, which the state keeps.
+            model: Makes memories of the talk. None: the talk is kept word for word, and searched.
+            embedding_model: For search by meaning. None: by words.
+            reme_config_path: Was the configuration of an older release, and is not used.
+            reme: A memory of your own, which stays open. None: one in the folder `.reme`, of the space `default`.
+            retrieve_timeout: Seconds that a search may take, waiting for own writes included.
+            await_write: `record` waits until memories are made.
+            **kwargs: Not used; each is warned of.
+
+        Raises:
+            TypeError: A model beside `reme`, which has its own.
+        """
+        super().__init__()
+        if reme is not None and (model is not None or embedding_model is not None):
+            msg = "give either reme=..., which has its own models, or model= and embedding_model="
+            raise TypeError(msg)
+        unused = [*(["reme_config_path"] if reme_config_path is not None else []), *kwargs]
+        if unused:
+            names = ", ".join(unused)
+            warnings.warn(f"{type(self).__name__} does not use {names}: configure a ReMe, and pass reme=", stacklevel=2)
+        self.agent_name = agent_name
+        self.workspace_id = user_name
+        self.run_name = run_name
+        self.retrieve_timeout = retrieve_timeout
+        self.await_write = await_write
+        self._model = model
+        self._embedding_model = embedding_model
+        self._given = reme
+        # Loaded here and not with this module, as it takes some tenths of a second; nor within the first reply.
+        self._make: type[ReMe] = reme_core.ReMe
+        self._built: ReMe | None = None
+        self._session_id = run_name or uuid.uuid4().hex
+        self._handed_over = HandedOver()
+        self._writes = BackgroundWrites(type(self).__name__)
+        self._jobs = OpenJobs()
+        self._is_open = False
+
+    async def record(self, msgs: list[Msg | None], **kwargs: Any) -> None:  # noqa: ANN401  # AgentScope's signature
+        """Keep what is new of a talk. Failures are logged and warned of.
+
+        The messages are on disk when this returns (where the disk takes longer than a moment, right after it), and
+        memories are made of them in the background.
+
+        Args:
+            msgs: The whole talk or part of it; each message is kept once. One alone and None are taken, too.
+            **kwargs: Of task memory, `score`: how well it went, in [0, 1].
+
+        Raises:
+            TypeError: Something else than messages.
+        """
+        given = read_handed_over(msgs, "The input messages must be a list of Msg objects.")
+        try:
+            with suppress(TimeoutError):  # the write opens it, behind the reply, and tells if it can't
+                async with asyncio.timeout(_OPENING_S if self._given is None else _PATIENCE_S):
+                    await self._open()
+            self._submit(given, kwargs)
+            patience_s = _PATIENCE_S if self._is_open else 0.0  # what takes long to open takes longer to write
+            await self._writes.flush(self._session_id, timeout_s=None if self.await_write else patience_s)
+            if self.await_write:
+                await self._jobs.done(self._place())
+        except Exception as exc:  # noqa: BLE001  # it would end the reply, after the answer was made
+            self._warn(self.kind.words.record_failed, exc)
+        self._warn_of_failures()
+
+    async def retrieve(self, msg: Msg | list[Msg] | None, limit: int = 5, **kwargs: Any) -> str:  # noqa: ANN401  # AgentScope's signature
+        """Return what helps with messages; `""` where nothing matches. Failures are logged and warned of.
+
+        Args:
+            msg: The messages; the question is the text of all of them.
+            limit: At most this many results.
+            **kwargs: Not used.
+
+        Raises:
+            TypeError: Something else than messages.
+        """
+        given = read_handed_over(msg, "The input message must be a Msg or a list of Msg objects.")
+        try:
+            query = as_query(query_text(map(text_of, given)))
+            if not query:
+                return ""
+            return await self._in_time(lambda: self.kind.find(self._place(), query, as_limit(limit)))
+        except Exception as exc:  # noqa: BLE001  # an agent answers without its memories, whatever a model or store has
+            self._warn(self.kind.words.retrieve_failed, exc)
+            return ""
+        finally:
+            self._warn_of_failures()
+
+    async def flush(self) -> None:
+        """Wait until everything handed over is on disk, and memories are made of it. Failures are warned of."""
+        await self._writes.flush()
+        if self._is_open:
+            self._jobs.clear()
+            try:
+                await self._memory().flush()
+            except Exception as exc:  # noqa: BLE001  # what failed is kept as a job, and tried again
+                self._warn(self.kind.words.record_failed, exc)
+        self._warn_of_failures()
+
+    async def close(self) -> None:
+        """Finish all work; then close what was built here. A later call opens it again."""
+        await self._writes.close()
+        await self.flush()
+        built, self._built = self._built, None
+        self._is_open = False
+        if built is not None:
+            try:
+                await built.close()
+            except Exception as exc:  # noqa: BLE001  # it is closed; some jobs wait for the next start
+                self._warn(self.kind.words.record_failed, exc)
+
+    async def __aenter__(self) -> Self:
+        """Return the memory; it works without this, too."""
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> None:
+        """Close."""
+        await self.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the session and what was recorded of it, as JSON."""
+        return {"session_id": self._session_id, **self._handed_over.state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any], strict: bool = True) -> None:  # noqa: FBT001, FBT002  # AgentScope's signature
+        """Go on with a session. An empty state, which AgentScope's own classes have saved, changes nothing."""
+        if not state_dict:
+            return
+        session_id = state_dict.get("session_id")
+        if isinstance(session_id, str) and session_id:
+            self._session_id = session_id
+        self._handed_over.restore(state_dict)
+
+    async def _remember(self, thinking: str, content: object, options: Mapping[str, object]) -> ToolResponse:
+        """Answer `record_to_memory`: what it says is done when it returns."""
+        try:
+            reason = thinking if isinstance(thinking, str) else ""
+            await self._open()
+            answer = await self.kind.remember(self._place(), reason, content, options)
+        except Exception as exc:  # noqa: BLE001  # the model is told, and the reply goes on
+            answer = Remembered(text=self._failed(self.kind.words.tool_record_failed, exc))
+        return _response(answer)
+
+    async def _recall(self, keywords: object, limit: object) -> ToolResponse:
+        """Answer `retrieve_from_memory`."""
+        try:
+            text = await self._in_time(lambda: self.kind.recall(self._place(), keywords, as_limit(limit)))
+        except Exception as exc:  # noqa: BLE001  # the model is told, and the reply goes on
+            text = self._failed(self.kind.words.tool_retrieve_failed, exc)
+        self._warn_of_failures()
+        return _response(Remembered(text=text))
+
+    async def _in_time(self, search: Callable[[], Awaitable[T]]) -> T:
+        """Wait for own writes a while, then search what is there; in time, or TimeoutError."""
+        try:
+            async with asyncio.timeout(self.retrieve_timeout):
+                await self._open()
+                await self._own_writes(self.retrieve_timeout * _WAITING_SHARE)
+                return await search()
+        except TimeoutError as exc:
+            msg = f"nothing was found within {self.retrieve_timeout} seconds"
+            raise TimeoutError(msg) from exc
+
+    async def _own_writes(self, timeout_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + timeout_s
+        if await self._writes.flush(timeout_s=timeout_s):
+            try:
+                async with asyncio.timeout_at(ends_at):
+                    await self._jobs.done(self._place())
+            except TimeoutError:  # the time is up: what is there is searched
+                return
+
+    async def _open(self) -> None:
+        """Have the file made and opened, with the first call, so that a write takes no longer than a write."""
+        if not self._is_open:
+            place = self._place()
+            await place.memory.find_messages(user_id=place.user_id, limit=1)
+            self._is_open = True
+
+    def _submit(self, given: list[Msg], options: Mapping[str, object]) -> None:
+        """Have what is new written, behind what was submitted before."""
+        taken = self._handed_over.take(given, waits_for_results=self.kind.waits_for_results)
+        messages = self._converted(taken)
+
+        async def write() -> None:
+            await self._keep(messages, options)
+            self._handed_over.settle(taken)
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, InvalidInputError):  # the next time it would be no better
+                self._handed_over.settle(taken)
+            else:
+                self._handed_over.release(taken)
+
+        if messages:
+            self._writes.submit(self._session_id, write, on_failure=failed)
+        else:
+            self._handed_over.settle(taken)
+
+    def _converted(self, taken: list[Msg]) -> list[Message]:
+        """Return messages in the core's form. One that has none doesn't keep the others from being kept."""
+        messages: list[Message] = []
+        for msg in taken:
+            try:
+                messages += [one for one in from_agentscope([msg]) if one.full_text.strip()]
+            except (ReMeError, ValueError, TypeError, KeyError) as exc:
+                self._warn(self.kind.words.record_failed, exc)
+        return list({message.message_id: message for message in messages}.values())
+
+    async def _keep(self, messages: list[Message], options: Mapping[str, object]) -> None:
+        place = self._place()
+        try:
+            self._jobs.add(await self.kind.keep(place, messages, options))
+        except InvalidInputError:
+            if len(messages) == 1:
+                raise
+            await self._keep_usable(place, messages, options)
+        self._is_open = True  # if that took too long before: what is made of them is waited for by `flush`
+
+    async def _keep_usable(self, place: Place, messages: list[Message], options: Mapping[str, object]) -> None:
+        """Keep each message by itself: one that can't be kept refuses all of a call (InvalidInputError at the end)."""
+        refused: InvalidInputError | None = None
+        for message in messages:
+            try:
+                self._jobs.add(await self.kind.keep(place, [message], options))
+            except InvalidInputError as exc:
+                refused = exc
+        if refused is not None:
+            raise refused
+
+    def _place(self) -> Place:
+        return Place(
+            memory=self._memory(),
+            user_id=_USER if self.workspace_id is None else self.workspace_id,
+            session_id=self._session_id,
+            agent_name=self.agent_name,
+        )
+
+    def _memory(self) -> "ReMe":
+        if self._given is not None:
+            return self._given
+        if self._built is None:
+            self._built = self._make(
+                working_dir=_FOLDER,
+                llm=None if self._model is None else reme_agentscope.as_chat_model(self._model),
+                embedding=None if self._embedding_model is None else reme_agentscope.as_embedder(self._embedding_model),
+            )
+        return self._built
+
+    def _warn_of_failures(self) -> None:
+        """Tell what has failed in the background since the last call."""
+        errors = [failure.error for failure in self._writes.take_failures()]
+        for error in (*errors, *self._jobs.take_failures()):
+            self._warn(self.kind.words.record_failed, error)
+
+    def _failed(self, text: str, error: Exception) -> str:
+        log_failure(text, error)
+        return f"{text}: {error}"
+
+    def _warn(self, text: str, error: Exception) -> None:
+        warn(self._failed(text, error))
+
+
+def _response(answer: Remembered) -> ToolResponse:
+    metadata = None if answer.result is None else {"result": answer.result}
+    return ToolResponse(content=[TextBlock(type="text", text=answer.text)], metadata=metadata)

@@ -1,0 +1,140 @@
+"""Personal memory: what was said, and what a chat model makes of it about persons."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import JsonValue
+
+from reme_agentscope._shared.recorded_text import as_texts
+from reme_agentscope.v1.long_term._found_text import as_query, key_of, matching, memories_first, shown, words_of
+from reme_agentscope.v1.long_term._memory_kind import Place, Remembered, Words, unknown_of
+from reme_core import Message
+from reme_core.errors import ConflictError
+from reme_core.schema.plain import clean_text
+
+if TYPE_CHECKING:
+    from reme_core import Hit, ReMe
+
+_TYPE = "personal"
+# Messages of attempts have ids of their own: the same talk may be in personal memory, too, and is searched there.
+ATTEMPT = "attempt:"
+# What models told, and the reasons that they gave, which are kept out of what is found.
+TOLD, _REASON = "told:", "reason:"
+_WHY = "Why this is worth remembering, which is no fact itself: "
+# Where reasons were found, so many times as much is looked through.
+_LOOK_THROUGH = 4
+_WORDS = Words(
+    not_found="No memories found for the given keywords.",
+    record_failed="Error recording messages to memory",
+    retrieve_failed="Error retrieving memory",
+    tool_record_failed="Error recording memory",
+    tool_retrieve_failed="Error retrieving memory",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonalKind:
+    """Keeps talk word for word, and searches memories and talk."""
+
+    words: Words = _WORDS
+    waits_for_results: bool = False  # the core keeps a call out of blocks until its result comes
+
+    async def keep(self, place: Place, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
+        """Keep messages; the memories are made in the background."""
+        try:
+            return await _keep(place, messages)
+        except ConflictError:  # some were kept in another session: by another object, or before the state was lost
+            return await _keep(place, await unknown_of(place, messages))
+
+    async def find(self, place: Place, query: str, limit: int) -> str:
+        """Search memories and messages."""
+        return shown(await _search(place, query, limit))
+
+    async def remember(self, place: Place, thinking: str, content: object, options: Mapping[str, object]) -> Remembered:
+        """Make memories of each text: with a chat model what it finds in them, without one the texts as they are."""
+        texts = [clean_text(text) for text in as_texts(content)]
+        if not texts:
+            return _recorded([], [])
+        if place.memory.llm is None:
+            drafts = [{"content": text, "memory_type": _TYPE, "author": "agent"} for text in texts]
+            memories = await place.memory.add_memories(drafts, user_id=place.user_id)
+            return _recorded([memory.memory_id for memory in memories], [])
+        messages = told(texts, "user", thinking)
+        result = await place.memory.summary(messages, user_id=place.user_id, memory_type=_TYPE)
+        return _recorded([memory.memory_id for memory in result.memories], list(result.message_ids))
+
+    async def recall(self, place: Place, keywords: object, limit: int) -> str:
+        """Search for each keyword."""
+        return await recall_each(keywords, lambda keyword: _search(place, keyword, limit)) or self.words.not_found
+
+
+async def recall_each(keywords: object, search: Callable[[str], Awaitable[Sequence[Hit]]]) -> str:
+    """Return what each keyword finds, a hit once; `""` where none finds anything."""
+    parts, seen = list[str](), set[str]()
+    for keyword in dict.fromkeys(as_query(text) for text in as_texts(keywords)):
+        hits = await search(keyword) if keyword else []
+        new = [hit for hit in hits if key_of(hit) not in seen]
+        seen.update(map(key_of, new))
+        if hits:
+            parts.append(f"Keyword '{keyword}':\n{shown(new) or '(the same as above)'}")
+    return "\n\n".join(parts)
+
+
+async def _keep(place: Place, messages: Sequence[Message]) -> Sequence[str]:
+    if not messages:
+        return ()
+    result = await place.memory.summary(
+        messages, user_id=place.user_id, session_id=place.session_id, memory_type=_TYPE, background=True
+    )
+    return result.job_ids
+
+
+async def _search(place: Place, query: str, limit: int) -> list[Hit]:
+    hits: list[Hit] = []
+    by_time = False
+    for limit_asked in (limit, limit * _LOOK_THROUGH):
+        found = await place.memory.retrieve(query, user_id=place.user_id, limit=limit_asked, memory_type=_TYPE)
+        by_time = found.by_time
+        hits = without_reasons(place.memory, query, found.results, by_time=by_time)
+        if len(hits) == len(found.results):
+            break
+    # Nothing has a word in common with "what happened last week", nor anything else to be near it.
+    return memories_first(hits if by_time else await matching(place.memory, query, hits))[:limit]
+
+
+def without_reasons(memory: ReMe, query: str, hits: Sequence[Hit], *, by_time: bool = False) -> list[Hit]:
+    """Leave out reasons that models gave, and by words what was found only since it stands beside one.
+
+    With an embedding model `matching` does the latter; what lies in a time asked for needs no word. A reason given
+    twice is found once: hits don't tell beside what.
+    """
+    rest = [hit for hit in hits if not _begins_with(hit, _REASON)]
+    if memory.embedder is not None or by_time:
+        return rest
+    asked = words_of(query)
+    return [hit for hit in rest if not _begins_with(hit, TOLD) or asked & words_of(hit.memory)]
+
+
+def _begins_with(hit: Hit, mark: str) -> bool:
+    return hit.layer == "message" and any(name.removeprefix(ATTEMPT).startswith(mark) for name in hit.message_ids)
+
+
+def told(texts: Sequence[str], role: Literal["user", "assistant"], thinking: str) -> list[Message]:
+    """Return messages for what a model told; the reason behind them guides who makes memories, and is not found."""
+    messages = [Message(message_id=f"{TOLD}{uuid.uuid4().hex}", role=role, content=text) for text in texts]
+    reason = clean_text(thinking).strip()
+    if reason:
+        messages.append(Message(message_id=f"{_REASON}{uuid.uuid4().hex}", role="assistant", content=f"{_WHY}{reason}"))
+    return messages
+
+
+def _recorded(memory_ids: list[str], message_ids: list[str]) -> Remembered:
+    text = "Memory recording completed."
+    if memory_ids:
+        text = f"Successfully recorded {len(memory_ids)} memory/memories to personal memory."
+    result: dict[str, JsonValue] = {"memory_ids": [*memory_ids], "message_ids": [*message_ids]}
+    return Remembered(text=text, result=result)

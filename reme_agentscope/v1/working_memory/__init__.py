@@ -1,0 +1,1 @@
+"""Working memory of AgentScope 1.x."""

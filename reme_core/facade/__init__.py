@@ -1,0 +1,1 @@
+"""The facade: ReMe by subject, its settings, and the same without await."""

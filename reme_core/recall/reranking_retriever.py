@@ -1,0 +1,165 @@
+"""The simple search with one model call behind it, which puts the first hits in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from pydantic import JsonValue
+
+from reme_core.errors import ModelOutputError, ReMeError
+from reme_core.ports import ChatModel, RetrieveRequest, TokenCounter
+from reme_core.recall.hit_lines import show_hits
+from reme_core.recall.simple_retriever import BUDGET_CANDIDATES, DEFAULT_LIMIT, SimpleRetriever, check_request, cut_hits
+from reme_core.remember.record_messages import since
+from reme_core.schema import Hit, RetrieveResult, Scope, Usage
+from reme_core.steps.ask_json import Question
+from reme_core.steps.model_order import ORDER_SCHEMA, bare_order, read_order, with_rest
+from reme_core.text import Language, fence, json_line, load_prompt, prompt_language, prompt_time, shortened
+
+_LOG = logging.getLogger("reme")
+
+MAX_PROMPT_TOKENS = 6000
+"""Of the one call, the form of its answer included."""
+
+# What chat formats add to two messages, and the schema of the answer for endpoints that want it in the prompt.
+_FRAME_TOKENS = 128
+# A longer question is a pasted text, whose head and tail say what is asked.
+_QUESTION_CHARS = 1200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankedRetrieval:
+    """A `Retriever`: the simple search, and its first hits in the order that a model gives them.
+
+    Hits that the model doesn't name follow in the order of the search, and so do those behind the first. A hit has the
+    score of its place: what the search gave to the hit that stood there. Where the model fails or names nothing the
+    order is that of the search, `degraded` and one line of the log say so, and nothing is raised.
+
+    Attributes:
+        simple: The search.
+        model: Asked once a question, and not at all where there are fewer than two hits.
+        counter: Counts the tokens of the prompt, and those of a budget.
+        first: How many hits the model is shown.
+        timeout_s: How long the model's answer is waited for.
+        language: Of the prompt; None follows the question.
+    """
+
+    simple: SimpleRetriever
+    model: ChatModel
+    counter: TokenCounter
+    first: int
+    timeout_s: float
+    language: Language | None
+
+    async def retrieve(self, scope: Scope, request: RetrieveRequest) -> RetrieveResult:
+        """Return what was found, best first; see `Retriever.retrieve`."""
+        begun = time.perf_counter()
+        check_request(request)
+        wanted = (request.limit or DEFAULT_LIMIT) if request.token_budget is None else BUDGET_CANDIDATES
+        found = await self.simple.retrieve(scope, replace(request, limit=max(wanted, self.first), token_budget=None))
+        # What lies in a time comes in an order of its own, and there is no question to answer.
+        order = _Order() if found.by_time else await self._order(found.results[: self.first], request)
+        results = await asyncio.to_thread(
+            cut_hits,
+            _in_order(found.results, order.places),
+            self.counter,
+            limit=request.limit,
+            token_budget=request.token_budget,
+        )
+        usage = found.usage + order.usage
+        return RetrieveResult(
+            results=results,
+            usage=usage.model_copy(update={"milliseconds": since(begun)}),
+            by_time=found.by_time,
+            degraded=(*found.degraded, *order.degraded),
+        )
+
+    async def _order(self, hits: Sequence[Hit], request: RetrieveRequest) -> _Order:
+        if len(hits) < 2:
+            return _Order()
+        question = await asyncio.to_thread(order_question, hits, request, self.counter, self.language)
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                answer, usage = await self._ask(question)
+        except TimeoutError:
+            return _as_found("the model did not answer in time", Usage(model_calls=1))
+        except ModelOutputError as exc:
+            return _as_found("the model gave no order", Usage(model_calls=1), exc.message)
+        except Exception as exc:  # noqa: BLE001  # the outer edge of a model, which may be somebody else's
+            # The text of an error that is none of ours may hold anything.
+            detail = exc.message if isinstance(exc, ReMeError) else ""
+            return _as_found(f"the model failed ({type(exc).__name__})", Usage(model_calls=1), detail)
+        try:
+            places = question.read(answer)
+        except ValueError as exc:
+            return _as_found("the model gave no order", usage, str(exc))
+        return _Order(places=places, usage=usage)
+
+    async def _ask(self, question: Question[tuple[int, ...]]) -> tuple[JsonValue, Usage]:
+        try:
+            result = await self.model.chat(question.request())
+        except ModelOutputError as exc:
+            answer = bare_order(exc.raw)
+            if answer is None:
+                raise
+            return answer, Usage(model_calls=1)  # its tokens are not known
+        return result.parsed, result.usage
+
+
+def order_question(
+    hits: Sequence[Hit], request: RetrieveRequest, counter: TokenCounter, language: Language | None
+) -> Question[tuple[int, ...]]:
+    """Return what the model is asked, in at most `MAX_PROMPT_TOKENS`; read are the places of the hits that it names.
+
+    All hits are shown, long ones in parts, unless they are so many that some tens of characters of each don't fit: then
+    the last ones are not.
+    """
+    language = language or prompt_language((request.query,))
+    system = load_prompt("reme_core.recall", "rerank", language).fill({})
+    asked = {"at": prompt_time(request.now), "text": shortened(request.query, _QUESTION_CHARS)}
+    room = MAX_PROMPT_TOKENS - _FRAME_TOKENS - counter.count(system)
+
+    def written(lines: str) -> str:
+        return f"{fence('texts', lines)}\n{fence('question', json_line(asked))}"
+
+    shown = show_hits(hits, request.query, lambda lines: counter.count(written(lines)) <= room)
+    return Question(
+        system=system,
+        user=written(shown.lines),
+        schema=ORDER_SCHEMA,
+        language=language,
+        read=lambda answer: _named(answer, shown.count),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """Places of hits that were named, what it cost to know them, and what failed."""
+
+    places: tuple[int, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    degraded: tuple[str, ...] = ()
+
+
+def _named(answer: JsonValue, count: int) -> tuple[int, ...]:
+    places = read_order(answer, count)
+    if not places:
+        msg = "order: names nothing"
+        raise ValueError(msg)
+    return places
+
+
+def _as_found(problem: str, usage: Usage, detail: str = "") -> _Order:
+    sentence = f"reranking: {problem}; the order is that of the search"
+    _LOG.warning("%s%s", sentence, f" ({' '.join(detail.split())})" if detail else "")
+    return _Order(usage=usage, degraded=(sentence,))
+
+
+def _in_order(hits: Sequence[Hit], places: Sequence[int]) -> list[Hit]:
+    """Return the hits of these places, then the others, each with the score of the hit that stood there before."""
+    ordered = (hits[place] for place in with_rest(places, len(hits)))
+    return [hit.model_copy(update={"score": before.score}) for hit, before in zip(ordered, hits, strict=True)]

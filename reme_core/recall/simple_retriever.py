@@ -1,0 +1,372 @@
+"""The way down without a model: memories, block summaries and messages, ranked and brought together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from reme_core.errors import InvalidInputError, UnsupportedFilterError
+from reme_core.ports import (
+    Embedder,
+    MemoryFilter,
+    MemorySearch,
+    MessageSearch,
+    OffloadSearch,
+    RetrieveRequest,
+    ScoredBlock,
+    ScoredMemory,
+    ScoredMessage,
+    ScoredOffload,
+    Store,
+    TokenCounter,
+    Vector,
+)
+from reme_core.recall.time_search import asks_by_time, list_by_time, prefer_in_time
+from reme_core.retrieval import Candidate, asked_time, fill_budget
+from reme_core.retrieval.hits import block_hit, memory_hit, message_hit, passage_of
+from reme_core.retrieval.passage_hits import Told, passage_hit, passage_scores, text_of, word_share
+from reme_core.retrieval.times.time_question import telling_terms
+from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
+from reme_core.steps.embedding import try_question
+from reme_core.text import query_terms, terms
+
+DEFAULT_LIMIT = 10
+# What a budget of tokens is filled from.
+BUDGET_CANDIDATES = 200
+_MOST_CANDIDATES = 1000
+_MANY_HITS = 50
+# Memories that were replaced are looked for among this many.
+_OUTDATED = 30
+# A found memory adds at most this to the score of the messages it came from: as a fourth of a perfect match does
+# (retrieval.md: facts as extra keys of their messages add 1.6 to recall@10).
+_LIFT = 0.25
+# A memory leads the answer if it holds this share of the question's words, or scores this high with a vector.
+_LEADING_SHARE = 0.5
+_LEADING_SCORE = 0.6
+# So many of the memories that match best stand no lower than the messages they came from.
+_LEADERS = 3
+# Types that messages may speak of; a question for any other is one for memories alone.
+_SPOKEN_TYPES = frozenset({MemoryType.PERSONAL, MemoryType.HISTORY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleRetriever:
+    """A `Retriever` that calls no chat model: at most one embedding of the question.
+
+    Memories that answer the question lead; below them stand messages and weaker memories by score. A memory that is
+    found lifts the messages it came from.
+
+    Attributes:
+        store: All layers, and what left contexts: passages of tool results are found beside messages.
+        embedder: Embeds the question; None searches by words.
+        counter: Counts the tokens of a budget.
+    """
+
+    store: Store
+    embedder: Embedder | None
+    counter: TokenCounter
+
+    async def retrieve(self, scope: Scope, request: RetrieveRequest) -> RetrieveResult:
+        """Return what was found, best first; see `Retriever.retrieve`."""
+        begun = time.perf_counter()
+        layers = _layers(request)
+        check_request(request)
+        by_time = asks_by_time(request)
+        vector, without = await self._vector(request.query) if not by_time else (None, ())
+        scopes = [scope]
+        if request.include_shared and not scope.is_shared:
+            scopes.append(Scope(memory_space=scope.memory_space, user_id=""))
+        goal = request.limit or DEFAULT_LIMIT
+        wanted = goal if request.token_budget is None else BUDGET_CANDIDATES
+        while True:
+            degraded = [*without]
+            if by_time:
+                found = [await self._list(part, request, layers, wanted, degraded) for part in scopes]
+            else:
+                found = [await self._search(part, request, layers, vector, wanted, degraded) for part in scopes]
+            hits = sorted((hit for part in found for hit in part), key=lambda hit: -hit.score)
+            # Going to a thread and back takes longer than to cut a few.
+            is_long = len(hits) > _MANY_HITS
+            results = await asyncio.to_thread(self._cut, hits, request) if is_long else self._cut(hits, request)
+            # What repeats was left out: where that leaves room and there is more, look further down.
+            enough = request.token_budget is not None or len(results) >= goal or wanted > _MOST_CANDIDATES
+            if enough or len(hits) < wanted:
+                break
+            wanted *= 4
+        results = scoring(results, request.min_score)
+        usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
+        told = tuple(dict.fromkeys(degraded))
+        return RetrieveResult(results=results, by_time=by_time, usage=usage, degraded=told)
+
+    async def _vector(self, query: str) -> tuple[Vector | None, tuple[str, ...]]:
+        """Return the vector of a question, if there is an embedder, or what is done without."""
+        if self.embedder is None:
+            return None, ()
+        found = await try_question(self.embedder, query)
+        return (None, (found,)) if isinstance(found, str) else (found, ())
+
+    async def _list(
+        self, scope: Scope, request: RetrieveRequest, layers: Sequence[Layer], wanted: int, degraded: list[str]
+    ) -> list[Hit]:
+        filter_ = _memory_search(request, None, wanted).filter
+        search = replace(_message_search(request, None, (), wanted), on_degraded=degraded.append)
+        return await list_by_time(self.store, scope, layers, filter_, search)
+
+    async def _search(
+        self,
+        scope: Scope,
+        request: RetrieveRequest,
+        layers: Sequence[Layer],
+        vector: Vector | None,
+        wanted: int,
+        degraded: list[str],
+    ) -> list[Hit]:
+        memories: list[ScoredMemory] = []
+        messages: list[ScoredMessage] = []
+        blocks: list[ScoredBlock] = []
+        if "memory" in layers:
+            about = replace(_memory_search(request, vector, wanted), on_degraded=degraded.append)
+            memories = await self.store.search(scope, about)
+        search = replace(_message_search(request, vector, memories, wanted), on_degraded=degraded.append)
+        if "message" in layers:
+            messages = await self.store.search_messages(scope, search)
+        if "summary" in layers:
+            blocks = await self.store.search_blocks(scope, search)
+        names = {scope.user_id, *(item.memory.memory_target for item in memories)}
+        names |= {item.stored.message.speaker for item in messages}
+        time_asked = asked_time(request.query, request.now)
+        words = query_terms(request.query) if time_asked is None else telling_terms(request.query)
+        asked = frozenset(words) - {word for name in names for word in query_terms(name)}
+        distilled = [memory_hit(item, _share_of_memory(item, asked, vector)) for item in memories]
+        outdated = await self._outdated(scope, request, vector, memories) if messages else frozenset()
+        said = [
+            message_hit(scope, item, max(item.score, 0.0) / (4 if item.stored.message.message_id in outdated else 2))
+            for item in messages
+        ]
+        passages = await self._passages(scope, search, asked, said) if "message" in layers else []
+        return [
+            *(
+                _in_place_of(hit, said, leads=place < _LEADERS)
+                for place, hit in enumerate(prefer_in_time(memories, distilled, time_asked))
+            ),
+            *said,
+            *passages,
+            *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
+        ]
+
+    async def _passages(
+        self, scope: Scope, search: MessageSearch, asked: frozenset[str], said: Sequence[Hit]
+    ) -> list[Hit]:
+        """Return passages of tool results that left a context, with scores beside those of messages.
+
+        Summaries that were replaced, which are offloaded too, say again what their messages say.
+        """
+        wanted = OffloadSearch(
+            text=search.text,
+            limit=search.limit,
+            session_id=search.session_id,
+            made_from=search.said_from,
+            made_to=search.said_to,
+            kinds=(OffloadKind.TOOL_RESULT,),
+        )
+        results = await self.store.search_offloads(scope, wanted)
+        if len(results) > _MANY_HITS:
+            return await asyncio.to_thread(_passage_hits, scope, results, asked, said)
+        return _passage_hits(scope, results, asked, said) if results else []
+
+    async def _outdated(
+        self, scope: Scope, request: RetrieveRequest, vector: Vector | None, found: Sequence[ScoredMemory]
+    ) -> frozenset[str]:
+        """Return messages that only memories which were replaced were made of: they come after what is current."""
+        if not found or request.as_of is not None or request.include_superseded:
+            return frozenset()
+        search = _memory_search(replace(request, include_superseded=True), vector, _OUTDATED)
+        search = replace(search, on_degraded=lambda _: None)  # the search before it has told
+        replaced = [item for item in await self.store.search(scope, search) if not item.memory.is_current]
+        return _said_in(replaced) - _said_in(found)
+
+    def _cut(self, hits: Sequence[Hit], request: RetrieveRequest) -> tuple[Hit, ...]:
+        return cut_hits(hits, self.counter, limit=request.limit, token_budget=request.token_budget)
+
+
+def _passage_hits(
+    scope: Scope, found: Sequence[ScoredOffload], asked: frozenset[str], said: Sequence[Hit]
+) -> list[Hit]:
+    told = [Told(word_share(asked, hit.memory), hit.score) for hit in said]
+    scores = passage_scores([word_share(asked, item.passage) for item in found], told)
+    return [passage_hit(scope, item, score) for item, score in zip(found, scores, strict=True)]
+
+
+def cut_hits(
+    hits: Sequence[Hit], counter: TokenCounter, *, limit: int | None, token_budget: int | None
+) -> tuple[Hit, ...]:
+    """Take hits from the top, without repetition: as many as asked for, or as fit a budget of tokens.
+
+    Into a budget a long message comes as its best passage; what is left over then makes room for whole messages, the
+    best one first.
+    """
+    budgeted = token_budget is not None
+    memories = [(place, hit) for place, hit in enumerate(hits) if hit.layer == "memory"]
+    shown: dict[int, Hit] = {}
+
+    def candidates() -> Iterator[Candidate]:
+        for place, hit in enumerate(hits):
+            shown[place] = part = passage_of(hit) if budgeted else hit
+            if not _is_told(part, [memory for above, memory in memories if above < place]):
+                yield Candidate(item=place, text=text_of(part), tokens=counter.count(part.memory) if budgeted else 0)
+
+    most = limit if budgeted else limit or DEFAULT_LIMIT
+    taken = [candidate.item for candidate in fill_budget(candidates(), budget_tokens=token_budget, limit=most)]
+    if token_budget is None:
+        return tuple(hits[place] for place in taken)
+    return _completed([(hits[place], shown[place]) for place in taken], counter, token_budget)
+
+
+def _completed(taken: Sequence[tuple[Hit, Hit]], counter: TokenCounter, token_budget: int) -> tuple[Hit, ...]:
+    """Return what is shown of each hit, the whole of it where a budget has room beside what is shown of the others."""
+    room = token_budget - sum(counter.count(shown.memory) for _, shown in taken)
+    results = []
+    for whole, shown in taken:
+        more = counter.count(whole.memory) - counter.count(shown.memory) if shown.is_passage else 0
+        results.append(whole if shown.is_passage and more <= room else shown)
+        room -= more if results[-1] is whole else 0
+    return tuple(results)
+
+
+def scoring(hits: tuple[Hit, ...], min_score: float | None) -> tuple[Hit, ...]:
+    """Return the hits that score at least so much; all where None is given."""
+    return hits if min_score is None else tuple(hit for hit in hits if hit.score >= min_score)
+
+
+def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
+    return frozenset(name for item in items for source in item.memory.sources for name in source.message_ids)
+
+
+def _in_place_of(hit: Hit, said: Sequence[Hit], *, leads: bool) -> Hit:
+    """Put a memory where the best message stands that says nothing else: it tells the same, and since when.
+
+    One that `leads` stands beside the best of its messages, which it has lifted there: a date may be said by it alone.
+    """
+    ids = frozenset(hit.message_ids)
+    scores = [
+        other.score for other in said if ids.intersection(other.message_ids) and (leads or _is_told(other, [hit]))
+    ]
+    return hit.model_copy(update={"score": max(scores)}) if scores and max(scores) > hit.score else hit
+
+
+def _is_told(hit: Hit, above: Sequence[Hit]) -> bool:
+    """Tell whether a message says nothing that a memory made of it, higher up, doesn't say in the same words."""
+    if hit.layer != "message" or hit.reference is not None:
+        return False
+    told = [other for other in above if hit.message_ids[0] in other.message_ids]
+    if not told:
+        return False
+    words = frozenset(query_terms(hit.memory))
+    return any(words <= frozenset(query_terms(other.memory)) for other in told)
+
+
+def check_request(request: RetrieveRequest) -> None:
+    """Refuse an empty question, and numbers of results or tokens below 1 (InvalidInputError)."""
+    for name, value in (("limit", request.limit), ("token_budget", request.token_budget)):
+        if value is not None and value < 1:
+            msg = f"{name}: wanted at least 1, found {value}"
+            raise InvalidInputError(msg)
+    if request.min_score is not None and not 0 <= request.min_score <= 1:
+        msg = f"min_score: wanted a number from 0 to 1, found {request.min_score}"
+        raise InvalidInputError(msg)
+    if not request.query.strip() and request.said_from is None and request.said_to is None:
+        msg = "query: is empty; give the question in words, a time to see what lies there, or list_memories for all"
+        raise InvalidInputError(msg)
+
+
+def _layers(request: RetrieveRequest) -> tuple[Layer, ...]:
+    """Return the layers to look at: those asked for, or those to which every filter applies.
+
+    Raises:
+        UnsupportedFilterError: A layer was asked for that a filter can't be applied to.
+    """
+    about_memories = [
+        name
+        for name, given in (
+            ("memory_type", request.types is not None and not _SPOKEN_TYPES.issuperset(request.types)),
+            ("memory_target", request.targets is not None),
+            ("metadata", bool(request.metadata)),
+        )
+        if given
+    ]
+    about_messages = ["session_id"] if request.session_id is not None else []
+    refused: dict[Layer, list[str]] = {
+        "memory": about_messages,
+        "summary": about_memories,
+        "message": about_memories,
+    }
+    if request.layers is None:
+        defaults: tuple[Layer, ...] = ("memory", "message")
+        if request.types == (MemoryType.HISTORY,):
+            defaults = ("summary", "message")
+        chosen = tuple(layer for layer in defaults if not refused[layer])
+        if chosen:
+            return chosen
+    for layer in request.layers or ("memory",):
+        if refused[layer]:
+            msg = f"the {layer} layer can't be filtered by {' and '.join(refused[layer])}: leave out one of the two"
+            raise UnsupportedFilterError(msg)
+    return request.layers or ()
+
+
+def _memory_search(request: RetrieveRequest, vector: Vector | None, wanted: int) -> MemorySearch:
+    return MemorySearch(
+        text=request.query,
+        vector=vector,
+        limit=wanted,
+        filter=MemoryFilter(
+            types=STATEMENTS if request.types is None else request.types,
+            targets=request.targets,
+            as_of=request.as_of,
+            include_superseded=request.include_superseded,
+            observed_from=request.said_from,
+            observed_to=request.said_to,
+            metadata=request.metadata,
+        ),
+    )
+
+
+def _message_search(
+    request: RetrieveRequest, vector: Vector | None, memories: Sequence[ScoredMemory], wanted: int
+) -> MessageSearch:
+    said_to = request.said_to
+    if request.as_of is not None:
+        known = request.as_of + timedelta(microseconds=1)
+        said_to = known if said_to is None else min(said_to, known)
+    lifts: dict[str, float] = {}
+    for item in memories:
+        for source in item.memory.sources:
+            for message_id in source.message_ids:
+                lifts[message_id] = max(lifts.get(message_id, 0.0), _LIFT * max(item.score, 0.0))
+    return MessageSearch(
+        text=request.query,
+        vector=vector,
+        limit=wanted,
+        session_id=request.session_id,
+        said_from=request.said_from,
+        said_to=said_to,
+        now=request.now,
+        lifts=lifts,
+    )
+
+
+def _share_of_memory(item: ScoredMemory, asked: frozenset[str], vector: Vector | None) -> float:
+    """Return the score of a memory beside messages: above 0.5 if it answers the question, else below.
+
+    The text part of a memory's score is relative to the best of the search, so that the best of bad matches looks
+    perfect; the share of the question's words that it holds does not. Names are no such words: every memory about a
+    person holds the person's name. `asked` are the others.
+    """
+    share = len(asked & frozenset(terms(item.memory.index_text))) / len(asked) if asked else 1.0
+    score = min(max(item.score, 0.0), 1.0)
+    if share >= _LEADING_SHARE or (vector is not None and score >= _LEADING_SCORE):
+        return 0.5 + score / 2
+    return score * (share if vector is None else max(share, score)) / 2

@@ -1,0 +1,1 @@
+"""Remembering: messages recorded, facts distilled from them, memories edited and undone."""

@@ -1,0 +1,201 @@
+"""From blocks to memories with agents: one that routes, and one for each target, all writing to one draft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from reme_core.errors import RunError
+from reme_core.ports import (
+    AgentTask,
+    ChatModel,
+    Clock,
+    Embedder,
+    MemoryAgent,
+    RunTrace,
+    Store,
+    Target,
+    ToolContext,
+)
+from reme_core.rules import Change
+from reme_core.schema import Memory, MemoryType, Scope, Source, Usage
+from reme_core.schema.checks import check_id
+from reme_core.steps.ask_json import Metered
+from reme_core.steps.distillation import Distilled, DistilTask
+from reme_core.steps.targets import MAX_TARGET_CHARS, target_of
+from reme_core.text import Language, json_line, load_prompt, prompt_language, prompt_time
+from reme_core.tools import AddMetaMemoryOp, Draft, HandsOffOp, Verdict, read_meta, revise
+
+REASON = "agentic summary"
+
+MakeRouter = Callable[[Sequence[MemoryAgent]], MemoryAgent]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgenticDistiller:
+    """A `Distiller` of agents.
+
+    Attributes:
+        store: What there is.
+        embedder: Gives vectors to what is written; None leaves it to its words.
+        model: For the agents that have none of their own.
+        clock: Tells the time.
+        agents: The sub-agents, one for each memory type.
+        make_router: Makes the agent that hands blocks on to some of them.
+        language: Of the reviser's prompt; None follows the conversation.
+        use_reviser: Have the outcome checked, and do it again once if something is wrong.
+    """
+
+    store: Store
+    embedder: Embedder | None
+    model: ChatModel
+    clock: Clock
+    agents: tuple[MemoryAgent, ...]
+    make_router: MakeRouter
+    language: Language | None = None
+    use_reviser: bool = False
+
+    @property
+    def name(self) -> str:
+        """Who writes, where no agent does."""
+        return "agentic"
+
+    async def distil(self, scope: Scope, task: DistilTask) -> Distilled:
+        """Have the agents work out what a task changes; see `Distiller.distil`."""
+        draft, trace, usage = await self._attempt(scope, task, "")
+        if self.use_reviser and not trace.failures and not draft.is_empty:
+            changes = _statements(draft.changes)
+            before = [change.before for change in changes if change.before is not None]
+            after = [change.after for change in changes if change.after is not None]
+            language = self.language or prompt_language(message.full_text for message in task.messages)
+            verdict = await revise(Metered(self.model, task.meter), task.messages, before, after, language)
+            usage += verdict.usage
+            if not verdict.ok:
+                draft, trace, again = await self._attempt(scope, task, _said_of(changes, verdict, language))
+                usage += again
+        batch = draft.batch(reason=REASON, run_id=task.run_id, actor=self.name, at=self.clock.now())
+        degraded = tuple(trace.degraded)
+        return Distilled(batch=batch, usage=usage, failures=tuple(trace.failures), degraded=degraded)
+
+    async def _attempt(self, scope: Scope, task: DistilTask, query: str) -> tuple[Draft, RunTrace, Usage]:
+        draft, trace = Draft(self.store), RunTrace()
+        try:
+            own = await self._run(scope, task, query, draft, trace)
+        except BaseException:
+            task.meter.add(trace.usage)
+            raise
+        usage = trace.usage + own
+        task.meter.add(usage)
+        return draft, trace, usage
+
+    async def _run(self, scope: Scope, task: DistilTask, query: str, draft: Draft, trace: RunTrace) -> Usage:
+        """Have the agents write to a draft; return what the router has cost, the rest is in the trace."""
+        context = ToolContext(
+            scope=scope,
+            store=draft,
+            embedder=self.embedder,
+            model=self.model,
+            clock=self.clock,
+            run_id=task.run_id,
+            author=self.name,
+            sources=_sources(task),
+            messages=task.messages,
+            instruction=query,
+            trace=trace,
+        )
+        known = [entry.target for entry in await read_meta(self.store, scope)]
+        targets = task.targets or _only_target(task, known)
+        if targets is not None:
+            await self._hand_on(context, targets)
+            return Usage()
+        agents = [agent for agent in self.agents if task.memory_type in {None, agent.memory_type}]
+        if not agents:
+            msg = f"no agent makes {task.memory_type} memories: give one in agents="
+            raise RunError(msg)
+        router = self.make_router(agents)
+        ref = task.blocks[0].block_id if len(task.blocks) == 1 else None
+        result = await router.run(
+            AgentTask(
+                workspace_id=scope.memory_space,
+                query=query,
+                messages=task.messages,
+                ref_memory_id=ref or task.blocks[0].block_id,
+            ),
+            context,
+        )
+        return result.usage
+
+    async def _hand_on(self, context: ToolContext, targets: Sequence[Target]) -> None:
+        """Go to the sub-agents without asking a router: there is nothing to choose."""
+        for kind, name in targets:
+            if kind in {MemoryType.PERSONAL, MemoryType.PROCEDURAL}:
+                entry: dict[str, object] = {"memory_type": str(kind), "memory_target": name}
+                await AddMetaMemoryOp(enable_multiple=False)(entry, context)
+        tasks = [{"memory_type": str(kind), "memory_target": name} for kind, name in targets]
+        await HandsOffOp(agents=self.agents)({"memory_tasks": tasks}, context)
+
+
+def _statements(changes: Sequence[Change]) -> list[Change]:
+    """Return the changes of memories that say something; entries of the routing table say nothing."""
+    return [change for change in changes if MemoryType.META not in {item.memory_type for item in _states(change)}]
+
+
+def _states(change: Change) -> list[Memory]:
+    return [memory for memory in (change.before, change.after) if memory is not None]
+
+
+def _said_of(changes: Sequence[Change], verdict: Verdict, language: Language) -> str:
+    """Return what a second attempt is told: what the first has made, and what is wrong with it."""
+    words = load_prompt("reme_core.remember", "second_attempt", language)
+    problems = "\n".join(json_line({"problem": " ".join(problem.split())}) for problem in verdict.problems)
+    return words.fill({"attempt": "\n".join(map(_made, changes)), "problems": problems})
+
+
+def _made(change: Change) -> str:
+    """Write a change on one line. A memory that was added has no id: there is none that it could be changed by."""
+    before, memory = change.before, _states(change)[-1]
+    if before is None:
+        did: dict[str, JsonValue] = {"did": "added"}
+    elif change.after is None:
+        did = {"did": "deleted", "memory_id": change.memory_id}
+    else:
+        did = {"did": "changed" if memory.superseded_by is None else "closed", "memory_id": change.memory_id}
+    times: dict[str, JsonValue] = {"valid_from": prompt_time(memory.valid_from)}
+    if memory.valid_to is not None:
+        times["valid_to"] = prompt_time(memory.valid_to)
+    return json_line({**did, "about": "/".join(target_of(memory)), **times, "text": memory.content})
+
+
+def _sources(task: DistilTask) -> tuple[Source, ...]:
+    return tuple(
+        Source(block_id=block.block_id, message_ids=block.message_ids[block.repeats :]) for block in task.blocks
+    )
+
+
+def _only_target(task: DistilTask, known: Sequence[Target]) -> tuple[Target, ...] | None:
+    """Return the target, if there can be only one: then no router has to be asked.
+
+    None as well where its name, which users choose, is none that tools take: a router finds another.
+    """
+    kind = task.memory_type
+    if kind is None:
+        return None
+    names = {target.memory_target for target in known if target.memory_type is kind}
+    if kind is MemoryType.PERSONAL:
+        folded = {name.casefold() for name in names}
+        speakers = {message.name or "self" for message in task.messages if message.role == "user"}
+        names |= {name for name in speakers if name.casefold() not in folded}
+    if kind is MemoryType.TOOL:
+        calls = (block for message in task.messages for block in message.content if block.type == "tool_call")
+        names = {block.name for block in calls}
+    return (Target(kind, names.pop()),) if len(names) == 1 and all(map(_is_target_name, names)) else None
+
+
+def _is_target_name(name: str) -> bool:
+    try:
+        check_id(name.strip())
+    except ValueError:
+        return False
+    return len(name) <= MAX_TARGET_CHARS

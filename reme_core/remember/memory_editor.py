@@ -1,0 +1,195 @@
+"""Memories written and changed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pydantic import ValidationError
+
+from reme_core.errors import ConflictError, InvalidInputError
+from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, Vector, WriteBatch
+from reme_core.rules import replaced
+from reme_core.schema import Memory, Scope, describe, new_id
+from reme_core.steps.embedding import try_embedding
+from reme_core.steps.user_input import check_time_not_future
+
+# What a caller may set; the rest is the scope's, the clock's or the store's.
+_GIVEN = frozenset(
+    {
+        "memory_id",
+        "memory_type",
+        "memory_target",
+        "content",
+        "when_to_use",
+        "observed_at",
+        "valid_from",
+        "valid_from_precision",
+        "valid_to",
+        "valid_to_precision",
+        "author",
+        "importance",
+        "confidence",
+        "sources",
+        "metadata",
+    }
+)
+_CHANGEABLE = _GIVEN - {"memory_id", "observed_at", "sources"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Editor:
+    """Writes memories of one store with vectors of one embedder; where that fails they wait for theirs.
+
+    Attributes:
+        store: Where they go.
+        embedder: Gives vectors; None leaves them to their words.
+        start: Has what waits filled in later.
+    """
+
+    store: Store
+    embedder: Embedder | None
+    start: Callable[[Scope], None]
+
+    async def add(
+        self, scope: Scope, drafts: Sequence[object], *, run_id: str | None, reason: str, at: datetime
+    ) -> list[Memory]:
+        """Write new memories, all or none; one that says what a current one says is answered with that one.
+
+        Every change is part of a run, so that `undo` can take it back: of `run_id`, or of one of its own.
+
+        Raises:
+            InvalidInputError: Naming the place of the bad field.
+            ConflictError: An id that is taken.
+        """
+        memories = [_draft(scope, fields, place, at) for place, fields in enumerate(drafts)]
+        for place, memory in enumerate(memories):
+            check_time_not_future(memory.observed_at, f"memories[{place}].observed_at", at)
+        run = run_id or new_id()
+        return await self._put(scope, memories, expected=[0] * len(memories), run_id=run, reason=reason, at=at)
+
+    async def update(
+        self,
+        scope: Scope,
+        memory_id: str,
+        changes: Mapping[str, object],
+        *,
+        expected_revision: int | None,
+        reason: str,
+        at: datetime,
+    ) -> Memory:
+        """Change fields of a memory; id and creation time stay.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            InvalidInputError: A field that can't be changed, or a value that it can't have.
+            ConflictError: Another revision than expected, or another memory that says the same.
+        """
+        if not changes:
+            msg = f"update_memory: nothing to change; give some of {', '.join(sorted(_CHANGEABLE))}"
+            raise InvalidInputError(msg)
+        [before] = await self.store.get(scope, [memory_id])
+        fields = {**before.model_dump(), **changes, "updated_at": at}
+        for name in {"valid_from", "valid_to"} & changes.keys():
+            fields[f"{name}_precision"] = changes.get(f"{name}_precision")
+        try:
+            memory = Memory.model_validate(fields)
+        except ValidationError as exc:
+            raise InvalidInputError(describe(exc, "memory")) from exc
+        expected = before.revision if expected_revision is None else expected_revision
+        if memory.index_text == before.index_text:  # the vector stays as well, so no model is needed
+            put = PutMemory(memory=memory, expected_revision=expected)
+            [stored] = await self.store.put(scope, WriteBatch(puts=[put], reason=reason, run_id=new_id(), at=at))
+        else:
+            [stored] = await self._put(scope, [memory], expected=[expected], run_id=new_id(), reason=reason, at=at)
+        return stored
+
+    async def supersede(
+        self, scope: Scope, memory_id: str, changes: Mapping[str, object], *, reason: str, at: datetime
+    ) -> Memory:
+        """Close a memory at the time from which a new one holds, and add that one, in one write; see `rules.replaced`.
+
+        The new one is about the same type and target; what `changes` leaves out is the clock's or the default.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            InvalidInputError: A field that can't be used, or a time before that from which the old one holds already.
+            ConflictError: The old one was replaced already, or another current memory says what the new one says.
+        """
+        [old] = await self.store.get(scope, [memory_id])
+        if old.superseded_by is not None:
+            msg = f"memory {memory_id!r} was replaced by {old.superseded_by!r} already: supersede that one"
+            raise ConflictError(msg)
+        about = {"memory_type": old.memory_type, "memory_target": old.memory_target}
+        new = _draft(scope, {**about, **changes}, 0, at)
+        check_time_not_future(new.observed_at, "observed_at", at)
+        if new.valid_from < old.valid_from <= at:
+            msg = (
+                f"valid_from: {new.valid_from} lies before {old.valid_from}, since when the memory to be replaced holds"
+            )
+            raise InvalidInputError(msg)
+        closed = replaced(old, new).model_copy(update={"updated_at": at})
+        [_, stored] = await self._put(
+            scope, [closed, new], expected=[old.revision, 0], run_id=new_id(), reason=reason, at=at
+        )
+        return stored
+
+    async def delete(self, scope: Scope, memory_id: str, *, reason: str, at: datetime) -> None:
+        """Remove a memory; its events stay, so that it can be brought back (MemoryNotFoundError)."""
+        deletes = [DeleteMemory(memory_id=memory_id)]
+        await self.store.put(scope, WriteBatch(deletes=deletes, reason=reason, run_id=new_id(), at=at))
+
+    async def _put(
+        self,
+        scope: Scope,
+        memories: Sequence[Memory],
+        *,
+        expected: Sequence[int],
+        run_id: str | None,
+        reason: str,
+        at: datetime,
+    ) -> list[Memory]:
+        if not memories:
+            return []
+        vectors = await vectors_of(self.embedder, memories)
+        puts = [
+            PutMemory(memory=memory, vector=vector, wants_vector=self.embedder is not None, expected_revision=revision)
+            for memory, vector, revision in zip(memories, vectors, expected, strict=True)
+        ]
+        stored = await self.store.put(scope, WriteBatch(puts=puts, reason=reason, run_id=run_id, at=at))
+        if self.embedder is not None and any(vector is None for vector in vectors):
+            self.start(scope)
+        return stored
+
+
+async def vectors_of(embedder: Embedder | None, memories: Sequence[Memory]) -> Sequence[Vector | None]:
+    """Return the vectors of what memories are found by; None for each without an embedder, or while it fails."""
+    if embedder is not None and memories:
+        found = await try_embedding(embedder, [memory.index_text for memory in memories])
+        if not isinstance(found, str):
+            return list(found)
+    return [None] * len(memories)
+
+
+def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:
+    if not isinstance(fields, Mapping):
+        msg = f"memories[{place}]: wanted a mapping of fields, found {type(fields).__name__}"
+        raise InvalidInputError(msg)
+    unknown = set(fields) - _GIVEN
+    if unknown:
+        msg = f"memories[{place}]: {sorted(map(str, unknown))[0]!r} can't be set; there are {', '.join(sorted(_GIVEN))}"
+        raise InvalidInputError(msg)
+    given = {name: value for name, value in fields.items() if value is not None}
+    try:
+        return Memory.model_validate(
+            {
+                **given,
+                "memory_space": scope.memory_space,
+                "user_id": scope.user_id,
+                "created_at": at,
+                "updated_at": at,
+            }
+        )
+    except ValidationError as exc:
+        raise InvalidInputError(describe(exc, f"memories[{place}]")) from exc

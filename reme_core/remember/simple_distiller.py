@@ -1,0 +1,237 @@
+"""The simple way of distilling: one call takes facts from the messages, one more holds them against what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, Store, Target, Vector, WriteBatch
+from reme_core.remember.compared_memories import Neighbourhood
+from reme_core.remember.fact_extraction import Fact, extraction_question, facts_of
+from reme_core.remember.fact_reconciliation import Action, Case, Outcome, nearest, reconcile_question
+from reme_core.remember.fact_resolution import AUTHOR, Changes, is_of_another_time, key_of, needs_past, summed_up
+from reme_core.remember.known_targets import read_known_targets
+from reme_core.remember.written_facts import rejected
+from reme_core.schema import Memory, RejectedFact, Scope, Usage
+from reme_core.schema.tool_calls import is_guideline
+from reme_core.steps.ask_json import Metered, ask
+from reme_core.steps.distillation import Distilled, DistilTask
+from reme_core.steps.embedding import try_embedding
+from reme_core.steps.flow import Stage, stage
+from reme_core.steps.targets import target_of
+from reme_core.text import Language, prompt_language
+from reme_core.tools import revise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleDistiller:
+    """A `Distiller` of at most two model calls: one takes typed facts from the messages, one reconciles them.
+
+    The first one sums the conversation up as well: for the index of its blocks, and as a memory of its own. A fact that
+    says what a current memory says is left alone, one without neighbours is written, neither with a second call. What
+    of an answer can't be used is asked for once more; a fact that can't be used then is left out.
+
+    Attributes:
+        store: What is known.
+        embedder: Gives vectors to facts; None compares them by their words.
+        model: The chat model.
+        clock: Tells the time.
+        language: Of the prompts; None follows the conversation.
+        use_reviser: Have a further call check the result; what it finds is put right in a second attempt.
+    """
+
+    store: Store
+    embedder: Embedder | None
+    model: ChatModel
+    clock: Clock
+    language: Language | None = None
+    use_reviser: bool = False
+
+    @property
+    def name(self) -> str:
+        """Who writes."""
+        return AUTHOR
+
+    async def distil(self, scope: Scope, task: DistilTask) -> Distilled:
+        """Work out what a task changes; see `Distiller.distil`. Nothing is written."""
+        if not task.messages:
+            return Distilled(batch=WriteBatch(reason="summary", run_id=task.run_id, actor=AUTHOR, at=self.clock.now()))
+        run = _Run(options=self, scope=scope, task=task, language=self.language or _language(task))
+        changes = await run.work_out(())
+        if self.use_reviser:
+            problems = await run.review(changes)
+            if problems:
+                changes = await run.work_out(problems)
+        return await run.distilled(changes)
+
+
+def _language(task: DistilTask) -> Language:
+    return prompt_language(message.full_text for message in task.messages)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """One call of `distil`, and what it has cost so far: the context of its stages."""
+
+    options: SimpleDistiller
+    scope: Scope
+    task: DistilTask
+    language: Language
+    problems: Sequence[str] = ()
+    near: Neighbourhood = field(init=False)
+    usage: Usage = field(default_factory=Usage)
+    rejected: list[RejectedFact] = field(default_factory=list)
+    summaries: tuple[str, ...] = ()
+    seen: dict[str, Memory] = field(default_factory=dict)
+    vectors: dict[str, Vector] = field(default_factory=dict)
+    degraded: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def model(self) -> ChatModel:
+        """The model, its calls counted."""
+        return Metered(self.options.model, self.task.meter)
+
+    async def work_out(self, problems: Sequence[str]) -> Changes:
+        """Go through all stages; `problems` are those of an earlier attempt."""
+        self.problems = problems
+        self.near = Neighbourhood(store=self.options.store, scope=self.scope)
+        return await _DISTILLING(self.task, self)
+
+    async def review(self, changes: Changes) -> Sequence[str]:
+        """Have the model check what came out; return what is wrong with it."""
+        before = list(self.seen.values())
+        after = changes.after(before)
+        remark = self.task.guidance.shown(self.language)
+        verdict = await revise(self.model, self.task.messages, before, after, self.language, remark=remark)
+        self.usage += verdict.usage
+        return verdict.problems
+
+    async def distilled(self, changes: Changes) -> Distilled:
+        """Return changes as a write, with the vectors of all that is new, and what the index is to say."""
+        parts = summed_up(self.summaries, self.task.blocks)
+        is_open = self.task.memory_type is None and self.task.targets is None
+        if is_open and self.task.guidance.wants_summaries:
+            changes.sum_up(parts)
+        await self.embed(changes.texts)
+        batch = changes.batch(self.task.run_id, self.vectors, want_vectors=self.options.embedder is not None)
+        return Distilled(
+            batch=batch,
+            usage=self.usage,
+            rejected_facts=tuple(self.rejected),
+            degraded=tuple(self.degraded),
+            summaries=tuple(
+                BlockSummary(block_id=blocks[0].block_id, summary=text, author=AUTHOR)
+                for text, blocks in parts
+                if len(blocks) == 1
+            ),
+        )
+
+    async def embed(self, texts: Sequence[str]) -> None:
+        """Get the vectors of texts that have none yet; without them words are compared, and vectors follow."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self.vectors]
+        if self.options.embedder is None or not missing:
+            return
+        rows = await try_embedding(self.options.embedder, missing)
+        if isinstance(rows, str):
+            self.degraded[rows] = None
+            return
+        self.usage += Usage(embedding_calls=1)
+        self.task.meter.add(Usage(embedding_calls=1))
+        self.vectors |= dict(zip(missing, rows, strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sorted:
+    """Facts of which it is clear what becomes of them, and those that have to be held against others."""
+
+    outcomes: tuple[Outcome, ...]
+    facts: tuple[Fact, ...] = ()
+    cases: tuple[Case, ...] = ()
+
+
+@stage
+async def extract(task: DistilTask, run: _Run) -> tuple[Fact, ...]:
+    """Have the model take facts from the messages."""
+    known = await read_known_targets(run.options.store, run.scope)
+    written, usage = await ask(run.model, extraction_question(task, known, run.language, run.problems))
+    run.usage += usage
+    run.rejected = list(written.rejected)
+    run.summaries = written.summaries
+    return tuple(facts_of(written.facts, task, known))
+
+
+@stage
+async def settle_known(facts: tuple[Fact, ...], run: _Run) -> _Sorted:
+    """Decide without a model what is known word by word.
+
+    A memory whose words are said again with an end gets that end. One that speaks of another time is another memory.
+    """
+    outcomes, others = list[Outcome](), list[Fact]()
+    await run.near.prepare(facts)
+    for fact in facts:
+        found = await run.near.find_equal(fact.target, fact.content)
+        run.seen |= {memory.memory_id: memory for memory in found}
+        equal = [memory for memory in found if not is_of_another_time(memory, fact)]
+        told = tuple(memory for memory in equal if not is_guideline(memory))
+        if told and fact.ended_at is not None:
+            outcomes.append(Outcome(fact=fact, action=Action.UPDATE, memories=told[:1]))
+        elif not equal:
+            others.append(fact)
+    return _Sorted(outcomes=tuple(outcomes), facts=tuple(others))
+
+
+@stage
+async def find_candidates(given: _Sorted, run: _Run) -> _Sorted:
+    """Find what each fact may change; what has no neighbours is new."""
+    await run.embed([fact.index_text for fact in given.facts])
+    taken = {memory.memory_id for outcome in given.outcomes for memory in outcome.memories}
+    cases = list[Case]()
+    for fact in given.facts:
+        found = await run.near.near(fact, run.vectors.get(fact.index_text))
+        run.seen |= {memory.memory_id: memory for memory in found}
+        cases.append(Case(fact=fact, candidates=tuple(memory for memory in found if memory.memory_id not in taken)))
+    cases = nearest(cases)
+    new = tuple(Outcome(fact=case.fact, action=Action.ADD) for case in cases if not case.candidates)
+    return _Sorted(outcomes=(*given.outcomes, *new), cases=tuple(case for case in cases if case.candidates))
+
+
+@stage
+async def reconcile(given: _Sorted, run: _Run) -> tuple[Outcome, ...]:
+    """Have the model decide what the facts mean for their neighbours."""
+    if not given.cases:
+        return given.outcomes
+    question = reconcile_question(given.cases, run.language, run.problems, zone=run.task.zone)
+    decided, usage = await ask(run.model, question)
+    run.usage += usage
+    for place, problem in decided.problems.items():
+        run.rejected.append(rejected(given.cases[place].fact.content, f"what becomes of it was not told: {problem}"))
+    return (*given.outcomes, *(outcome for outcome in decided.outcomes if outcome is not None))
+
+
+@stage
+async def resolve(outcomes: tuple[Outcome, ...], run: _Run) -> Changes:
+    """Work out what changes."""
+    late = dict.fromkeys(outcome.fact.target for outcome in outcomes if needs_past(outcome))
+    changes = Changes(
+        scope=run.scope,
+        now=run.options.clock.now(),
+        equal=await _equal(outcomes, run),
+        past={target: await run.near.all_of(target) for target in late},
+        zone=run.task.zone,
+    )
+    changes.take(outcomes)
+    return changes
+
+
+async def _equal(outcomes: Sequence[Outcome], run: _Run) -> dict[tuple[Target, str], Memory]:
+    """Return the current memories that say what facts say, which were seen, or what the model wrote into updates."""
+    equal = {key_of(target_of(memory), memory.content): memory for memory in run.seen.values()}
+    for outcome in outcomes:
+        if outcome.content:
+            target = outcome.fact.target
+            for memory in await run.near.find_equal(target, outcome.content):
+                equal[key_of(target, outcome.content)] = memory
+    return equal
+
+
+_DISTILLING: Stage[DistilTask, Changes, _Run] = extract >> settle_known >> find_candidates >> reconcile >> resolve

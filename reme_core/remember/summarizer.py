@@ -1,0 +1,123 @@
+"""The way up with a model: what was said is on disk first, memories are made of it by jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reme_core.errors import InvalidInputError, ReMeError
+from reme_core.jobs.job_outcomes import Outcome, not_all_done, undone, with_outcomes_degraded
+from reme_core.jobs.job_runner import JobRunner
+from reme_core.ports import Clock, SummaryRequest
+from reme_core.remember.record_messages import VerbatimSummarizer, recorded, since
+from reme_core.remember.summary_job import NOT_GUIDED
+from reme_core.remember.summary_payload import SUMMARY, SummaryPayload
+from reme_core.schema import Block, Job, Memory, MemoryType, Message, Scope, SummaryResult, Usage
+from reme_core.steps.distillation import SHOWN_CHARS
+from reme_core.steps.guidance import Guidance
+
+# One job takes one call to extract, whose prompt has to stay small beside the window of a small model.
+_JOB_MESSAGES = 60
+_JOB_CHARS = 16_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistillingSummarizer:
+    """A `Summarizer` that keeps messages as `VerbatimSummarizer` does, and has a job for each run of new blocks.
+
+    Attributes:
+        record: Puts messages, blocks and jobs on disk.
+        runner: Does the jobs.
+        clock: Tells the time.
+        start: Has the jobs of a scope done in the background.
+        guidance: What the application wants of the memories; None: the jobs' worker follows no such wishes.
+    """
+
+    record: VerbatimSummarizer
+    runner: JobRunner
+    clock: Clock
+    start: Callable[[Scope], None]
+    guidance: Guidance | None = None
+
+    async def summarize(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
+        """Keep the messages and make memories of them; see `Summarizer.summarize`."""
+        begun = time.perf_counter()
+        if request.instructions and self.guidance is None:
+            raise InvalidInputError(NOT_GUIDED)
+        appended = await self.record.append(
+            scope, request, lambda messages, blocks: self._jobs(request, messages, blocks)
+        )
+        result = recorded(request, appended)
+        if request.background:
+            self.start(scope)
+            return result.model_copy(update={"usage": Usage(milliseconds=since(begun))})
+        degraded: tuple[str, ...] = ()
+        usage, failures = Usage(), list[ReMeError]()
+        try:
+            usage, degraded = await self.record.embed(scope, appended)
+        except ReMeError as exc:  # a dimension that the store refuses
+            failures.append(exc)
+        outcomes = await self.runner.finish(scope, appended.jobs)
+        failures += [outcome.failure for outcome in outcomes if outcome.failure is not None]
+        result = _with_outcomes(result, outcomes, usage, since(begun))
+        result = result.model_copy(update={"degraded": with_outcomes_degraded(degraded, outcomes)})
+        if failures:
+            raise not_all_done(result, failures, kept="the messages") from failures[0]
+        return result
+
+    def _jobs(self, request: SummaryRequest, messages: Sequence[Message], blocks: Sequence[Block]) -> list[Job]:
+        sizes = {message.message_id: min(len(message.full_text), SHOWN_CHARS) for message in messages}
+        now = self.clock.now()
+        guidance = (self.guidance or Guidance()).and_for_this_call(request.instructions)
+        return [
+            Job(
+                kind=SUMMARY,
+                payload=SummaryPayload(
+                    session_id=request.session_id,
+                    block_ids=tuple(block.block_id for block in group),
+                    memory_type=request.memory_type,
+                    guidance=guidance,
+                    timezone=request.timezone,
+                ).write(),
+                created_at=now,
+                due_at=now,
+            )
+            for group in _groups(blocks, sizes)
+        ]
+
+
+def _groups(blocks: Sequence[Block], sizes: dict[str, int]) -> list[list[Block]]:
+    """Join blocks, in order, while one job can take them."""
+    groups: list[list[Block]] = []
+    messages = chars = 0
+    for block in blocks:
+        own = block.message_ids[block.repeats :]
+        size = sum(sizes.get(message_id, 0) for message_id in own)
+        if not groups or messages + len(own) > _JOB_MESSAGES or chars + size > _JOB_CHARS:
+            groups.append([])
+            messages = chars = 0
+        groups[-1].append(block)
+        messages += len(own)
+        chars += size
+    return groups
+
+
+def _with_outcomes(
+    result: SummaryResult, outcomes: Sequence[Outcome], usage: Usage, milliseconds: float
+) -> SummaryResult:
+    written: dict[str, Memory] = {}
+    for outcome in outcomes:
+        written |= {m.memory_id: m for m in outcome.memories if m.memory_type is not MemoryType.META}
+        usage += outcome.usage
+    runs = tuple(outcome.job.run_id for outcome in outcomes if outcome.has_written)
+    return result.model_copy(
+        update={
+            "memories": tuple(written.values()),
+            "run_id": runs[0] if runs else None,
+            "run_ids": runs,
+            "job_ids": undone(outcomes),
+            "rejected": tuple(fact for outcome in outcomes for fact in outcome.rejected_facts),
+            "usage": usage.model_copy(update={"milliseconds": milliseconds}),
+        }
+    )

@@ -1,0 +1,1 @@
+"""The ranking index of a partition, and the parts of its score."""

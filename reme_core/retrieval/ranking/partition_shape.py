@@ -1,0 +1,84 @@
+"""What follows from the rows of a partition alone and serves every query until they change."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reme_core.retrieval.arrays import BoolArray, FloatArray, Matrix, sums
+from reme_core.retrieval.bm25 import length_norm
+from reme_core.retrieval.ranking.row_columns import Columns
+from reme_core.retrieval.ranking.row_pieces import Pieces
+from reme_core.retrieval.ranking.score_weights import LONG, LONG_ANSWER, LONG_MESSAGE
+from reme_core.retrieval.ranking.session_line import GAP, Line, line_of, triangle
+from reme_core.retrieval.ranking.vector_search import VectorColumn
+
+# Messages either side that the nearby text and the nearby cosines take in, nearer ones counting more; chosen on LoCoMo,
+# where one more or one fewer changes little.
+TEXT_REACH = GAP
+VECTOR_REACH = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Columns derived from the rows.
+
+    Attributes:
+        pieces: the number of living pieces.
+        mean_length: mean terms of a living piece.
+        nearness: how much neighbours say of each row, (n,), in (0, 1]: 1 where the messages of its session are short,
+            falling as their mean length grows.
+        brevity: how likely each row is an answer by its length, (n,), in (0, 1].
+        vectors: which living rows have a vector, (n,).
+        line: the rows laid out, where what stands nearby counts.
+        nearby_norm: BM25's length norm of each place of the line with what stands round it.
+        vector_share: what the nearby cosines of each place divide by.
+    """
+
+    pieces: int
+    mean_length: float
+    nearness: FloatArray
+    brevity: FloatArray
+    vectors: BoolArray
+    line: Line
+    nearby_norm: Matrix
+    vector_share: FloatArray
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes held."""
+        columns = (self.nearness, self.brevity, self.vectors, self.nearby_norm, self.vector_share)
+        return self.line.nbytes + sum(column.nbytes for column in columns)
+
+
+def shape_of(columns: Columns, pieces: Pieces, own: VectorColumn, *, neighbours: bool) -> Shape:
+    """Derive the shape of a partition; removed rows count nothing and are nobody's neighbours."""
+    n, alive = len(columns), columns.alive
+    living = max(n - columns.dead, 1)
+    lengths = np.where(alive, columns.lengths, 0).astype(np.float64)
+    line = line_of(columns.sessions, columns.positions, alive if neighbours else np.zeros(n, np.bool_))
+    nearby = triangle(line.lay(lengths), TEXT_REACH)
+    alive_pieces = alive if pieces.all_whole else alive[pieces.owner]
+    count = max(int(np.count_nonzero(alive_pieces)), 1)
+    return Shape(
+        pieces=count,
+        mean_length=float(pieces.lengths.sum(where=alive_pieces)) / count,
+        nearness=_nearness(columns, lengths) if neighbours else np.ones(n),
+        brevity=np.minimum(1.0, LONG_ANSWER / np.maximum(lengths, 1.0)),
+        vectors=alive & pieces.any(own.present(len(pieces))),
+        line=line,
+        nearby_norm=length_norm(nearby, float(nearby.sum(where=line.taken)) / living).astype(np.float32),
+        vector_share=np.maximum(triangle(line.taken.astype(np.float64), VECTOR_REACH), 1.0),
+    )
+
+
+def _nearness(columns: Columns, lengths: FloatArray) -> FloatArray:
+    """Tell how much neighbours say of rows of these lengths, (n,): by the mean length of the messages of a session.
+
+    By session and not by scope, for a scope may hold a chat of two people beside talk with an assistant: all questions
+    of LoCoMo and BEAM in one scope find 6 points more of recall@10 so.
+    """
+    _, session = np.unique(columns.sessions, return_inverse=True)
+    counts = sums(session, columns.alive.astype(np.float64), len(columns))
+    means = sums(session, np.minimum(lengths, LONG_MESSAGE), len(columns)) / np.maximum(counts, 1.0)
+    nearness: FloatArray = np.minimum(1.0, LONG / np.maximum(means, 1.0))[session]
+    return nearness

@@ -1,0 +1,1 @@
+"""Times named in questions, and how well what is stored fits them."""

@@ -1,1 +1,0 @@
-"""Flows over ports: recording, slicing, embedding, retrieving, undoing, exporting."""

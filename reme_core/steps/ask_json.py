@@ -1,0 +1,209 @@
+"""Ask a model for JSON: what can't be used is asked for once more, with what was wrong.
+
+An answer of which nothing can be used twice is an error. Where a part of the first one can, only the rest is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeVar
+
+from pydantic import JsonValue, ValidationError
+
+from reme_core.errors import ModelOutputError
+from reme_core.ports import ChatModel, ChatRequest, ChatResult, ResponseSchema
+from reme_core.schema import Message, TextBlock, Usage, describe
+from reme_core.steps.distillation import Spent
+from reme_core.text import Language, fence, json_line, load_prompt, shortened
+
+PACKAGE = "reme_core.steps"
+"""Where the prompts of these steps lie."""
+
+T = TypeVar("T")
+
+# An answer that goes back to the model in full could be as long as its window.
+_MOST_SHOWN = 2000
+_MORE_ROOM = 4
+
+
+def not_blank(text: str) -> str:
+    """Return a text of a model without blanks around it (ValueError: there is nothing else)."""
+    text = text.strip()
+    if not text:
+        msg = "is empty"
+        raise ValueError(msg)
+    return text
+
+
+def lowered(value: object) -> object:
+    """Return a word of a model as our names are written; anything else as it is."""
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+def none_as_empty(value: object) -> object:
+    """Return a list of a model, none where it wrote null; anything else as it is."""
+    return () if value is None else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mending(Generic[T]):
+    """How the rest of an answer is asked for, of which a part can be used.
+
+    Attributes:
+        schema: The form of the second answer.
+        problems: Tells the model what of a value has to be written again, a line each; none: it is whole.
+        join: Puts the JSON of the second answer into the value, as far as it can be used.
+    """
+
+    schema: ResponseSchema
+    problems: Callable[[T], Sequence[str]]
+    join: Callable[[T, JsonValue], T]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Generic[T]):
+    """What is asked, and how the answer is read.
+
+    Attributes:
+        system: The system message.
+        user: The user's message.
+        schema: The form of the answer.
+        language: Of what is said when the answer can't be used.
+        read: Turns the JSON into a value, or raises a ValueError that tells the model what is wrong.
+        mending: For answers that can be used in part.
+        temperature: None leaves the model's own setting.
+        max_tokens: Of the answer; if it can't be used, there is more room the second time. None: the model's own.
+    """
+
+    system: str
+    user: str
+    schema: ResponseSchema
+    language: Language
+    read: Callable[[JsonValue], T]
+    mending: Mending[T] | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+    def request(self) -> ChatRequest:
+        """Return the first request."""
+        return ChatRequest(
+            messages=(_message("system", self.system), _message("user", self.user)),
+            response_schema=self.schema,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+        )
+
+
+def with_problems(user: str, problems: Sequence[str], language: Language) -> str:
+    """Return a user's message with what a reviewer has found wrong with an earlier attempt, if anything."""
+    if not problems:
+        return user
+    lines = "\n".join(json_line({"problem": shortened(problem, _MOST_SHOWN)}) for problem in problems)
+    words = load_prompt(PACKAGE, "revised", language)
+    return f"{user}\n{words.fill({'problems': fence('problems', lines)})}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Usable(Generic[T]):
+    value: T
+    raw: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unusable:
+    problem: str
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """A `ChatModel` over another one whose calls are counted, those that end in an unusable answer as well.
+
+    Attributes:
+        model: The model.
+        meter: Where the cost is added.
+    """
+
+    model: ChatModel
+    meter: Spent
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        """Ask the model; see `ChatModel.chat`."""
+        try:
+            result = await self.model.chat(request)
+        except ModelOutputError:
+            self.meter.add(Usage(model_calls=1))  # its tokens are not known
+            raise
+        self.meter.add(result.usage)
+        return result
+
+
+async def ask(model: ChatModel, question: Question[T]) -> tuple[T, Usage]:
+    """Ask, once more if the answer or a part of it can't be used, and return what was read and what it all cost.
+
+    Raises:
+        ModelOutputError: Neither answer could be used; `raw` is the second one.
+        ModelError: The model failed.
+    """
+    request = question.request()
+    first, spent = await _try(model, request, question.read)
+    if isinstance(first, _Usable):
+        value, more = await _mended(model, question, first)
+        return value, spent + more
+    second, more = await _try(model, _again(request, first, question.language), question.read)
+    if isinstance(second, _Usable):
+        return second.value, spent + more
+    msg = f"the model's answer ({question.schema.name}) can't be used, asked twice: {second.problem}"
+    raise ModelOutputError(msg, raw=second.raw)
+
+
+async def _mended(model: ChatModel, question: Question[T], first: _Usable[T]) -> tuple[T, Usage]:
+    """Ask for what could not be used of an answer; the first value where the second answer is of no use."""
+    mending = question.mending
+    problems = () if mending is None else mending.problems(first.value)
+    if mending is None or not problems:
+        return first.value, Usage()
+    words = load_prompt(PACKAGE, "mend", question.language)
+    lines = shortened("\n".join(problems), _MOST_SHOWN)
+    request = _told(question.request(), first.raw, words.fill({"problems": fence("problems", lines)}))
+    read = partial(mending.join, first.value)
+    second, spent = await _try(model, replace(request, response_schema=mending.schema), read)
+    return second.value if isinstance(second, _Usable) else first.value, spent
+
+
+async def _try(
+    model: ChatModel, request: ChatRequest, read: Callable[[JsonValue], T]
+) -> tuple[_Usable[T] | _Unusable, Usage]:
+    try:
+        result = await model.chat(request)
+    except ModelOutputError as exc:
+        return _Unusable(problem=exc.message, raw=exc.raw), Usage(model_calls=1)  # its tokens are not known
+    raw = result.message.full_text
+    if result.finish_reason == "length":
+        return _Unusable(problem="it was cut off at the limit of tokens: write less", raw=raw), result.usage
+    try:
+        return _Usable(value=read(result.parsed), raw=raw), result.usage
+    except ValidationError as exc:
+        return _Unusable(problem=describe(exc, "answer"), raw=raw), result.usage
+    except ValueError as exc:
+        return _Unusable(problem=str(exc), raw=raw), result.usage
+
+
+def _again(request: ChatRequest, failed: _Unusable, language: Language) -> ChatRequest:
+    words = load_prompt(PACKAGE, "again", language)
+    told = _told(request, failed.raw, words.fill({"problem": fence("problem", failed.problem)}))
+    # Models that think aloud do so within the limit, and what is cut off then may hold nothing at all.
+    return told if request.max_tokens is None else replace(told, max_tokens=request.max_tokens * _MORE_ROOM)
+
+
+def _told(request: ChatRequest, raw: str, words: str) -> ChatRequest:
+    """Return the request that goes on with an answer and what is said to it."""
+    said = shortened(raw, _MOST_SHOWN)
+    answered = (_message("assistant", said),) if said.strip() else ()
+    return replace(request, messages=(*request.messages, *answered, _message("user", words)))
+
+
+def _message(role: str, text: str) -> Message:
+    return Message.model_validate({"role": role, "content": (TextBlock(text=text),)})

@@ -1,0 +1,204 @@
+"""Which of some new memories say what others say already: those that are stored, or those before them.
+
+Compared is what memories are found by, `index_text`, within one scope, type and target. With vectors two say the same
+if these are near; but not if a word or two are replaced (enable, disable), if the words stand in another order (a
+before b), or if they deny or count otherwise: a lesson lost costs more than one told twice. Without vectors they say
+the same if their words do, in the same order. Equal contents are equal whatever their `when_to_use`, as in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reme_core.ports import Matrix, MemoryFilter, MemorySearch, Store, Target, Vector
+from reme_core.rules import Claim, claim_of
+from reme_core.schema import Memory, Scope
+from reme_core.steps.equal_memories import find_twins
+from reme_core.steps.targets import all_memories
+from reme_core.text import normalise_content, terms
+
+SIMILARITY = 0.9
+"""As near as this, two texts say the same: paraphrases lie above it, related advice below."""
+
+_NEAREST = 5
+# Two texts of which so few words are others speak of two things. One character of Chinese stands in two terms.
+_FEW_WORDS = 4
+# One word makes the opposite of a long text, and a number another case.
+_TURNS = re.compile(r"\d+(?:[.,]\d+)*|\b(?:not|no|never|none|without|cannot)\b|n['’]t\b|[不没沒未勿]", re.IGNORECASE)
+_NOT = frozenset({"not", "cannot", "n't", "n’t"})
+# From so many on, a target is read once for all of them.
+_MANY = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newcomer:
+    """A memory that is to be written.
+
+    Attributes:
+        target: What it is about.
+        content: What it says.
+        index_text: What it will be found by.
+        vector: The vector of `index_text`; None compares it by its words.
+    """
+
+    target: Target
+    content: str
+    index_text: str
+    vector: Vector | None = None
+
+    @property
+    def claim(self) -> Claim:
+        """What it would claim for itself alone."""
+        return Claim(self.target.memory_type, self.target.memory_target, normalise_content(self.content))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a newcomer repeats: a stored memory, or the newcomer at a place before it."""
+
+    memory: Memory | None = None
+    place: int | None = None
+
+
+async def find_known(
+    store: Store, scope: Scope, newcomers: Sequence[Newcomer], *, similarity: float = SIMILARITY
+) -> list[Known | None]:
+    """Return for each newcomer what it repeats, None where that is nothing; the first of equal newcomers stays.
+
+    `similarity` is the least cosine of two that say the same, in [-1, 1].
+    """
+    equal = await _equal(store, scope, newcomers)
+    near: list[Sequence[Memory]] = []
+    for newcomer in newcomers:
+        same = equal.get(newcomer.claim)
+        near.append([same] if same is not None else await _near(store, scope, newcomer, similarity))
+    # Texts may be long, and libraries of them as well.
+    return await asyncio.to_thread(_compared, newcomers, near, similarity)
+
+
+async def _equal(store: Store, scope: Scope, newcomers: Sequence[Newcomer]) -> dict[Claim, Memory]:
+    claims: dict[Target, set[Claim]] = {}
+    for newcomer in newcomers:
+        claims.setdefault(newcomer.target, set()).add(newcomer.claim)
+    equal: dict[Claim, Memory] = {}
+    for target, wanted in claims.items():
+        held: Sequence[Memory]
+        if len(wanted) >= _MANY:
+            held = await all_memories(store, scope, _of(target))
+        else:
+            held = list((await find_twins(store, scope, wanted)).values())
+        equal |= {claim: memory for memory in held if (claim := claim_of(memory)) in wanted and claim is not None}
+    return equal
+
+
+async def _near(store: Store, scope: Scope, newcomer: Newcomer, similarity: float) -> list[Memory]:
+    near = _of(newcomer.target)
+    if newcomer.vector is not None:
+        search = MemorySearch(vector=newcomer.vector, limit=_NEAREST, filter=near, min_score=similarity)
+    elif newcomer.index_text.strip():
+        search = MemorySearch(text=newcomer.index_text, limit=_NEAREST, filter=near)
+    else:
+        return []
+    return [item.memory for item in await store.search(scope, search)]
+
+
+def _compared(newcomers: Sequence[Newcomer], near: Sequence[Sequence[Memory]], similarity: float) -> list[Known | None]:
+    known: list[Known | None] = []
+    seen: dict[Claim, int] = {}
+    kept: dict[Target, _Kept] = {}
+    for place, (newcomer, memories) in enumerate(zip(newcomers, near, strict=True)):
+        words = _words(newcomer.index_text)
+        others = kept.setdefault(newcomer.target, _Kept())
+        stored = next((memory for memory in memories if _says(newcomer, words, memory)), None)
+        earlier = seen.get(newcomer.claim)
+        if stored is None and earlier is None:
+            earlier = others.nearest(newcomer, words, similarity)
+        if stored is None and earlier is None:
+            seen[newcomer.claim] = place
+            others.add(newcomer, words, place)
+            known.append(None)
+        else:
+            known.append(Known(memory=stored, place=None if stored is not None else earlier))
+    return known
+
+
+def _says(newcomer: Newcomer, words: _Words, memory: Memory) -> bool:
+    """Tell whether a memory that was found near says what a newcomer says."""
+    if claim_of(memory) == newcomer.claim:
+        return True
+    other = _words(memory.index_text)
+    return words.agrees_with(other) if newcomer.vector is not None else words.equals(other)
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What texts are compared by beside vectors: the terms in their order, and the numbers and denials."""
+
+    terms: tuple[str, ...]
+    turns: frozenset[str]
+
+    def equals(self, other: _Words) -> bool:
+        return bool(self.terms) and self == other
+
+    def agrees_with(self, other: _Words) -> bool:
+        """Tell whether nothing speaks against it that two texts which are near say the same."""
+        if self.turns != other.turns:
+            return False
+        own, others = Counter(self.terms), Counter(other.terms)
+        gone, new = (own - others).total(), (others - own).total()
+        if gone and new:  # words stand in place of words: of many it is told otherwise, of few it is something else
+            return max(gone, new) > _FEW_WORDS
+        return _is_within(self.terms, other.terms) if new else _is_within(other.terms, self.terms)
+
+
+def _is_within(few: Sequence[str], many: Sequence[str]) -> bool:
+    """Tell whether words stand among others in the same order."""
+    rest = iter(many)
+    return all(word in rest for word in few)
+
+
+def _words(text: str) -> _Words:
+    turns = (turn.lower() for turn in _TURNS.findall(text))
+    return _Words(tuple(terms(text)), frozenset("not" if turn in _NOT else turn for turn in turns))
+
+
+class _Kept:
+    """The newcomers of one target that repeat nothing, so far."""
+
+    def __init__(self) -> None:
+        self._places: list[int] = []
+        self._said: list[_Words] = []
+        self._rows: Matrix | None = None
+        self._by_words: dict[_Words, int] = {}
+
+    def add(self, newcomer: Newcomer, words: _Words, place: int) -> None:
+        if newcomer.vector is None:
+            self._by_words.setdefault(words, place)
+            return
+        if self._rows is None:
+            self._rows = np.zeros((16, len(newcomer.vector)), np.float32)
+        if len(self._places) == len(self._rows):
+            self._rows = np.concatenate((self._rows, np.zeros_like(self._rows)))
+        self._rows[len(self._places)] = newcomer.vector
+        self._places.append(place)
+        self._said.append(words)
+
+    def nearest(self, newcomer: Newcomer, words: _Words, similarity: float) -> int | None:
+        if newcomer.vector is None:
+            return self._by_words.get(words) if words.terms else None
+        if self._rows is None:
+            return None
+        scores = self._rows[: len(self._places)] @ newcomer.vector
+        near = np.flatnonzero(scores >= similarity)
+        best_first = near[np.argsort(-scores[near], kind="stable")]
+        return next((self._places[row] for row in best_first if words.agrees_with(self._said[row])), None)
+
+
+def _of(target: Target) -> MemoryFilter:
+    return MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,))

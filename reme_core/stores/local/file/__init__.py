@@ -1,0 +1,1 @@
+"""The SQLite file: threads, tables, migrations, scopes, bytes of vectors."""

@@ -1,0 +1,1 @@
+"""Items as rows: JSON objects by namespace and key, some of which are memories."""

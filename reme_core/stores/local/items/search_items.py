@@ -1,0 +1,238 @@
+"""Pages of items, ranked or last change first. Runs on a reading thread, in one snapshot of the file."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+
+from reme_core.errors import DimensionMismatchError, InvalidInputError
+from reme_core.ports import Item, ItemValue, RecordPlace, SearchItems, Vector
+from reme_core.retrieval import IntArray
+from reme_core.rules import meets, namespace_path, needle
+from reme_core.schema import Memory, Scope
+from reme_core.stores.local.file.scope_numbers import find_scope
+from reme_core.stores.local.file.vector_bytes import check_vector, stored_dimension
+from reme_core.stores.local.items.embedding_model import item_dimension
+from reme_core.stores.local.items.item_rows import (
+    NOT_ITEMS,
+    Row,
+    make_item,
+    namespaces_under,
+    rows_by_items,
+    rows_by_memories,
+    value_of_row,
+)
+from reme_core.stores.local.items.vectors_in_memory import Groups, ItemSource, ItemVectors, MemorySource, Scores
+from reme_core.stores.local.items.word_ranking import MEMORIES, ItemWords
+from reme_core.stores.local.memories.memory_rows import microseconds
+
+_FIRST_CHUNK = 10
+_LARGEST_CHUNK = 1_000
+_FIRST_RANKED = 150
+_MORE_IF_CONDITIONS = 12
+_NEEDLES = 8
+_MERGED = 32
+"""As many namespaces are read side by side, each along its index; of more, all rows are sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page, and the numbers of its items whose time to live is not over."""
+
+    items: list[Item]
+    living: list[int]
+
+
+_Candidate: TypeAlias = tuple[int, float | None]
+"""The number of an item, or of a memory plus `MEMORIES`, and its score."""
+
+
+def check_search(search: SearchItems) -> tuple[str, Vector | None]:
+    """Return the prefix as a path, and the vector as the file has them (InvalidInputError)."""
+    for name, value in (("limit", search.limit), ("offset", search.offset)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            msg = f"{name}: {value!r:.40} was given, a number of 0 or more is wanted"
+            raise InvalidInputError(msg)
+    path = namespace_path(search.prefix, what="prefix")
+    return path, None if search.vector is None else check_vector(search.vector, "the query's vector")
+
+
+def search_items(
+    connection: sqlite3.Connection, memory_space: str, search: SearchItems, held: ItemVectors, words: ItemWords
+) -> Found:
+    """Return a page; see `Store.search_items`."""
+    path, vector = check_search(search)
+    namespaces = namespaces_under(connection, memory_space, path)
+    sources = [
+        MemorySource(scope, memory_type) for scope, memory_type in record_groups(connection, search.records).values()
+    ]
+    if vector is not None:
+        _check_dimensions(connection, vector, [held.groups(connection, source) for source in sources])
+    if not search.limit:
+        return Found([], [])
+    with ExitStack() as cursors:
+        if vector is not None:
+            candidates = _ranked(connection, cursors, list(namespaces), sources, held, vector)
+        else:
+            candidates = _by_change(connection, cursors, list(namespaces), sources, held, bare=False)
+            if search.text.strip():
+                place = memory_space, path, tuple(sources)
+                updated = _times_of_change(connection, list(namespaces), sources, held)
+                candidates = _by_words(words.rank(connection, place, updated, search.text), candidates)
+        page = islice(_wanted(connection, candidates, search), search.offset, search.offset + search.limit)
+        found = list(page)
+    items = [make_item(row, read or value_of_row(row), namespaces, score) for row, read, score in found]
+    at = microseconds(search.at)
+    return Found(items, [row.item for row, _, _ in found if row.item is not None and row.lives(at)])
+
+
+def record_groups(
+    connection: sqlite3.Connection, places: Iterable[RecordPlace]
+) -> dict[tuple[Scope, str], tuple[int, str]]:
+    """Return the number of each scope that places cover, with the types, each pair once."""
+    groups: dict[tuple[Scope, str], tuple[int, str]] = {}
+    for place in places:
+        if place.user_id is not None:
+            scope = Scope(memory_space=place.memory_space, user_id=place.user_id)
+            number = find_scope(connection, scope)
+            scopes = [] if number is None else [(number, scope)]
+        else:
+            scopes = [
+                (number, Scope(memory_space=place.memory_space, user_id=user_id))
+                for number, user_id in connection.execute(
+                    "SELECT scope, user_id FROM scopes WHERE memory_space = ?", (place.memory_space,)
+                )
+            ]
+        for number, scope in scopes:
+            for memory_type in place.memory_types:
+                if memory_type not in NOT_ITEMS:
+                    groups[scope, memory_type] = (number, memory_type.value)
+    return groups
+
+
+def _check_dimensions(connection: sqlite3.Connection, vector: Vector, memories: Sequence[Groups]) -> None:
+    stored = [item_dimension(connection)]
+    if any(len(groups.matrix) for groups in memories):
+        stored.append(stored_dimension(connection))
+    for expected in stored:
+        if expected is not None and expected != len(vector):
+            raise DimensionMismatchError(expected=expected, found=len(vector), what="the query's vector")
+
+
+def _wanted(
+    connection: sqlite3.Connection, candidates: Iterator[_Candidate], search: SearchItems
+) -> Iterator[tuple[Row, tuple[ItemValue, Memory | None] | None, float | None]]:
+    """Read candidates, more and more at a time, and pass on those that are wanted."""
+    at = microseconds(search.at)
+    size = max(_FIRST_CHUNK, search.offset + search.limit) * (_MORE_IF_CONDITIONS if search.conditions else 1)
+    size = min(size, _LARGEST_CHUNK)
+    needles = [text for condition in search.conditions[:_NEEDLES] if (text := needle(condition)) is not None]
+    while some := list(islice(candidates, size)):
+        size = min(2 * size, _LARGEST_CHUNK)
+        items = rows_by_items(connection, [number for number, _ in some if number < MEMORIES], needles)
+        memories = rows_by_memories(connection, [number - MEMORIES for number, _ in some if number >= MEMORIES])
+        for number, score in some:
+            row = items.get(number) if number < MEMORIES else memories.get(number - MEMORIES)
+            if row is None or row.is_closed or (search.omit_expired and row.is_over(at)):
+                continue
+            read = value_of_row(row) if search.conditions else None  # what is passed over needn't be read
+            if read is None or meets(read[0], search.conditions):
+                yield row, read, score
+
+
+def _by_change(
+    connection: sqlite3.Connection,
+    cursors: ExitStack,
+    namespaces: list[int],
+    sources: Sequence[MemorySource],
+    held: ItemVectors,
+    *,
+    bare: bool,
+) -> Iterator[_Candidate]:
+    """Return what lies in namespaces and memories, last change first; with `bare` what has no vectors."""
+    # An open cursor would keep the snapshot beyond the end of the transaction.
+    ordered: list[Iterable[tuple[int, int]]] = []
+    without = " AND NOT EXISTS (SELECT 1 FROM item_vectors WHERE item_vectors.item = items.item)" if bare else ""
+    order = f"{without} ORDER BY updated DESC, item"
+    if len(namespaces) <= _MERGED:
+        for ns in namespaces:
+            cursor = connection.execute(f"SELECT -updated, item FROM items WHERE ns = ?{order}", (ns,))  # noqa: S608
+            cursors.callback(cursor.close)
+            ordered.append(cursor)
+    else:
+        cursor = connection.execute(
+            f"SELECT -updated, item FROM items WHERE ns IN (SELECT value FROM json_each(?)){order}",  # noqa: S608
+            (json.dumps(namespaces),),
+        )
+        cursors.callback(cursor.close)
+        ordered.append(cursor)
+    for source in sources:
+        keys, updated = held.groups(connection, source).all(bare=bare)
+        by_change = np.lexsort((keys, -updated))
+        ordered.append(zip((-updated[by_change]).tolist(), (keys[by_change] + MEMORIES).tolist(), strict=True))
+    return ((number, None) for _, number in heapq.merge(*ordered))
+
+
+def _ranked(
+    connection: sqlite3.Connection,
+    cursors: ExitStack,
+    namespaces: list[int],
+    sources: Sequence[MemorySource],
+    held: ItemVectors,
+    vector: Vector,
+) -> Iterator[_Candidate]:
+    """Return what has vectors, best first, then what has none, last change first."""
+    parts = [held.groups(connection, ItemSource(ns)).best(vector) for ns in namespaces]
+    for source in sources:
+        keys, updated, scores = held.groups(connection, source).best(vector)
+        parts.append((keys + MEMORIES, updated, scores))
+    if parts:
+        one = len(parts) == 1
+        numbers, updated, scores = parts[0] if one else tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+        for chosen in _falling(scores, updated, numbers):
+            yield from zip(numbers[chosen].tolist(), scores[chosen].tolist(), strict=True)
+    yield from _by_change(connection, cursors, namespaces, sources, held, bare=True)
+
+
+def _by_words(ranked: list[int], everything: Iterator[_Candidate]) -> Iterator[_Candidate]:
+    """Return what shares words with a query, best first, then the rest as it comes."""
+    known = set(ranked)
+    yield from ((number, None) for number in ranked)
+    yield from (candidate for candidate in everything if candidate[0] not in known)
+
+
+def _times_of_change(
+    connection: sqlite3.Connection, namespaces: list[int], sources: Sequence[MemorySource], held: ItemVectors
+) -> dict[int, int]:
+    """Return when everything in namespaces and memories was last changed, by its number."""
+    updated = dict(
+        connection.execute(
+            "SELECT item, updated FROM items WHERE ns IN (SELECT value FROM json_each(?))", (json.dumps(namespaces),)
+        )
+    )
+    for source in sources:
+        keys, times = held.groups(connection, source).all(bare=False)
+        updated |= zip((keys + MEMORIES).tolist(), times.tolist(), strict=True)
+    return updated
+
+
+def _falling(scores: Scores, updated: IntArray, numbers: IntArray) -> Iterator[IntArray]:
+    """Return the places of scores from the highest down, some at a time; ties by change, then by number."""
+    size, above = _FIRST_RANKED, math.inf
+    while True:
+        floor = -math.inf if size >= len(scores) else float(np.partition(scores, len(scores) - size)[-size])
+        # With all that equal the last one, so that ties are never cut in two.
+        chosen = np.flatnonzero((scores >= floor) & (scores < above))
+        yield chosen[np.lexsort((numbers[chosen], -updated[chosen], -scores[chosen]))]
+        if size >= len(scores):
+            return
+        size, above = 8 * size, floor

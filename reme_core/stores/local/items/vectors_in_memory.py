@@ -1,0 +1,282 @@
+"""Vectors of items in memory: those of a namespace together, and those of a user's memories of a type.
+
+A group is an item, or a memory that was not written as one, with its vectors: rows of one matrix, next to each other. A
+search gets a view, which nothing changes any more, so that it needs no lock while it computes: what is new goes behind
+the end of the arrays, what is gone is marked in a copy. Each part knows the number of the last change that it has seen
+in a log of the file, and reads on from there, as `partitions.py` does.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from reme_core.errors import CorruptDataError
+from reme_core.ports import Matrix, Vector
+from reme_core.retrieval import BoolArray, IntArray
+from reme_core.retrieval.arrays import GrowingArray
+from reme_core.schema import parse_time
+from reme_core.stores.local.file.scope_numbers import ITEMS, Layer, changed_since, newest_change
+from reme_core.stores.local.memories.memory_rows import microseconds
+
+_SOME = 500
+_BLOCK = 1_000
+Scores: TypeAlias = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups and their vectors.
+
+    Attributes:
+        keys: Numbers of the items or memories, (g,).
+        updated: When they were last changed, microseconds since 1970, (g,).
+        counts: How many vectors each has, (g,).
+        matrix: The vectors one after the other, (n, d).
+        alive: Which groups are still there, (g,).
+    """
+
+    keys: IntArray
+    updated: IntArray
+    counts: IntArray
+    matrix: Matrix
+    alive: BoolArray
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes held."""
+        return sum(part.nbytes for part in (self.keys, self.updated, self.counts, self.matrix, self.alive))
+
+    def best(self, query: Vector) -> tuple[IntArray, IntArray, Scores]:
+        """Return keys, times and best cosines of the groups that have vectors, in no order."""
+        if not len(self.matrix):
+            return self.keys[:0], self.updated[:0], np.empty(0, np.float32)
+        # Row by row, so that equal vectors have equal scores wherever they stand; a product of BLAS needn't.
+        scores: Scores = np.einsum("ij,j->i", self.matrix, query)
+        having = self.counts > 0
+        if len(scores) != np.count_nonzero(having):
+            starts = (np.cumsum(self.counts) - self.counts)[having]
+            scores = np.maximum.reduceat(scores, starts)
+        wanted = self.alive[having]
+        keys, updated = self.keys[having], self.updated[having]
+        return (keys, updated, scores) if wanted.all() else (keys[wanted], updated[wanted], scores[wanted])
+
+    def all(self, *, bare: bool) -> tuple[IntArray, IntArray]:
+        """Return keys and times of all groups, or of those without vectors, in no order."""
+        wanted = self.alive & (self.counts == 0) if bare else self.alive
+        return self.keys[wanted], self.updated[wanted]
+
+
+_Row: TypeAlias = tuple[int, int, bytes | None]
+
+
+class Source(Protocol):
+    """Where the groups of a part come from."""
+
+    @property
+    def log(self) -> tuple[int, int]:
+        """Owner and layer under which their changes are logged; see `scope_numbers.py`."""
+        ...
+
+    def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
+        """Return (key, updated, vector or None) of some keys, or of all; those of a key one after the other."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSource:
+    """The items of a namespace that have vectors."""
+
+    ns: int
+
+    @property
+    def log(self) -> tuple[int, int]:
+        """See `Source`."""
+        return self.ns, ITEMS
+
+    def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
+        """See `Source`."""
+        # Nested loops in this order: the vectors of an item come one after the other, in the order of their numbers.
+        if keys is None:
+            return connection.execute(
+                "SELECT item, updated, data FROM items INDEXED BY items_by_update CROSS JOIN item_vectors USING (item)"
+                " WHERE ns = ?",
+                (self.ns,),
+            )
+        return connection.execute(
+            "SELECT items.item, updated, data FROM json_each(?) CROSS JOIN items ON items.item = json_each.value"
+            " CROSS JOIN item_vectors ON item_vectors.item = items.item WHERE ns = ?",
+            (str(keys), self.ns),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySource:
+    """The current memories of a scope and a type that were not written as items, with and without vectors."""
+
+    scope: int
+    memory_type: str
+
+    @property
+    def log(self) -> tuple[int, int]:
+        """See `Source`."""
+        return self.scope, Layer.MEMORIES
+
+    def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
+        """See `Source`."""
+        among = "" if keys is None else " AND row IN (SELECT value FROM json_each(?))"
+        values: list[object] = [self.scope, self.memory_type, *([] if keys is None else [str(keys)])]
+        found = connection.execute(
+            "SELECT row, json_extract(body, '$.updated_at'), vector"  # noqa: S608  # fixed texts
+            " FROM memories LEFT JOIN memory_vectors USING (row)"
+            f" WHERE scope = ? AND memory_type = ?{among} AND superseded_by IS NULL"
+            " AND NOT EXISTS (SELECT 1 FROM items WHERE memory_row = row)",
+            values,
+        )
+        return ((row, microseconds(parse_time(updated)), vector) for row, updated, vector in found)
+
+
+class Part:
+    """The groups of one source, kept in step with the file."""
+
+    def __init__(self, source: Source) -> None:
+        """Start empty; `follow` fills it."""
+        self._source = source
+        self._lock = threading.Lock()
+        self._seen = -1
+        self._groups = _Room().view()
+        self._room = _Room()
+
+    def follow(self, connection: sqlite3.Connection) -> Groups:
+        """Bring the groups to the state of the snapshot that the connection reads, or a later one; return them."""
+        owner, layer = self._source.log
+        newest = newest_change(connection, owner, layer)
+        with self._lock:
+            if 0 <= newest <= self._seen:
+                return self._groups
+            changed = None if self._seen < 0 else changed_since(connection, owner, layer, self._seen)
+            if changed is None or len(changed) > max(_SOME, len(self._groups.keys) // 4):
+                changed = None
+            seen, self._seen = self._seen, -1  # a failure half-way makes the next call load anew
+            if seen < 0 or changed is None or self._is_mostly_dead():
+                self._room = _Room()
+                self._groups = self._room.extend(self._source.rows(connection, None))
+            elif changed:
+                self._room.bury(changed)
+                self._groups = self._room.extend(self._source.rows(connection, changed))
+            self._seen = newest
+            return self._groups
+
+    def _is_mostly_dead(self) -> bool:
+        alive = int(np.count_nonzero(self._groups.alive))
+        return len(self._groups.keys) - alive > max(_SOME, alive)
+
+
+class _Room:
+    """Arrays that grow at their ends; what was handed out of them stays as it was."""
+
+    def __init__(self) -> None:
+        self._keys = GrowingArray(np.empty(0, np.int64))
+        self._updated = GrowingArray(np.empty(0, np.int64))
+        self._counts = GrowingArray(np.empty(0, np.int64))
+        self._alive = np.empty(0, np.bool_)
+        self._matrix: Matrix = np.empty((0, 0), np.float32)
+        self._used = 0
+
+    def view(self) -> Groups:
+        return Groups(
+            keys=self._keys.view,
+            updated=self._updated.view,
+            counts=self._counts.view,
+            matrix=self._matrix[: self._used],
+            alive=self._alive,
+        )
+
+    def bury(self, keys: list[int]) -> None:
+        self._alive = self._alive & ~np.isin(self._keys.view, np.array(keys, np.int64))
+
+    def extend(self, rows: Iterator[_Row]) -> Groups:
+        """Append groups; those whose rows a block cuts in two are put together again."""
+        last: int | None = None
+        while some := list(islice(rows, _BLOCK)):
+            vectors = [row[2] for row in some if row[2] is not None]
+            keys: list[int] = []
+            times: list[int] = []
+            counts: list[int] = []
+            for key, updated, vector in some:
+                if key == last:
+                    if counts:
+                        counts[-1] += 1
+                    else:
+                        self._counts.view[-1] += 1  # nobody has been given that one yet
+                    continue
+                last = key
+                keys.append(key)
+                times.append(updated)
+                counts.append(0 if vector is None else 1)
+            for array, values in ((self._keys, keys), (self._updated, times), (self._counts, counts)):
+                array.extend(np.array(values, np.int64))
+            self._append(vectors)
+        self._alive = np.concatenate([self._alive, np.ones(len(self._keys) - len(self._alive), np.bool_)])
+        return self.view()
+
+    def _append(self, vectors: list[bytes]) -> None:
+        if not vectors:
+            return
+        dimension = len(vectors[0]) // 4
+        known = self._matrix.shape[1] if self._used else dimension
+        if dimension != known or any(len(vector) != 4 * dimension for vector in vectors):
+            msg = f"the file holds a vector that has not {known} dimensions: restore a copy"
+            raise CorruptDataError(msg)
+        end = self._used + len(vectors)
+        if end > len(self._matrix):
+            grown = np.empty((max(end, self._used + self._used // 4 + 16), dimension), np.float32)
+            grown[: self._used] = self._matrix[: self._used].reshape(self._used, dimension)
+            self._matrix = grown
+        self._matrix[self._used : end] = np.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), dimension)
+        self._used = end
+
+
+class ItemVectors:
+    """The parts in use, up to a number of bytes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        """Start empty; `limit_bytes` counts arrays, and one part may always stay."""
+        self._limit = limit_bytes
+        self._gate = threading.Lock()
+        self._held: OrderedDict[ItemSource | MemorySource, Part] = OrderedDict()
+        self._sizes: dict[ItemSource | MemorySource, int] = {}
+        self._total = 0
+
+    def groups(self, connection: sqlite3.Connection, source: ItemSource | MemorySource) -> Groups:
+        """Return the groups of a source as the file has them now."""
+        with self._gate:
+            part = self._held.get(source)
+            if part is None:
+                part = self._held[source] = Part(source)
+            self._held.move_to_end(source)
+        groups = part.follow(connection)
+        with self._gate:
+            if self._held.get(source) is part:
+                size = groups.nbytes
+                self._total += size - self._sizes.get(source, 0)
+                self._sizes[source] = size
+                while self._total > self._limit and len(self._held) > 1:
+                    oldest, _ = self._held.popitem(last=False)
+                    self._total -= self._sizes.pop(oldest, 0)
+        return groups
+
+    def clear(self) -> None:
+        """Let everything go."""
+        with self._gate:
+            self._held.clear()
+            self._sizes.clear()
+            self._total = 0

@@ -1,0 +1,1 @@
+"""Jobs and tool calls as rows."""

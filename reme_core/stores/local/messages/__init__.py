@@ -1,0 +1,1 @@
+"""Messages and blocks as rows."""

@@ -1,0 +1,343 @@
+"""Messages and blocks as rows. Plain functions over a connection; the caller holds the transaction."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError
+from reme_core.ports import (
+    WAITING,
+    Appended,
+    AppendMessages,
+    FindMessages,
+    MessagePage,
+    MessageVector,
+    PendingText,
+    Vector,
+)
+from reme_core.retrieval import message_text
+from reme_core.schema import Message, Scope, StoredMessage, read_stored_message
+from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
+from reme_core.stores.local.file.scope_numbers import (
+    Layer,
+    find_scope,
+    find_session,
+    log_changes,
+    make_scope_number,
+    make_session_number,
+)
+from reme_core.stores.local.file.tables import has_word_tables
+from reme_core.stores.local.file.vector_bytes import check_vector, claim_dimension
+from reme_core.stores.local.file.word_tables import add_words, match_expression
+from reme_core.stores.local.memories.waiting_vectors import fill_memories, is_of_memory, pending_memories
+from reme_core.text import (
+    is_question,
+    pack_terms,
+    passage_spans,
+    query_terms,
+    segment_passages,
+    states_wish,
+    terms,
+    unpack_terms,
+)
+
+# What an embedding model is given of one message, in characters of a short text (one word may be long) and in passages
+# of a long one; the rest is found by its words.
+_EMBEDDED_CHARS = 8_000
+_EMBEDDED_PASSAGES = 64
+_KEY = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,4}))?", re.ASCII)
+
+_STORED = (
+    "SELECT seq, body, session_id, (SELECT block_id FROM blocks WHERE blocks.block = messages.block) FROM messages"
+)
+_STORED += " JOIN sessions USING (session)"
+
+
+def append_messages(connection: sqlite3.Connection, scope: Scope, request: AppendMessages, *, fts5: bool) -> Appended:
+    """Add messages at the end of a session; equal ones that are there already are left alone (ConflictError)."""
+    if not request.messages:
+        return Appended(added=(), known=())
+    number = make_scope_number(connection, scope)
+    session = make_session_number(connection, number, request.session_id)
+    added: list[str] = []
+    known: list[str] = []
+    rows: list[int] = []
+    for message in request.messages:
+        if _is_known(connection, number, session, message):
+            known.append(message.message_id)
+            continue
+        words, passages = segment_passages(message.full_text)
+        row = _insert(connection, number, session, message, words, passages, waits=request.want_vectors)
+        if fts5:
+            add_words(connection, "message_words", number, row, words)
+        rows.append(row)
+        added.append(message.message_id)
+    log_changes(connection, number, Layer.MESSAGES, rows)
+    waiting = pending_texts(connection, scope, WAITING) if request.want_vectors else []
+    return Appended(added=tuple(added), known=tuple(known), waiting=tuple(waiting))
+
+
+def _is_known(connection: sqlite3.Connection, scope: int, session: int, message: Message) -> bool:
+    row = connection.execute(
+        "SELECT session, body FROM messages WHERE scope = ? AND message_id = ?", (scope, message.message_id)
+    ).fetchone()
+    if row is None:
+        return False
+    if row[0] == session and message.repeats(read_stored_message(row[1])):
+        return True
+    what = "other content" if row[0] == session else "another session"
+    msg = f"message {message.message_id!r} exists with {what}: ids are unique in a scope; leave it out to get a new one"
+    raise ConflictError(msg)
+
+
+def _insert(
+    connection: sqlite3.Connection,
+    scope: int,
+    session: int,
+    message: Message,
+    words: Sequence[str],
+    passages: bytes,
+    *,
+    waits: bool,
+) -> int:
+    text = message.full_text
+    cursor = connection.execute(
+        "INSERT INTO messages (scope, session, message_id, speaker, said_at, asks, by_user, wishes, waits, terms,"
+        " passages, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            scope,
+            session,
+            message.message_id,
+            message.speaker,
+            message.created_at.timestamp(),
+            is_question(text),
+            message.role == "user",
+            message.role == "user" and states_wish(text),
+            waits and bool(text.strip()),
+            pack_terms(words),
+            passages,
+            message.model_dump_json(),
+        ),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def _stored(row: tuple[int, str, str, str | None]) -> StoredMessage:
+    return StoredMessage(message=read_stored_message(row[1]), session_id=row[2], block_id=row[3])
+
+
+def messages_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, StoredMessage]:
+    """Return messages by row number."""
+    found = connection.execute(f"{_STORED} WHERE seq IN (SELECT value FROM json_each(?))", (str(list(rows)),))  # noqa: S608
+    return {row[0]: _stored(row) for row in found}
+
+
+def passages_by_rows(connection: sqlite3.Connection, numbers: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Return where passages stand in the texts of messages, by row: of each (row, number of the passage)."""
+    wanted = dict(numbers)
+    found = connection.execute(
+        "SELECT seq, passages FROM messages WHERE seq IN (SELECT value FROM json_each(?))", (str(list(wanted)),)
+    )
+    spans = {row: passage_spans(packed)[wanted[row]] for row, packed in found}
+    return {row: (passage.start, passage.end) for row, passage in spans.items()}
+
+
+def rows_of_messages(connection: sqlite3.Connection, scope: int, message_ids: Sequence[str]) -> dict[str, int]:
+    """Return the row numbers of those messages that the scope holds."""
+    found = {}
+    for message_id in message_ids:
+        row = connection.execute(
+            "SELECT seq FROM messages WHERE scope = ? AND message_id = ?", (scope, message_id)
+        ).fetchone()
+        if row is not None:
+            found[message_id] = int(row[0])
+    return found
+
+
+def get_messages(connection: sqlite3.Connection, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
+    """Return messages by id, in the order asked (MessageNotFoundError)."""
+    number = find_scope(connection, scope)
+    rows = {} if number is None else rows_of_messages(connection, number, list(dict.fromkeys(message_ids)))
+    missing = [message_id for message_id in dict.fromkeys(message_ids) if message_id not in rows]
+    if missing:
+        raise MessageNotFoundError(missing)
+    numbers = list(rows.values())
+    stored = {}
+    for start in range(0, len(numbers), 500):
+        stored.update(messages_by_rows(connection, numbers[start : start + 500]))
+    return [stored[rows[message_id]] for message_id in message_ids]
+
+
+def find_messages(connection: sqlite3.Connection, scope: Scope, query: FindMessages) -> MessagePage:
+    """Return one page of the messages that meet all conditions."""
+    check_limit(query.limit)
+    place = None if query.cursor is None else read_cursor("messages", query.cursor, int)
+    number = find_scope(connection, scope)
+    if number is None:
+        return MessagePage(messages=())
+    where, values = ["messages.scope = ?"], list[object]([number])
+    if query.session_id is not None:
+        where.append("messages.session = ?")
+        values.append(find_session(connection, number, query.session_id))
+    if query.said_from is not None:
+        where.append("said_at >= ?")
+        values.append(query.said_from.timestamp())
+    if query.said_to is not None:
+        where.append("said_at < ?")
+        values.append(query.said_to.timestamp())
+    if query.unsliced:
+        where.append("block IS NULL")
+    if place is not None:
+        where.append("seq < ?" if query.newest_first else "seq > ?")
+        values.append(place[0])
+    rows = _matching(connection, number, query, " AND ".join(where), values)
+    page = [row for row, _ in zip(rows, range(query.limit + 1), strict=False)]
+    more = len(page) > query.limit
+    return MessagePage(
+        messages=tuple(_stored(row) for row in page[: query.limit]),
+        next_cursor=write_cursor("messages", page[query.limit - 1][0]) if more else None,
+    )
+
+
+def _matching(
+    connection: sqlite3.Connection, scope: int, query: FindMessages, where: str, values: list[object]
+) -> Iterator[tuple[int, str, str, str | None]]:
+    order = f"ORDER BY seq {'DESC' if query.newest_first else 'ASC'}"
+    if query.keyword is None:
+        yield from connection.execute(f"{_STORED} WHERE {where} {order}", values)
+        return
+    words = query_terms(query.keyword)
+    if words and has_word_tables(connection):
+        found = "seq IN (SELECT rowid FROM message_words WHERE message_words MATCH ?)"
+        expression = match_expression(scope, query.keyword)
+        yield from connection.execute(f"{_STORED} WHERE {where} AND {found} {order}", [*values, expression])
+        return
+    # Words that no index holds ("the", "!!"), or no FTS5: the slower way, reading every message of the scope.
+    wanted = set(unpack_terms(pack_terms(words)).tolist())
+    plain = query.keyword.strip().casefold()
+    for row in connection.execute(f"{_STORED} WHERE {where} {order}", values):
+        text = _stored(row).message.full_text
+        if wanted <= set(unpack_terms(pack_terms(terms(text))).tolist()) if wanted else plain in text.casefold():
+            yield row
+
+
+def unsliced(connection: sqlite3.Connection, scope: Scope, session_id: str) -> list[Message]:
+    """Return the messages of a session that lie in no block yet, in order."""
+    number = find_scope(connection, scope)
+    session = None if number is None else find_session(connection, number, session_id)
+    rows = connection.execute(
+        "SELECT body FROM messages WHERE session = ? AND block IS NULL ORDER BY seq", (session,)
+    ).fetchall()
+    return [read_stored_message(body) for (body,) in rows]
+
+
+def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> list[PendingText]:
+    """Return texts that wait for vectors: memories, then messages, oldest first; the last message as a whole."""
+    number = find_scope(connection, scope)
+    if number is None or limit < 1:
+        return []
+    texts = pending_memories(connection, number, limit)
+    if len(texts) >= limit:
+        return texts
+    rows = connection.execute(
+        "SELECT seq, speaker, body, passages FROM messages WHERE scope = ? AND waits ORDER BY seq LIMIT ?",
+        (number, limit - len(texts)),
+    )
+    for seq, speaker, body, packed in rows:
+        text, passages = read_stored_message(body).full_text, passage_spans(packed)[:_EMBEDDED_PASSAGES]
+        if not passages:
+            texts.append(PendingText(key=str(seq), text=message_text(speaker, text)[:_EMBEDDED_CHARS]))
+        for place, passage in enumerate(passages):
+            said = message_text(speaker, text[passage.start : passage.end].strip())
+            texts.append(PendingText(key=f"{seq}.{place}", text=said))
+        if len(texts) >= limit:
+            break
+    return texts
+
+
+def waiting_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Scope]:
+    """Return the scopes of a memory space that have memories or messages waiting for vectors."""
+    rows = connection.execute(
+        "SELECT user_id FROM scopes WHERE memory_space = ?"
+        " AND (EXISTS (SELECT 1 FROM messages WHERE messages.scope = scopes.scope AND waits)"
+        " OR EXISTS (SELECT 1 FROM memories WHERE memories.scope = scopes.scope AND waits)) ORDER BY scope",
+        (memory_space,),
+    )
+    return [Scope(memory_space=memory_space, user_id=user_id) for (user_id,) in rows]
+
+
+def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+    """Store vectors of memories and messages that wait for them; what was erased meanwhile is passed over."""
+    of_rows: dict[int, dict[int, Vector | None]] = {}
+    of_memories = [item for item in vectors if is_of_memory(item)]
+    for item in vectors:
+        if is_of_memory(item):
+            continue
+        vector = None if item.vector is None else check_vector(item.vector, "the vector of a message")
+        row, place = _place(item)
+        of_rows.setdefault(row, {})[place] = vector
+    number = find_scope(connection, scope)
+    if number is None:
+        return
+    stored = [row for row, given in of_rows.items() if _put_vectors_of(connection, number, row, given)]
+    log_changes(connection, number, Layer.MESSAGES, stored)
+    fill_memories(connection, number, of_memories)
+
+
+def _put_vectors_of(connection: sqlite3.Connection, scope: int, row: int, given: Mapping[int, Vector | None]) -> bool:
+    """Store the vectors of one message by their places; return whether anything was stored.
+
+    A message waits until the vector of its last passage has been handed back, or given up.
+    """
+    found = connection.execute(
+        "SELECT passages, (SELECT vector FROM message_vectors WHERE message_vectors.seq = messages.seq)"
+        " FROM messages WHERE scope = ? AND seq = ? AND waits",
+        (scope, row),
+    ).fetchone()
+    if found is None:
+        return False
+    wanted = min(len(passage_spans(found[0])), _EMBEDDED_PASSAGES) or 1
+    if wanted - 1 in given:
+        connection.execute("UPDATE messages SET waits = 0 WHERE seq = ?", (row,))
+    usable = {place: vector for place, vector in given.items() if vector is not None and place < wanted}
+    if not usable:
+        return False
+    dimension = len(next(iter(usable.values())))
+    for vector in usable.values():
+        claim_dimension(connection, len(vector), "the vector of a message")
+    matrix = np.zeros((wanted, dimension), "<f4")
+    if found[1] is not None and len(found[1]) == matrix.nbytes:
+        matrix[:] = np.frombuffer(found[1], "<f4").reshape(matrix.shape)
+    for place, vector in usable.items():
+        matrix[place] = vector
+    connection.execute("INSERT OR REPLACE INTO message_vectors VALUES (?, ?)", (row, matrix.tobytes()))
+    return True
+
+
+def _place(item: MessageVector) -> tuple[int, int]:
+    """Read the row of a pending text, and which of its passages it is (InvalidInputError)."""
+    key = item.pending.key
+    found = _KEY.fullmatch(key)
+    if found is None:
+        msg = f"key: {key!r:.40} is not one of this store: hand back what pending_texts gave"
+        raise InvalidInputError(msg)
+    return int(found[1]), int(found[2] or 0)
+
+
+def check_sessions(connection: sqlite3.Connection, scope: int, session_id: str, message_ids: Sequence[str]) -> int:
+    """Return the number of the session that holds all these messages (MessageNotFoundError)."""
+    session = find_session(connection, scope, session_id)
+    missing = []
+    for message_id in message_ids:
+        row = connection.execute(
+            "SELECT 1 FROM messages WHERE scope = ? AND message_id = ? AND session IS ?", (scope, message_id, session)
+        ).fetchone()
+        if row is None:
+            missing.append(message_id)
+    if missing or session is None:
+        raise MessageNotFoundError(missing)
+    return session

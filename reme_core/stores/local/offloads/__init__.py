@@ -1,0 +1,1 @@
+"""Offloaded texts as rows, their passages, and what contexts hold of them."""

@@ -1,0 +1,238 @@
+"""Offloads as rows. Plain functions over a connection; the caller holds the transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError, OffloadNotFoundError
+from reme_core.ports import ListOffloads, OffloadPage, OffloadSearch
+from reme_core.schema import Offload, OffloadInfo, Scope, parse_time
+from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
+from reme_core.stores.local.file.scope_numbers import find_scope, find_session, make_scope_number, make_session_number
+from reme_core.stores.local.memories.memory_rows import microseconds
+from reme_core.stores.local.messages.message_rows import rows_of_messages
+from reme_core.stores.local.offloads.context_holds import add_holds
+from reme_core.stores.local.offloads.passage_rows import Passage, add_passages, cut_passages
+
+QueryT = TypeVar("QueryT", ListOffloads, OffloadSearch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedOffload:
+    """An offload with all that can be worked out of it before the file is locked.
+
+    Attributes:
+        offload: What is to be kept.
+        digest: Of what makes it the same as another one, its reference and time apart.
+        passages: Its text in passages, with their words.
+    """
+
+    offload: Offload
+    digest: bytes
+    passages: tuple[Passage, ...]
+
+
+def prepare_offloads(offloads: Sequence[Offload]) -> list[PreparedOffload]:
+    """Cut texts into passages and words: 0.7 s for five million characters, so not on the event loop."""
+    return [
+        PreparedOffload(offload=item, digest=_digest(item), passages=tuple(cut_passages(item.text)))
+        for item in offloads
+    ]
+
+
+def _digest(offload: Offload) -> bytes:
+    # 32 bytes: texts come from anywhere, and nobody is to make two that are taken for one.
+    parts = (
+        offload.session_id,
+        offload.kind,
+        offload.name,
+        offload.message_id,
+        offload.place,
+        offload.message_ids,
+        offload.text,
+    )
+    return hashlib.blake2b(json.dumps(parts, ensure_ascii=False).encode(), digest_size=32).digest()
+
+
+def put_offloads(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    prepared: Sequence[PreparedOffload],
+    *,
+    hold: bool,
+    exact: bool,
+    fts5: bool,
+) -> list[str]:
+    """Keep offloads and return their references, those of the ones that are there already (ConflictError).
+
+    Raises:
+        MessageNotFoundError: Naming the messages that are pointed at and that the scope doesn't hold.
+    """
+    if not prepared:
+        return []
+    number = make_scope_number(connection, scope)
+    _check_messages(connection, number, [item.offload for item in prepared])
+    references = []
+    for item in prepared:
+        session = make_session_number(connection, number, item.offload.session_id)
+        twin = _find_twin(connection, number, item, exact=exact)
+        row, reference = twin or _insert(connection, number, session, item, fts5=fts5)
+        if hold:
+            add_holds(connection, number, session, [row], microseconds(item.offload.created_at))
+        references.append(reference)
+    return references
+
+
+def _check_messages(connection: sqlite3.Connection, scope: int, offloads: Sequence[Offload]) -> None:
+    wanted = list(dict.fromkeys(message_id for item in offloads for message_id in item.message_ids))
+    known = rows_of_messages(connection, scope, wanted)
+    missing = [message_id for message_id in wanted if message_id not in known]
+    if missing:
+        raise MessageNotFoundError(missing)
+
+
+def _find_twin(
+    connection: sqlite3.Connection, scope: int, item: PreparedOffload, *, exact: bool
+) -> tuple[int, str] | None:
+    """Return row and reference of what is the same; a reference that is taken by something else is a ConflictError."""
+    reference = item.offload.reference
+    taken = connection.execute(
+        "SELECT offload, digest FROM offloads WHERE scope = ? AND reference = ?", (scope, reference)
+    ).fetchone()
+    if taken is not None and taken[1] == item.digest:
+        return int(taken[0]), reference
+    if taken is not None:
+        msg = f"reference {reference!r} is that of something else: leave it out to get a new one"
+        raise ConflictError(msg)
+    if exact:
+        return None
+    row = connection.execute(
+        "SELECT offload, reference FROM offloads WHERE scope = ? AND digest = ? ORDER BY offload",
+        (scope, item.digest),
+    ).fetchone()
+    return None if row is None else (int(row[0]), str(row[1]))
+
+
+def _insert(
+    connection: sqlite3.Connection, scope: int, session: int, item: PreparedOffload, *, fts5: bool
+) -> tuple[int, str]:
+    offload, info = item.offload, item.offload.info
+    cursor = connection.execute(
+        "INSERT INTO offloads (scope, session, reference, kind, message_id, digest, created, said, bytes, info, text)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            scope,
+            session,
+            offload.reference,
+            offload.kind,
+            offload.message_id,
+            item.digest,
+            microseconds(offload.created_at),
+            microseconds(offload.said_at or offload.created_at),
+            info.bytes,
+            info.model_dump_json(),
+            offload.text,
+        ),
+    )
+    row = int(cursor.lastrowid or 0)
+    add_passages(connection, scope, row, item.passages, fts5=fts5)
+    return row, offload.reference
+
+
+def get_offload(connection: sqlite3.Connection, scope: Scope, reference: str) -> Offload:
+    """Return an offload with its text (OffloadNotFoundError)."""
+    number = find_scope(connection, scope)
+    row = connection.execute(
+        "SELECT info, text FROM offloads WHERE scope = ? AND reference = ?", (number, reference)
+    ).fetchone()
+    if row is None:
+        raise OffloadNotFoundError([reference])
+    info = OffloadInfo.model_validate_json(row[0])
+    return Offload(
+        reference=info.reference,
+        session_id=info.session_id,
+        kind=info.kind,
+        text=row[1],
+        name=info.name,
+        message_id=info.message_id,
+        place=info.place,
+        message_ids=info.message_ids,
+        created_at=info.created_at,
+        said_at=info.said_at,
+    )
+
+
+def list_offloads(connection: sqlite3.Connection, scope: Scope, query: ListOffloads) -> OffloadPage:
+    """Return one page of offloads in the order of keeping, or its reverse."""
+    query = check_query(query)
+    place = None if query.cursor is None else read_cursor("offloads", query.cursor, int)
+    number = find_scope(connection, scope)
+    if number is None:
+        return OffloadPage(offloads=())
+    where, values = offload_conditions(connection, number, query)
+    if query.message_ids is not None:
+        where.append("message_id IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(query.message_ids))
+    if query.references is not None:
+        where.append("reference IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(query.references))
+    if place is not None:
+        where.append("offload < ?" if query.newest_first else "offload > ?")
+        values.append(place[0])
+    order = "DESC" if query.newest_first else "ASC"
+    rows = connection.execute(
+        f"SELECT offload, info FROM offloads WHERE {' AND '.join(where)} ORDER BY offload {order} LIMIT ?",  # noqa: S608
+        (*values, query.limit + 1),
+    ).fetchall()
+    more = len(rows) > query.limit
+    return OffloadPage(
+        offloads=tuple(OffloadInfo.model_validate_json(info) for _, info in rows[: query.limit]),
+        next_cursor=write_cursor("offloads", rows[query.limit - 1][0]) if more else None,
+    )
+
+
+def check_query(query: QueryT) -> QueryT:
+    """Check what can be checked without the file, and read times (InvalidInputError)."""
+    check_limit(query.limit)
+    try:
+        return replace(
+            query,
+            made_from=None if query.made_from is None else parse_time(query.made_from),
+            made_to=None if query.made_to is None else parse_time(query.made_to),
+        )
+    except ValueError as exc:
+        msg = f"made_from, made_to: {exc}"
+        raise InvalidInputError(msg) from exc
+
+
+def offload_conditions(
+    connection: sqlite3.Connection, scope: int, query: ListOffloads | OffloadSearch
+) -> tuple[list[str], list[object]]:
+    """Return the conditions of rows of `offloads`, and their values: those of listing and search alike."""
+    where, values = ["offloads.scope = ?"], list[object]([scope])
+    if query.session_id is not None:
+        where.append("session = ?")
+        values.append(find_session(connection, scope, query.session_id))
+    if query.kinds is not None:
+        where.append("kind IN (SELECT value FROM json_each(?))")
+        values.append(json.dumps(query.kinds))
+    if query.made_from is not None:
+        where.append("said >= ?")
+        values.append(microseconds(query.made_from))
+    if query.made_to is not None:
+        where.append("said < ?")
+        values.append(microseconds(query.made_to))
+    return where, values
+
+
+def count_offloads(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:
+    """Return how many offloads a scope has, and the bytes of their texts."""
+    count, size = connection.execute(
+        "SELECT count(*), coalesce(sum(bytes), 0) FROM offloads WHERE scope = ?", (scope,)
+    ).fetchone()
+    return int(count), int(size)

@@ -1,0 +1,1 @@
+"""Ranked search over partitions in memory, kept in step with the file."""

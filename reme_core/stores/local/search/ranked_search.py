@@ -1,0 +1,214 @@
+"""Ranked search over the partitions. Runs on a reading thread, in one snapshot of the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from functools import reduce
+from operator import and_
+
+import numpy as np
+
+from reme_core.errors import InvalidInputError
+from reme_core.ports import MemorySearch, MessageSearch, ScoredBlock, ScoredMemory, ScoredMessage, Vector
+from reme_core.retrieval import (
+    MEMORY_WEIGHTS,
+    MESSAGE_WEIGHTS,
+    SUMMARY_WEIGHTS,
+    BoolArray,
+    Query,
+    Scored,
+    asked_time,
+)
+from reme_core.schema import Memory, Scope
+from reme_core.stores._cursors import check_limit
+from reme_core.stores.local.file.scope_numbers import Layer, find_scope, find_session
+from reme_core.stores.local.file.vector_bytes import check_dimension, check_vector
+from reme_core.stores.local.memories.filter_conditions import check_filter
+from reme_core.stores.local.messages.block_rows import blocks_by_rows
+from reme_core.stores.local.messages.message_rows import messages_by_rows, passages_by_rows, rows_of_messages
+from reme_core.stores.local.search.background_loading import SearchedPartitions
+from reme_core.stores.local.search.partitions import Partition, holds_any
+
+
+def check_query(text: str, vector: Vector | None, limit: int) -> Vector | None:
+    """Check what a search is given; return the vector as contiguous float32 (InvalidInputError)."""
+    check_limit(limit)
+    if not text.strip() and vector is None:
+        msg = "the query is empty: give words, a vector, or both; to see everything, list instead"
+        raise InvalidInputError(msg)
+    return None if vector is None else check_vector(vector, "the query's vector")
+
+
+def search_memories(
+    connection: sqlite3.Connection, scope: Scope, search: MemorySearch, partitions: SearchedPartitions
+) -> list[ScoredMemory]:
+    """Return the best memories; see `Store.search`."""
+    vector = check_query(search.text, search.vector, search.limit)
+    check_dimension(connection, vector, "the query's vector")
+    check_filter(search.filter)
+    with _followed(connection, scope, Layer.MEMORIES, partitions) as held:
+        if held is None:
+            return []
+        number, partition = held
+        allowed = partition.allowed(connection, number, search.filter)
+        query = Query(text=search.text, vector=vector)
+        found = partition.index.rank(query, limit=search.limit + 1, allowed=allowed)
+        if len(found) > search.limit and found[-1].score == found[-2].score:  # ids decide the tie
+            everything = partition.index.rank(query, limit=len(partition.index), allowed=allowed)
+            found = [hit for hit in everything if hit.score >= found[-1].score]
+        else:
+            found = found[: search.limit]
+    scale = (MEMORY_WEIGHTS.vector if vector is not None else 0.0) + (
+        MEMORY_WEIGHTS.text if search.text.strip() else 0.0
+    )
+    found = [Scored(hit.key, hit.score / scale) for hit in found]
+    # The ranking falls, so a floor after the limit leaves out what one before it would.
+    if search.min_score is not None:
+        found = [hit for hit in found if hit.score >= search.min_score]
+    bodies = _bodies(connection, found)
+    scored = [ScoredMemory(memory=bodies[hit.key], score=hit.score) for hit in found]
+    scored.sort(key=lambda item: (-item.score, -item.memory.created_at.timestamp(), item.memory.memory_id))
+    return scored[: search.limit]
+
+
+def _bodies(connection: sqlite3.Connection, found: list[Scored]) -> dict[int, Memory]:
+    rows = connection.execute(
+        "SELECT row, body FROM memories WHERE row IN (SELECT value FROM json_each(?))",
+        (str([hit.key for hit in found]),),
+    )
+    return {row: Memory.model_validate_json(body) for row, body in rows}
+
+
+def search_messages(
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
+) -> list[ScoredMessage]:
+    """Return the best messages; see `Store.search_messages`."""
+    found = _rank(connection, scope, search, partitions, Layer.MESSAGES)
+    stored = messages_by_rows(connection, [hit.key for hit in found])
+    spans = passages_by_rows(connection, [(hit.key, hit.passage) for hit in found if hit.passage is not None])
+    return [ScoredMessage(stored=stored[hit.key], score=hit.score, passage=spans.get(hit.key)) for hit in found]
+
+
+def search_blocks(
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
+) -> list[ScoredBlock]:
+    """Return the best blocks by their summaries; see `Store.search_blocks`."""
+    found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
+    blocks = blocks_by_rows(connection, [hit.key for hit in found])
+    return [ScoredBlock(block=blocks[hit.key], score=hit.score) for hit in found]
+
+
+def _rank(
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
+) -> list[Scored]:
+    if search.by_time:
+        return _list_by_time(connection, scope, search, partitions, layer)
+    vector = check_query(search.text, search.vector, search.limit)
+    check_dimension(connection, vector, "the query's vector")
+    weights = MESSAGE_WEIGHTS if layer is Layer.MESSAGES else SUMMARY_WEIGHTS
+    scale = weights.ceiling(with_vector=vector is not None and layer is Layer.MESSAGES)
+    with _followed(connection, scope, layer, partitions) as held:
+        if held is None:
+            return []
+        number, partition = held
+        found = partition.index.rank(
+            Query(text=search.text, vector=vector if layer is Layer.MESSAGES else None, now=search.now),
+            limit=search.limit,
+            allowed=_allowed(connection, number, partition, search),
+            lifts=_lifts(connection, number, search.lifts, scale) if layer is Layer.MESSAGES else {},
+        )
+    return [replace(hit, score=min(hit.score / scale, 1.0)) for hit in found]
+
+
+def _list_by_time(
+    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
+) -> list[Scored]:
+    check_limit(search.limit)
+    asked = asked_time(search.text, search.now)
+    with _followed(connection, scope, layer, partitions) as held:
+        if held is None:
+            return []
+        number, partition = held
+        allowed = _allowed(connection, number, partition, search)
+        limit = search.limit
+        while True:
+            found = partition.index.list_by_time(asked, limit=limit, allowed=allowed)
+            tools = _said_by_tools(connection, found) if layer is Layer.MESSAGES else set()
+            people = [hit for hit in found if hit.key not in tools]
+            if len(people) >= search.limit or len(found) < limit:
+                break
+            limit *= 4  # tool results crowd out what people said: look further down
+    floor = people[-1].score if people else 1.0
+    behind = [Scored(hit.key, floor * hit.score) for hit in found if hit.key in tools]
+    return [*people, *behind][: search.limit]
+
+
+def _said_by_tools(connection: sqlite3.Connection, found: list[Scored]) -> set[int]:
+    rows = connection.execute(
+        "SELECT seq FROM messages WHERE seq IN (SELECT value FROM json_each(?))"
+        " AND json_extract(body, '$.role') = 'tool'",
+        (str([hit.key for hit in found]),),
+    )
+    return {row for (row,) in rows}
+
+
+@contextmanager
+def _followed(
+    connection: sqlite3.Connection, scope: Scope, layer: Layer, partitions: SearchedPartitions
+) -> Iterator[tuple[int, Partition] | None]:
+    """Hold the partition of a scope, brought to the state of the connection's snapshot; None where there is nothing.
+
+    While this thread waited for the partition, another one may have brought it beyond this snapshot. A snapshot begun
+    under the lock is never older than the partition.
+    """
+    number = find_scope(connection, scope)
+    while number is not None and holds_any(connection, number, layer):
+        partition = partitions.get(number, layer)
+        with partition.lock:
+            connection.execute("COMMIT")
+            connection.execute("BEGIN")
+            again = find_scope(connection, scope)
+            if again == number:
+                partitions.follow(connection, number, partition)
+                yield number, partition
+                partitions.measured(number, layer, partition.index.nbytes)
+                return
+        number = again  # erased, and perhaps made anew, in between
+    yield None
+
+
+def _lifts(connection: sqlite3.Connection, scope: int, lifts: Mapping[str, float], scale: float) -> dict[int, float]:
+    rows = rows_of_messages(connection, scope, list(lifts))
+    return {row: scale * lifts[message_id] for message_id, row in rows.items()}
+
+
+def _allowed(
+    connection: sqlite3.Connection, scope: int, partition: Partition, search: MessageSearch
+) -> BoolArray | None:
+    index = partition.index
+    masks: list[BoolArray] = []
+    if search.session_id is not None:
+        masks.append(_in_session(connection, scope, partition, search.session_id))
+    if search.said_from is not None:
+        masks.append(index.times >= _seconds(search.said_from))
+    if search.said_to is not None:
+        masks.append(index.times < _seconds(search.said_to))
+    return reduce(and_, masks) if masks else None
+
+
+def _in_session(connection: sqlite3.Connection, scope: int, partition: Partition, session_id: str) -> BoolArray:
+    session = find_session(connection, scope, session_id)
+    if partition.layer is Layer.MESSAGES:
+        mask: BoolArray = partition.index.sessions == (-1 if session is None else session)
+        return mask
+    rows = connection.execute("SELECT block FROM blocks WHERE scope = ? AND session IS ?", (scope, session)).fetchall()
+    among: BoolArray = np.isin(partition.index.keys, np.fromiter((row for (row,) in rows), np.int64, len(rows)))
+    return among
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.timestamp()

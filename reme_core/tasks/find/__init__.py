@@ -1,0 +1,1 @@
+"""Stages that find for a task what was learnt from others like it."""

@@ -1,0 +1,1 @@
+"""Stages that learn from attempts at a task."""

@@ -1,0 +1,163 @@
+"""The guideline of a tool: what the model is asked, what it may answer, and which memory keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
+
+from reme_core.ports import MemoryFilter, ResponseSchema, Store
+from reme_core.schema import Memory, MemoryType, Scope, ToolCallResult
+from reme_core.schema.checks import Text
+from reme_core.schema.tool_calls import GUIDELINE_KIND
+from reme_core.steps.ask_json import Question, none_as_empty
+from reme_core.steps.targets import all_memories
+from reme_core.text import Language, fence, json_line, load_prompt, shortened
+from reme_core.toolstats.example_calls import shown_calls
+from reme_core.toolstats.wording import without_statistics, word_count
+
+PACKAGE = "reme_core.toolstats"
+"""Where the prompts lie."""
+
+KIND = GUIDELINE_KIND
+"""What the metadata of a guideline has as its `kind`."""
+
+MAX_REQUEST_CHARS = 24_000
+"""Characters of the first request, whatever the calls hold: some 6,000 tokens, which leave room in a small window.
+
+Asking once more adds the answer (2,000 characters at most) and what was wrong with it.
+"""
+
+MAX_WORDS = 200
+"""Words of a guideline, headings included; see `word_count`."""
+
+MAX_CHARS = 3000
+"""Characters of a guideline: what is longer in so few words is data."""
+
+# Of a guideline that somebody has made longer than ours are.
+_SHOWN_BEFORE = 3000
+# Tags and line breaks round the calls.
+_AROUND = 200
+_MOST_ITEMS = 12
+
+_SECTIONS: Mapping[str, Mapping[Language, str]] = MappingProxyType(
+    {
+        "core_function": {"en": "Core function", "zh": "核心功能"},
+        "success_patterns": {"en": "Success patterns", "zh": "成功模式"},
+        "common_issues": {"en": "Common issues", "zh": "常见问题"},
+        "best_practices": {"en": "Best practices", "zh": "最佳做法"},
+    }
+)
+
+
+Items = Annotated[tuple[Text, ...], BeforeValidator(none_as_empty)]
+
+
+class WrittenGuideline(BaseModel):
+    """A guideline as the model writes it; keys of its own say nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    core_function: Text
+    success_patterns: Items = ()
+    common_issues: Items = ()
+    best_practices: Items = ()
+
+
+def guideline_question(
+    tool_name: str, examples: Sequence[ToolCallResult], before: str, language: Language
+) -> Question[str]:
+    """Return what the model is asked: calls of the tool and the guideline before (may be empty), no statistics.
+
+    The answer is read as the text of the guideline. The request has at most `MAX_REQUEST_CHARS` characters.
+    """
+    system = load_prompt(PACKAGE, "guideline", language).fill({})
+    parts = [fence("tool", json_line({"name": tool_name}))]
+    if before:
+        parts.append(fence("guideline", _bounded_line(before)))
+    room = MAX_REQUEST_CHARS - len(system) - sum(map(len, parts)) - _AROUND
+    return Question(
+        system=system,
+        user="\n".join([*parts, fence("calls", shown_calls(examples, room))]),
+        schema=_SCHEMA,
+        language=language,
+        read=lambda value: read_guideline(value, language),
+    )
+
+
+def _bounded_line(text: str) -> str:
+    """Write a text as a line of JSON that is no longer than texts of people and models are."""
+    line, size = json_line({"text": shortened(text, _SHOWN_BEFORE)}), _SHOWN_BEFORE
+    while len(line) > 2 * _SHOWN_BEFORE:
+        size //= 2
+        line = json_line({"text": shortened(text, size)})
+    return line
+
+
+_TEXT: JsonValue = {"type": "string"}
+_LIST: JsonValue = {"type": "array", "items": {"type": "string"}}
+_SCHEMA = ResponseSchema(
+    name="guideline",
+    schema={
+        "type": "object",
+        "properties": {
+            "core_function": _TEXT,
+            "success_patterns": _LIST,
+            "common_issues": _LIST,
+            "best_practices": _LIST,
+        },
+        "required": list(_SECTIONS),
+    },
+)
+
+
+def read_guideline(value: JsonValue, language: Language) -> str:
+    """Read an answer as the text of a guideline; what it says of statistics is left out.
+
+    Raises:
+        ValueError: Saying what is wrong: no core function, or too long; a ValidationError for what is wrong with its
+            form.
+    """
+    written = WrittenGuideline.model_validate(value)
+    core = without_statistics(written.core_function)
+    if not core:
+        msg = "core_function: say what the tool does and when to use it; it is empty, or has nothing but statistics"
+        raise ValueError(msg)
+    lists = (written.success_patterns, written.common_issues, written.best_practices)
+    sections = [_heading("core_function", language, core)]
+    for name, items in zip(list(_SECTIONS)[1:], lists, strict=True):
+        if len(items) > _MOST_ITEMS:
+            msg = f"{name}: {len(items)} of them, at most {_MOST_ITEMS}: only what matters"
+            raise ValueError(msg)
+        lines = [f"- {line}" for item in items if (line := without_statistics(item.strip().lstrip("-*• ")))]
+        if lines:
+            sections.append("\n".join([_heading(name, language, ""), *lines]))
+    text = "\n".join(sections)
+    words = word_count(text)
+    if words > MAX_WORDS or len(text) > MAX_CHARS:
+        msg = (
+            f"the guideline has {words} words and {len(text)} characters with its headings, at most {MAX_WORDS} and "
+            f"{MAX_CHARS} are kept: say less, in shorter sentences"
+        )
+        raise ValueError(msg)
+    return text
+
+
+def _heading(name: str, language: Language, text: str) -> str:
+    heading = _SECTIONS[name][language]
+    return f"{heading}：{text}" if language == "zh" else f"{heading}: {text}".rstrip()
+
+
+async def find_guideline(store: Store, scope: Scope, tool_name: str) -> Memory | None:
+    """Return the memory that holds the guideline of a tool; of several, the one changed last."""
+    wanted = MemoryFilter(types=(MemoryType.TOOL,), targets=(tool_name,), metadata={"kind": KIND})
+    found = await all_memories(store, scope, wanted)
+    return max(found, key=lambda memory: (memory.updated_at, memory.memory_id), default=None)
+
+
+def written_from(guideline: Memory) -> int:
+    """Return how many calls were recorded when a guideline was written; 0 where it doesn't say."""
+    calls = guideline.metadata.get("calls")
+    return calls if type(calls) is int and calls > 0 else 0

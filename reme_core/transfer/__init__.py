@@ -1,0 +1,1 @@
+"""Transfer: scopes and memory libraries as JSON Lines, written and read."""

@@ -1,0 +1,329 @@
+"""Memory libraries: memories as JSON Lines, without their scope, to be handed on and taken over.
+
+Beside `portable`, which moves all that a scope holds, a library is what was learnt: one memory a line, no messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from reme_core.errors import ConflictError, InvalidLinesError
+from reme_core.ports import (
+    Embedder,
+    ListMemories,
+    MemoryFilter,
+    PutMemory,
+    Store,
+    Vector,
+    WriteBatch,
+)
+from reme_core.schema import (
+    STATEMENTS,
+    DumpedLibrary,
+    LineProblem,
+    LoadedLibrary,
+    Memory,
+    MemoryType,
+    Scope,
+    ToolCallResult,
+    new_id,
+)
+from reme_core.steps.embedding import try_embedding
+from reme_core.steps.similar_memories import Newcomer, find_known
+from reme_core.steps.targets import target_of
+from reme_core.transfer.existing_memories import find_all, pages_of, read_held, with_held_sources
+from reme_core.transfer.json_lines import read_library, write_lines
+from reme_core.transfer.library_plan import Fresh, Sorting, sort_entries
+
+T = TypeVar("T")
+
+_DUMPED = tuple(kind for kind in STATEMENTS if kind is not MemoryType.HISTORY)
+_PAGE = 500
+_EMBEDDED_AT_ONCE = 256
+_NAMED_LINES = 5
+# Another load of the same file is the likely reason of a conflict: what it wrote is known when looked at again.
+_TRIES = 3
+
+
+async def dump_library(
+    store: Store,
+    scope: Scope,
+    path: Path,
+    *,
+    types: Sequence[MemoryType] | None = None,
+    targets: Sequence[str] | None = None,
+    include_superseded: bool = False,
+) -> DumpedLibrary:
+    """Write memories to a file, newest first, one a line; the file is replaced once all of them are on disk.
+
+    `meta` and `history` memories are written only where they are asked for by name, and `load_library` refuses them.
+
+    Args:
+        store: Where they are.
+        scope: Whose memories; the file names neither space nor user.
+        path: The file.
+        types: Of these types; None: of every type but `meta` and `history`.
+        targets: About these; None: about any.
+        include_superseded: Also those that were replaced.
+
+    Raises:
+        StoreAccessError: The file can't be written, is no regular file, or is a database.
+    """
+    wanted = MemoryFilter(
+        types=_DUMPED if types is None else tuple(types),
+        targets=None if targets is None else tuple(targets),
+        include_superseded=include_superseded,
+    )
+    count = 0
+
+    async def lines() -> AsyncIterator[str]:
+        nonlocal count
+        cursor: str | None = None
+        while True:
+            page = await store.list_memories(scope, ListMemories(filter=wanted, limit=_PAGE, cursor=cursor))
+            for memory in page.memories:
+                count += 1
+                fields = memory.model_dump(mode="json", exclude=set(Scope.model_fields))
+                yield json.dumps(fields, ensure_ascii=False)
+            if (cursor := page.next_cursor) is None:
+                return
+
+    await write_lines(path, lines())
+    return DumpedLibrary(memories=count)
+
+
+async def load_library(
+    store: Store,
+    embedder: Embedder | None,
+    scope: Scope,
+    path: Path,
+    *,
+    memory_target: str | None,
+    skip_bad_lines: bool,
+    deduplicate: bool,
+    similarity: float,
+    at: datetime,
+    progress: Callable[[int], None] | None = None,
+) -> LoadedLibrary:
+    """Take over the memories of a file that `dump_library` wrote, or an earlier tool; loading it twice adds nothing.
+
+    All memories are one write. Tool calls are written after them in further ones, which `undo` doesn't take back; what
+    failed in between is completed by loading the file again. Once writing has begun, a cancelled load ends it before it
+    raises. A memory that is current here, or stands in an earlier line, isn't written again, nor one that was changed
+    here since it was loaded; one whose id is taken by something else gets a new one. What a line says of its origin
+    that isn't held here (sources, say, or of how many calls a guideline was written) is kept in `metadata.origin`. Of
+    each tool one memory is its guideline: the one that is there, then the first.
+
+    Args:
+        store: Where they are written, recorded calls of older libraries after the memories.
+        embedder: Gives vectors; None: they are found by their words.
+        scope: Whose they become.
+        path: JSON Lines, or one JSON list, of our own form or the older one; a regular file.
+        memory_target: The target of procedural memories; None: the one that they bring.
+        skip_bad_lines: Tell of bad lines in the answer, and take over the rest.
+        deduplicate: Leave out what says nearly the same as another one; what says the same is left out always.
+        similarity: The least cosine of two that say nearly the same.
+        at: The time of writing.
+        progress: Told how many lines are ready to be written, as it goes on; all of them, before anything is. What it
+            raises ends the load.
+
+    Raises:
+        InvalidLinesError: Lines that can't be used; nothing was written.
+        StoreAccessError: The file can't be read, or is no regular file.
+        ConflictError: Other writers took ids three times meanwhile; nothing was written, call again.
+    """
+    read = await asyncio.to_thread(read_library, path, scope, memory_target=memory_target, at=at)
+    entries, unsourced = await with_held_sources(store, scope, read.entries)
+    given = (*read.problems, *unsourced)
+    ready = _Ready(told=_Progress(progress, len(read.entries) + len(read.problems)))
+    run_id, tries = new_id(), 0
+    while True:
+        tries += 1
+        sorting = await asyncio.to_thread(sort_entries, entries, await read_held(store, scope, entries))
+        problems = sorted((*given, *sorting.problems), key=lambda item: item.line)
+        if problems and not skip_bad_lines:
+            raise _refusal(path, problems)
+        await _embed(embedder, sorting.fresh, ready)
+        if deduplicate:
+            await _drop_near(store, scope, sorting, ready.vectors, similarity)
+        ready.told.left(0)
+        spoilt = {problem.line for problem in problems}
+        calls = [call for entry in entries if entry.line not in spoilt for call in entry.calls]
+        batch = _batch(sorting, ready.vectors, run_id, at, want_vectors=embedder is not None)
+        outcome = await _to_its_end(_write(store, scope, batch, calls))
+        if isinstance(outcome, ConflictError):
+            if tries < _TRIES:
+                continue
+            raise outcome
+        written = _take_in(sorting, outcome.memories)
+        return LoadedLibrary(
+            memory_ids=written,
+            known_memory_ids=tuple(sorting.known),
+            duplicates=tuple(sorted(sorting.duplicates)),
+            tool_calls=outcome.tool_calls,
+            problems=tuple(problems),
+            run_id=run_id if written else None,
+        )
+
+
+def _refusal(path: Path, problems: Sequence[LineProblem]) -> InvalidLinesError:
+    named = "; ".join(f"line {problem.line}: {problem.reason}" for problem in problems[:_NAMED_LINES])
+    more = len(problems) - _NAMED_LINES
+    msg = (
+        f"{str(path)!r} has {len(problems)} line(s) that can't be used: {named}{f'; and {more} more' * (more > 0)}: "
+        "nothing was loaded; correct them, or skip bad lines"
+    )
+    return InvalidLinesError(msg, lines=[(problem.line, problem.reason) for problem in problems])
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Tells how many lines are ready, never fewer than before."""
+
+    tell: Callable[[int], None] | None
+    lines: int
+    most: int = -1
+
+    def left(self, lines: int) -> None:
+        if self.tell is not None and self.lines - lines > self.most:
+            self.most = self.lines - lines
+            self.tell(self.most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """What has been made ready for writing, and is so when it is tried again: vectors by line."""
+
+    told: _Progress
+    vectors: dict[int, Vector] = field(default_factory=dict)
+
+
+async def _embed(embedder: Embedder | None, fresh: Sequence[Fresh], ready: _Ready) -> None:
+    waiting = [item for item in fresh if item.line not in ready.vectors]
+    ready.told.left(len(waiting))
+    if embedder is None:
+        return
+    done = 0
+    for page in pages_of(waiting, _EMBEDDED_AT_ONCE):
+        matrix = await try_embedding(embedder, [item.memory.index_text for item in page])
+        if isinstance(matrix, str):  # they are compared by their words, and get their vectors later
+            return
+        ready.vectors.update({item.line: row for item, row in zip(page, matrix, strict=True)})
+        done += len(page)
+        ready.told.left(len(waiting) - done)
+
+
+async def _drop_near(
+    store: Store, scope: Scope, sorting: Sorting, vectors: Mapping[int, Vector], similarity: float
+) -> None:
+    """Leave out what says nearly the same as a current memory, or as one of an earlier line."""
+    compared = [item for item in sorting.fresh if item.memory.is_current]
+    newcomers = [
+        Newcomer(
+            target=target_of(item.memory),
+            content=item.memory.content,
+            index_text=item.memory.index_text,
+            vector=vectors.get(item.line),
+        )
+        for item in compared
+    ]
+    instead: dict[str, str] = {}
+    for item, known in zip(compared, await find_known(store, scope, newcomers, similarity=similarity), strict=True):
+        if known is None:
+            continue
+        same = known.memory if known.place is None else compared[known.place].memory
+        if same is not None:
+            instead[item.memory.memory_id] = same.memory_id
+            sorting.duplicates.append(item.line)
+    sorting.fresh = [item for item in sorting.fresh if item.memory.memory_id not in instead]
+    sorting.ids = {given: instead.get(here, here) for given, here in sorting.ids.items()}
+
+
+def _batch(
+    sorting: Sorting, vectors: Mapping[int, Vector], run_id: str, at: datetime, *, want_vectors: bool
+) -> WriteBatch:
+    puts = [
+        PutMemory(
+            memory=_relinked(item.memory, sorting.ids),
+            vector=vectors.get(item.line),
+            wants_vector=want_vectors,
+            expected_revision=0,
+        )
+        for item in sorting.fresh
+    ]
+    return WriteBatch(puts=puts, reason="load", run_id=run_id, actor="import", at=at)
+
+
+def _relinked(memory: Memory, ids: Mapping[str, str]) -> Memory:
+    successor = None if memory.superseded_by is None else ids.get(memory.superseded_by, memory.superseded_by)
+    return memory if successor == memory.superseded_by else memory.model_copy(update={"superseded_by": successor})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What a write came to: the memories stored for its puts, and how many tool calls were recorded."""
+
+    memories: Sequence[Memory]
+    tool_calls: int
+
+
+async def _write(
+    store: Store,
+    scope: Scope,
+    batch: WriteBatch,
+    calls: Sequence[ToolCallResult],
+) -> _Written | ConflictError:
+    """Write the memories, then the calls; a conflict of the memories is returned, and nothing was written."""
+    try:
+        stored = await store.put(scope, batch) if batch.puts else []
+    except ConflictError as exc:
+        return exc
+    return _Written(memories=stored, tool_calls=await _add_calls(store, scope, calls))
+
+
+async def _to_its_end(work: Coroutine[object, object, T]) -> T:
+    """Do what must not be left half-done: who is cancelled meanwhile is so when it has ended, whatever its end."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # seen: the cancellation is what is raised
+        raise
+
+
+def _take_in(sorting: Sorting, stored: Sequence[Memory]) -> tuple[str, ...]:
+    """Return the ids of the memories that were added; other writers may have added equal ones."""
+    pairs = list(zip(sorting.fresh, stored, strict=True))
+    sorting.duplicates += [item.line for item, memory in pairs if memory.memory_id != item.memory.memory_id]
+    return tuple(memory.memory_id for item, memory in pairs if memory.memory_id == item.memory.memory_id)
+
+
+async def _add_calls(store: Store, scope: Scope, calls: Sequence[ToolCallResult]) -> int:
+    """Record calls and return how many were new; an id that is known is that of the same call."""
+    return sum([await _add_page(store, scope, page) for page in pages_of(calls)])
+
+
+async def _add_page(store: Store, scope: Scope, calls: Sequence[ToolCallResult]) -> int:
+    tries = 0
+    while True:
+        tries += 1
+        ids = [call.call_id for call in calls]
+        known = {call.call_id for call in await find_all(partial(store.get_tool_calls, scope), ids)}
+        new = [call for call in calls if call.call_id not in known]
+        try:
+            return len((await store.add_tool_calls(scope, new)).added) if new else 0
+        except ConflictError:  # another load has recorded one meanwhile, of which its file notes something else
+            if tries >= _TRIES:
+                raise

@@ -1,0 +1,116 @@
+"""Long tool results on disk; the thread gets their beginning, their end, and what loads the rest."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias, cast
+
+from langchain_core.messages import ToolMessage, convert_to_messages
+from langgraph.types import Command
+
+from reme_core import ReMe
+from reme_core.schema.plain import clean_text
+from reme_langchain._place import Place
+from reme_langchain.middleware._settings import Offload
+
+_LOG = logging.getLogger("reme")
+
+Result: TypeAlias = ToolMessage | Command[object]
+
+RELOAD_TOOL: Final = "reload_context"
+_MARK = "reme"
+# What no store keeps is written as JSON writes it: nothing of a result is lost.
+_UNKEPT = re.compile("[\0\ud800-\udfff]")
+
+
+async def shorten_result(memory: ReMe, settings: Offload, place: Place, result: Result, *, tool: str) -> Result:
+    """Return a tool's result with long texts shortened, also inside a command; the same object where none is long."""
+    if tool == RELOAD_TOOL:
+        return result
+    given: object = result
+    if isinstance(given, list):  # a tool may return several, of which LangChain's type of this hook knows nothing
+        several = [await shorten_result(memory, settings, place, item, tool=tool) for item in given]
+        return cast("Result", several)
+    if isinstance(result, ToolMessage):
+        return await _shorten(memory, settings, place, result, tool=tool)
+    if not isinstance(result, Command) or not isinstance(result.update, Mapping | list | tuple):
+        return result
+    pairs = list(result.update.items() if isinstance(result.update, Mapping) else result.update)
+    changed = [(key, await _shorten_values(memory, settings, place, value, tool=tool)) for key, value in pairs]
+    if all(before is after for (_, before), (_, after) in zip(pairs, changed, strict=True)):
+        return result
+    return replace(result, update=dict(changed) if isinstance(result.update, Mapping) else changed)
+
+
+async def _shorten_values(memory: ReMe, settings: Offload, place: Place, value: object, *, tool: str) -> object:
+    """Shorten a message, or those in a list."""
+    if not isinstance(value, list):
+        return await _shorten_one(memory, settings, place, value, tool=tool)
+    changed = [await _shorten_one(memory, settings, place, item, tool=tool) for item in value]
+    return value if all(before is after for before, after in zip(value, changed, strict=True)) else changed
+
+
+async def _shorten_one(memory: ReMe, settings: Offload, place: Place, value: object, *, tool: str) -> object:
+    message = _result_in(value)
+    if message is None:
+        return value
+    shortened = await _shorten(memory, settings, place, message, tool=tool)
+    return value if shortened is message else shortened
+
+
+def _result_in(value: object) -> ToolMessage | None:
+    """Return a tool's message, also one that is written as a dictionary; None for anything else."""
+    if isinstance(value, dict) and "tool" in (value.get("role"), value.get("type")):
+        try:
+            [value] = convert_to_messages([value])
+        except (ValueError, TypeError, KeyError):  # the graph says what is wrong with it
+            return None
+    return value if isinstance(value, ToolMessage) else None
+
+
+async def _shorten(memory: ReMe, settings: Offload, place: Place, message: ToolMessage, *, tool: str) -> ToolMessage:
+    texts, others = _split(message.content)
+    whole = "\n".join(texts)
+    if message.status == "error" or len(whole) <= settings.over_chars or _MARK in message.additional_kwargs:
+        return message
+    stored = _UNKEPT.sub(lambda found: f"\\u{ord(found[0]):04x}", whole)
+    try:
+        info = await memory.offload_text(
+            stored, user_id=place.user_id, session_id=place.session_id, name=clean_text(tool).strip()[:200] or None
+        )
+    except Exception as exc:  # noqa: BLE001  # the result is what the agent waits for: it stays whole, and in the thread
+        _LOG.warning("a result of tool %r was not offloaded: %s: %s", tool, type(exc).__name__, exc)
+        return message
+    preview = _preview(stored, info.reference, settings)
+    content: str | list[str | dict[str, object]] = preview
+    if others:
+        content = [{"type": "text", "text": preview}, *others]
+    kwargs = {**message.additional_kwargs, _MARK: {"handle": info.reference, "chars": len(stored)}}
+    return message.model_copy(update={"content": content, "additional_kwargs": kwargs})
+
+
+def _split(content: str | Sequence[str | dict[str, object]]) -> tuple[list[str], list[str | dict[str, object]]]:
+    """Return the texts of a message's content, and its other parts."""
+    if isinstance(content, str):
+        return [content], []
+    texts: list[str] = []
+    others: list[str | dict[str, object]] = []
+    for block in content:
+        text = block if isinstance(block, str) else block.get("text")
+        if isinstance(text, str):
+            texts.append(text)
+        else:
+            others.append(block)
+    return texts, others
+
+
+def _preview(text: str, handle: str, settings: Offload) -> str:
+    head, tail = text[: settings.head_chars], text[len(text) - settings.tail_chars :]
+    left_out = len(text) - len(head) - len(tail)
+    return (
+        f"{head}\n[… {left_out} of {len(text)} characters left out. The whole result: "
+        f'{RELOAD_TOOL}(handle="{handle}", offset={len(head)}), or with pattern="words" to search in it …]\n{tail}'
+    )

@@ -1,0 +1,391 @@
+"""`ReMeMiddleware`: an agent that remembers, with a context that fits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Self
+
+from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    ContextT,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+    ResponseT,
+)
+from langchain.tools import ToolRuntime
+from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.runtime import Runtime
+from langgraph.types import Command
+
+from reme_core import BackgroundLoop
+from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
+from reme_core.schema import Scope, new_id, shown
+from reme_langchain._journal import Entry, Journal
+from reme_langchain._loop_end import finish_tasks
+from reme_langchain._opening import MemoryOrPath, open_memory
+from reme_langchain._owner import Owner, check_owner
+from reme_langchain._place import BLOCK, CAPTURED, SESSION, Place, ReMeState, find_place, internal_calls
+from reme_langchain.middleware._capture import behind, deliver, left_over, pack, queue_of
+from reme_langchain.middleware._compaction import Compaction, Context, Fitted, with_update
+from reme_langchain.middleware._offloading import RELOAD_TOOL, shorten_result
+from reme_langchain.middleware._recall import recall
+from reme_langchain.middleware._reload_tool import create_reload_tool
+from reme_langchain.middleware._settings import Capture, Compact, Offload, Recall
+from reme_langchain.middleware._visible_stream import OurMessagesTransformer
+from reme_langchain.tools import create_memory_tools
+
+__all__ = ["Capture", "Compact", "Offload", "ReMeMiddleware", "Recall"]
+
+_LOG = logging.getLogger("reme")
+
+_DEFAULT_RECALL, _DEFAULT_CAPTURE, _DEFAULT_OFFLOAD = Recall(), Capture(), Offload()
+_CLOSE_S = 5.0
+# Seconds; what is not in the memory by then goes into it as it was cut, and the whole may follow under another id.
+_WHOLE_S = 2.0
+_MEMORY_TOOLS = ("search_memory", "save_memory", "update_memory", "forget_memory")
+
+
+class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT]):
+    """Recalls what helps, keeps what is said, compacts long contexts and puts long tool results on disk.
+
+    Each of the four can be set, or left out by None. Whose memory it is is asked for in every call: `owner`, else
+    `user_id` of the run's context, else `user_id` of its configuration; a run without one is a ValueError.
+
+    Sync and async calls, event loops and threads may share one. Nothing is opened before the first call. `close`, or
+    the end of the process, delivers what was captured; what can't be delivered then is delivered by the next start.
+    """
+
+    transformers = (InternalCallTransformer, OurMessagesTransformer)
+
+    def __init__(
+        self,
+        memory: MemoryOrPath = None,
+        *,
+        owner: Owner = None,
+        recall: Recall | None = _DEFAULT_RECALL,
+        capture: Capture | None = _DEFAULT_CAPTURE,
+        compact: Compact | None = None,
+        offload: Offload | None = _DEFAULT_OFFLOAD,
+        tools: Collection[str] = ("search_memory", RELOAD_TOOL),
+        name: str | None = None,
+    ) -> None:
+        """Keep the settings.
+
+        Args:
+            memory: A `ReMe`, the path of one, or None for the default folder.
+            owner: Whose memory: a user id, or a function of the runtime that says it.
+            recall: What is recalled when a run begins; None: nothing.
+            capture: How what was said becomes memory; None: it does not.
+            compact: When a context is compacted; None: never.
+            offload: Which tool results are put on disk; None: none.
+            tools: What the model may call: `search_memory`, `save_memory`, `update_memory`, `forget_memory`,
+                `reload_context`.
+            name: Tells several of one agent apart.
+
+        Raises:
+            ConfigurationError: Something that can't be used, naming it.
+            ValueError: `owner` is no user id.
+        """
+        super().__init__()
+        _check_settings({"recall": recall, "capture": capture, "compact": compact, "offload": offload, "name": name})
+        check_owner(owner)
+        self._memory, self._owns = open_memory(memory)
+        self._owner = owner
+        self._name = name or type(self).__name__
+        self._recall, self._capture, self._offload = recall, capture, offload
+        self._loop = BackgroundLoop(self, thread_name="reme-middleware")
+        self._compaction = None if compact is None else Compaction(self._memory, compact)
+        self._journal = None if capture is None else self._make_journal()
+        self.state_schema = ReMeState
+        self.tools: Sequence[BaseTool] = self._make_tools(tools)
+
+    def __repr__(self) -> str:
+        """Name it and its memory."""
+        return f"{type(self).__name__}({self._memory!r}, name={self._name!r})"
+
+    @property
+    def name(self) -> str:
+        """What LangChain tells it by."""
+        return self._name
+
+    @property
+    def last_error(self) -> Exception | None:
+        """Why captured messages wait to be delivered; None while all is well."""
+        return None if self._journal is None else self._journal.last_error
+
+    def pending(self) -> int:
+        """Return how many turns are captured and not delivered yet; reads the file."""
+        return 0 if self._journal is None else self._journal.pending()
+
+    def drain(self, timeout_s: float = 5.0) -> bool:
+        """Deliver at once what was captured, and return whether nothing is left. Blocks for at most so long."""
+        return True if self._journal is None else self._journal.drain(timeout_s)
+
+    def close(self) -> None:
+        """Deliver what was captured, for a bounded time, and end the threads; a memory handed in stays open."""
+        if self._journal is not None and self._capture is not None:
+            self._journal.close(self._capture.close_s)
+        self._loop.end(self._close_memory())
+
+    async def aclose(self) -> None:
+        """Do what `close` does."""
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Return it."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.aclose()
+
+    def before_agent(self, state: ReMeState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, object] | None:
+        """Capture what an earlier run left, and recall what helps with what the user says."""
+        place = self._place(state, runtime)
+        with internal_calls():
+            return self._loop.run(self._begin(state, place))
+
+    async def abefore_agent(self, state: ReMeState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, object] | None:
+        """Do what `before_agent` does."""
+        place = self._place(state, runtime)
+        with internal_calls():
+            return await self._begin(state, place)
+
+    def after_agent(self, state: ReMeState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, object] | None:
+        """Put on disk what was said; memories follow in the background."""
+        if self._capture is None:
+            return None
+        place = self._place(state, runtime)
+        messages = behind(state["messages"], place.notes.get(CAPTURED))
+        written = self._hand_in(place, messages)
+        return None if written is None else self._noted(place, messages, written.exception())
+
+    async def aafter_agent(self, state: ReMeState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, object] | None:
+        """Do what `after_agent` does."""
+        if self._capture is None:
+            return None
+        place = self._place(state, runtime)
+        notes = await self._capture_now(place, behind(state["messages"], place.notes.get(CAPTURED)))
+        return self._update(notes) if notes else None
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[ContextT],
+        handler: Callable[[ModelRequest[ContextT]], ModelResponse[ResponseT]],
+    ) -> ModelResponse[ResponseT] | AIMessage | ExtendedModelResponse[ResponseT]:
+        """Compact the context where it is over its budget, in the request and in the thread."""
+        place = self._place(request.state, request.runtime)
+        request = _with_block(request, place.notes.get(BLOCK))
+        if self._compaction is None:
+            return handler(request)
+        with internal_calls():
+            fitted, notes = self._loop.run(self._fit(self._compaction, request, place))
+        if fitted is None:
+            return handler(request)
+        answer = handler(request.override(messages=fitted.messages))
+        return with_update(answer, fitted.update, notes) if fitted.update else answer
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[ContextT],
+        handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT]]],
+    ) -> ModelResponse[ResponseT] | AIMessage | ExtendedModelResponse[ResponseT]:
+        """Do what `wrap_model_call` does."""
+        place = self._place(request.state, request.runtime)
+        request = _with_block(request, place.notes.get(BLOCK))
+        if self._compaction is None:
+            return await handler(request)
+        with internal_calls():
+            fitted, notes = await self._fit(self._compaction, request, place)
+        if fitted is None:
+            return await handler(request)
+        answer = await handler(request.override(messages=fitted.messages))
+        return with_update(answer, fitted.update, notes) if fitted.update else answer
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolMessage | Command[object]]
+    ) -> ToolMessage | Command[object]:
+        """Put a long result on disk, and hand on its beginning and end."""
+        if self._offload is None:
+            return handler(request)
+        place = self._place(request.state, request.runtime)
+        result = handler(request)
+        tool = request.tool_call["name"]
+        return self._loop.run(shorten_result(self._memory, self._offload, place, result, tool=tool))
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[object]]]
+    ) -> ToolMessage | Command[object]:
+        """Do what `wrap_tool_call` does."""
+        if self._offload is None:
+            return await handler(request)
+        place = self._place(request.state, request.runtime)
+        result = await handler(request)
+        return await shorten_result(self._memory, self._offload, place, result, tool=request.tool_call["name"])
+
+    def _place(self, state: object, runtime: object) -> Place:
+        if self._loop.ended:
+            msg = f"{self!r} was closed: make a new one"
+            raise StoreClosedError(msg)
+        return find_place(self._owner, self._name, state, runtime)
+
+    def _place_of_tool(self, runtime: ToolRuntime | None) -> Place:
+        return self._place(None if runtime is None else runtime.state, runtime)
+
+    def _make_journal(self) -> Journal:
+        async def hand_over(entry: Entry) -> None:
+            with internal_calls():  # here no stream listens, but tracers do
+                await deliver(self._memory, entry)
+
+        # Two memory spaces may share a file, and nothing crosses from one to the other.
+        name = f"capture:{self._memory.memory_space}"
+        return Journal(self._memory.database, name=name, deliver=hand_over, clock=self._memory.clock)
+
+    def _make_tools(self, names: Collection[str]) -> list[BaseTool]:
+        if isinstance(names, str) or not set(names) <= {*_MEMORY_TOOLS, RELOAD_TOOL}:
+            msg = f"tools: wanted some of {', '.join((*_MEMORY_TOOLS, RELOAD_TOOL))}, found {shown(names)}"
+            raise ConfigurationError(msg)
+        wanted = tuple(name for name in _MEMORY_TOOLS if name in names)
+        made = create_memory_tools(self._memory, owner=self._owner, names=wanted) if wanted else []
+        if RELOAD_TOOL in names and (self._offload is not None or self._compaction is not None):
+            made.append(create_reload_tool(self._memory, self._loop, self._place_of_tool))
+        return made
+
+    async def _close_memory(self) -> None:
+        await finish_tasks(_CLOSE_S if self._capture is None else self._capture.close_s)
+        if self._owns:
+            await self._memory.close()
+
+    async def _begin(self, state: ReMeState[ResponseT], place: Place) -> dict[str, object] | None:
+        messages = state["messages"]
+        notes: dict[str, str] = {}
+        update: dict[str, object] = {}
+        if not place.has_thread:
+            notes[SESSION] = place.session_id
+        if self._journal is not None:
+            self._journal.begin()
+            cursor = place.notes.get(CAPTURED)
+            again = cursor is None and place.has_thread
+            notes |= await self._capture_now(place, left_over(messages, cursor), again=again)
+        if self._recall is not None and (self._recall.where == "message" or BLOCK not in place.notes):
+            frozen = self._recall.where == "system"
+            found = await recall(self._memory, self._recall, place, messages, again=frozen)
+            if frozen:
+                notes[BLOCK] = "" if found is None else found.text
+            elif found is not None:
+                update["messages"] = [found.as_message()]
+        if notes:
+            update |= self._update(notes)
+        return update or None
+
+    async def _fit(
+        self, compaction: Compaction, request: ModelRequest[ContextT], place: Place
+    ) -> tuple[Fitted | None, dict[str, object]]:
+        """Return what is sent instead, if anything, and what is noted with it."""
+        context = Context(messages=request.messages, system=request.system_message, tools=request.tools)
+        messages = request.state.get("messages", request.messages)
+        notes: dict[str, str] = {}
+
+        async def capture_whole() -> None:
+            """Have messages in the memory as they were said, before they are cut."""
+            notes.update(await self._capture_now(place, behind(messages, place.notes.get(CAPTURED))))
+            await asyncio.to_thread(self.drain, _WHOLE_S)
+
+        before = None if self._journal is None else capture_whole
+        fitted = await compaction.fit(context, messages, place, before)
+        return fitted, self._update(notes) if notes else {}
+
+    async def _capture_now(
+        self, place: Place, messages: Sequence[AnyMessage], *, again: bool = False
+    ) -> dict[str, str]:
+        written = self._hand_in(place, messages, again=again)
+        if written is None:
+            return {}
+        try:
+            await asyncio.wrap_future(written)
+        except StoreError as exc:
+            self._check_lost(place, exc)
+            return {}
+        return _cursor_at(messages[-1])
+
+    def _noted(
+        self, place: Place, messages: Sequence[AnyMessage], error: BaseException | None
+    ) -> dict[str, object] | None:
+        if error is None:
+            return self._update(notes) if (notes := _cursor_at(messages[-1])) else None
+        self._check_lost(place, error)
+        return None
+
+    def _hand_in(self, place: Place, messages: Sequence[AnyMessage], *, again: bool = False) -> Future[None] | None:
+        """Submit messages to the journal; None where there are none."""
+        if self._journal is None or self._capture is None or not messages:
+            return None
+        now = self._memory.clock.now()
+        payload = pack(place, messages, memory_type=self._capture.memory_type, said_at=now, again=again)
+        # To wait for the disk as well would take longer than all the rest; the delivery does it a moment later.
+        scope = Scope(memory_space=self._memory.memory_space, user_id=place.user_id)
+        entry_id = messages[-1].id or new_id()
+        return self._journal.submit(queue_of(place), [(entry_id, payload)], scope=scope, settled=False)
+
+    def _check_lost(self, place: Place, error: BaseException) -> None:
+        """Raise an error by which a turn would be lost; in a thread, the next run captures it."""
+        if not place.has_thread or not isinstance(error, StoreError):
+            raise error
+        _LOG.error("a turn was not captured, the next run of the thread does it: %s", error)
+
+    def _update(self, notes: dict[str, str]) -> dict[str, object]:
+        return {"reme": {self._name: notes}}
+
+
+def _cursor_at(message: AnyMessage) -> dict[str, str]:
+    """Note that all is captured up to a message; one without an id, which only a graph gives, can't be found again."""
+    return {} if message.id is None else {CAPTURED: message.id}
+
+
+def _check_settings(given: Mapping[str, object]) -> None:
+    """Refuse what is no setting (ConfigurationError): it would be seen in the middle of a run."""
+    wanted: dict[str, type] = {
+        "recall": Recall,
+        "capture": Capture,
+        "compact": Compact,
+        "offload": Offload,
+        "name": str,
+    }
+    for setting, value in given.items():
+        if value is not None and not isinstance(value, wanted[setting]):
+            msg = f"{setting}: wanted {wanted[setting].__name__} or None, found {shown(value)}"
+            raise ConfigurationError(msg)
+
+
+def _with_block(request: ModelRequest[ContextT], block: str | None) -> ModelRequest[ContextT]:
+    """Put the frozen block at the end of the system prompt."""
+    if not block:
+        return request
+    system = request.system_message
+    if system is None:
+        return request.override(system_message=SystemMessage(content=block))
+    content: list[str | dict[str, object]] = (
+        [{"type": "text", "text": system.content}] if isinstance(system.content, str) else list(system.content)
+    )
+    content.append({"type": "text", "text": block})
+    return request.override(system_message=system.model_copy(update={"content": content}))

@@ -1,0 +1,327 @@
+"""Rows of checkpoints, values and writes: how they are written, found and read."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
+
+from reme_core.errors import CorruptDataError
+from reme_langchain.saver._checkpoint_tables import find_thread, make_thread
+from reme_langchain.saver._message_blobs import Blobs, Known, Reader, Slot
+from reme_langchain.saver._remove_and_copy import sweep
+from reme_langchain.saver._value_codec import Codec, Encoded, Form, Typed
+
+Version: TypeAlias = str | int | float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A checkpoint, or with no id the newest one, of a thread and namespace."""
+
+    thread: str
+    ns: str
+    checkpoint_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutRow:
+    """A checkpoint to be written.
+
+    Attributes:
+        place: Thread, namespace and id of its parent.
+        checkpoint_id: Its own id.
+        run: The run that made it.
+        body: All of it but the channels' values, serialised and sealed.
+        metadata: JSON.
+        new: Channels whose version is new, with their values; None: the channel is empty.
+        kept: The versions of the others.
+        held: Those of the others for which the checkpoint holds a value.
+    """
+
+    place: Place
+    checkpoint_id: str
+    run: str | None
+    body: Typed
+    metadata: str
+    new: Mapping[str, tuple[Version, Encoded | None]]
+    kept: Mapping[str, Version]
+    held: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteRow:
+    """A write of a task, to be kept beside a checkpoint. One with a negative `idx` replaces an earlier one."""
+
+    idx: int
+    channel: str
+    value: Encoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery:
+    """Which checkpoints to list; None: any."""
+
+    thread: str | None = None
+    ns: str | None = None
+    checkpoint_id: str | None = None
+    before: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    limit: int | None = None
+
+
+Raw: TypeAlias = tuple[int, Typed, list[Typed]]
+"""A stored value: its form, what was written whole, and the messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTuple:
+    """A checkpoint as read, not yet rebuilt."""
+
+    place: Place
+    parent: str | None
+    body: Typed
+    metadata: str
+    values: Mapping[str, Raw]
+    writes: Sequence[tuple[str, str, Raw]]
+
+    @property
+    def size(self) -> int:
+        """The bytes that are to be rebuilt."""
+        raws = [*self.values.values(), *(value for _, _, value in self.writes)]
+        return sum(len(data) + sum(len(part) for _, part in parts) for _, (_, data), parts in raws)
+
+
+def put_row(connection: sqlite3.Connection, known: Known, row: PutRow, codec: Codec) -> frozenset[str]:
+    """Write a checkpoint, in place of one with its id.
+
+    Returns:
+        Nothing; or the channels whose values have to be handed in as well, since no earlier checkpoint wrote this
+        version of them. Nothing was written then.
+    """
+    thread = make_thread(connection, row.place.thread)
+    refs: dict[str, int | None] = {
+        channel: _find_value(connection, thread, row.place.ns, channel, version)
+        for channel, version in row.kept.items()
+    }
+    wanting = frozenset(channel for channel in row.held if refs.get(channel) is None)
+    if wanting:
+        return wanting
+    blobs = Blobs(connection, thread, known)
+    for channel, (version, value) in row.new.items():
+        where = (thread, row.place.ns, channel, version)
+        refs[channel] = None if value is None else _put_value(blobs, where, value, codec)
+    _put_checkpoint(connection, thread, row, refs)
+    return frozenset()
+
+
+def _find_value(connection: sqlite3.Connection, thread: int, ns: str, channel: str, version: Version) -> int | None:
+    found = connection.execute(
+        "SELECT id FROM langgraph_values WHERE thread = ? AND ns = ? AND channel = ? AND version = ?",
+        (thread, ns, channel, version),
+    ).fetchone()
+    return None if found is None else int(found[0])
+
+
+def _put_value(blobs: Blobs, where: tuple[int, str, str, Version], value: Encoded, codec: Codec) -> int:
+    type_, data = _store_value(blobs, f"channel {where[2]!r}", value, codec, where[1:3])
+    (made,) = blobs.connection.execute(
+        "INSERT INTO langgraph_values (thread, ns, channel, version, form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT DO UPDATE SET form = excluded.form, type = excluded.type, data = excluded.data RETURNING id",
+        (*where, value.form, type_, data),
+    ).fetchone()
+    return int(made)
+
+
+def _store_value(blobs: Blobs, what: str, value: Encoded, codec: Codec, slot: Slot | None) -> Typed:
+    """Write the messages of a value; return what stands for it in its row."""
+    return value.whole if value.row is None else ("", blobs.keep(what, value.row, codec, slot))
+
+
+def _put_checkpoint(connection: sqlite3.Connection, thread: int, row: PutRow, refs: Mapping[str, int | None]) -> None:
+    where = (thread, row.place.ns, row.checkpoint_id)
+    packed = json.dumps(refs, separators=(",", ":"))
+    earlier = connection.execute(
+        "SELECT refs FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?", where
+    ).fetchone()
+    connection.execute(
+        "INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, refs) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET parent = excluded.parent, run = excluded.run, "
+        "hidden = 0, type = excluded.type, body = excluded.body, metadata = excluded.metadata, refs = excluded.refs",
+        (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, packed),
+    )
+    if earlier is not None:
+        sweep(connection, thread)  # what only the replaced one held
+
+
+def put_writes(
+    connection: sqlite3.Connection,
+    known: Known,
+    place: Place,
+    task: tuple[str, str],
+    rows: Sequence[WriteRow],
+    codec: Codec,
+) -> None:
+    """Keep the writes of a task (its id and path) beside a checkpoint."""
+    thread = make_thread(connection, place.thread)
+    blobs = Blobs(connection, thread, known)
+    for row in rows:
+        if row.idx >= 0 and _has_write(connection, (thread, place.ns, place.checkpoint_id, task[0], row.idx)):
+            continue  # the first one stays
+        type_, data = _store_value(blobs, f"the write to channel {row.channel!r}", row.value, codec, None)
+        connection.execute(
+            "INSERT OR REPLACE INTO langgraph_writes (thread, ns, checkpoint_id, task_id, idx, task_path, channel, "
+            "form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *(thread, place.ns, place.checkpoint_id, task[0], row.idx, task[1], row.channel),
+                *(row.value.form, type_, data),
+            ),
+        )
+
+
+def _has_write(connection: sqlite3.Connection, where: tuple[object, ...]) -> bool:
+    found = connection.execute(
+        "SELECT 1 FROM langgraph_writes WHERE thread = ? AND ns = ? AND checkpoint_id = ? AND task_id = ? AND idx = ?",
+        where,
+    )
+    return found.fetchone() is not None
+
+
+def find_row(connection: sqlite3.Connection, place: Place) -> StoredTuple | None:
+    """Read one checkpoint."""
+    thread = find_thread(connection, place.thread)
+    if thread is None:
+        return None
+    if place.checkpoint_id is None:
+        found = connection.execute(
+            "SELECT id FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND NOT hidden "
+            "ORDER BY checkpoint_id DESC LIMIT 1",
+            (thread, place.ns),
+        ).fetchone()
+    else:
+        found = connection.execute(
+            "SELECT id FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ? AND NOT hidden",
+            (thread, place.ns, place.checkpoint_id),
+        ).fetchone()
+    return None if found is None else read_row(connection, found[0], Reader(connection))
+
+
+def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[int]:
+    """Return the row numbers of checkpoints, newest first."""
+    found: list[int] = []
+    thread = None if query.thread is None else find_thread(connection, query.thread)
+    if query.limit == 0 or (query.thread is not None and thread is None):
+        return found
+    # Only what is asked for is in the text, so that the index serves it.
+    wanted = {
+        "thread = ?": thread,
+        "ns = ?": query.ns,
+        "checkpoint_id = ?": query.checkpoint_id,
+        "checkpoint_id < ?": query.before,
+    }
+    asked = {condition: value for condition, value in wanted.items() if value is not None}
+    rows = connection.execute(
+        f"SELECT id, {'metadata' if query.metadata else 'NULL'} FROM langgraph_checkpoints "  # noqa: S608  # constants
+        f"WHERE {' AND '.join(['NOT hidden', *asked])} ORDER BY checkpoint_id DESC, id DESC",
+        tuple(asked.values()),
+    )
+    for id_, metadata in rows:
+        if query.metadata and not _holds(json.loads(metadata), query.metadata):
+            continue
+        found.append(id_)
+        if len(found) == query.limit:
+            break
+    return found
+
+
+def _holds(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(metadata.get(name) == value for name, value in wanted.items())
+
+
+def read_rows(connection: sqlite3.Connection, ids: Sequence[int]) -> list[StoredTuple]:
+    """Read checkpoints by row number; those that are gone by now are left out."""
+    reader = Reader(connection)
+    read = [read_row(connection, id_, reader) for id_ in ids]
+    return [row for row in read if row is not None]
+
+
+def read_row(connection: sqlite3.Connection, id_: int, reader: Reader) -> StoredTuple | None:
+    """Read a checkpoint by row number, None if it is gone."""
+    row = connection.execute(
+        "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.refs, c.thread "
+        "FROM langgraph_checkpoints c JOIN langgraph_threads t ON t.id = c.thread WHERE c.id = ? AND NOT c.hidden",
+        (id_,),
+    ).fetchone()
+    if row is None:
+        return None
+    name, ns, checkpoint_id, parent, type_, body, metadata, refs, thread = row
+    writes = connection.execute(
+        "SELECT task_id, channel, form, type, data FROM langgraph_writes "
+        "WHERE thread = ? AND ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx",
+        (thread, ns, checkpoint_id),
+    ).fetchall()
+    return StoredTuple(
+        place=Place(thread=name, ns=ns, checkpoint_id=checkpoint_id),
+        parent=parent,
+        body=(type_, body),
+        metadata=metadata,
+        values={
+            channel: read_value(connection, value, reader)
+            for channel, value in json.loads(refs).items()
+            if value is not None
+        },
+        writes=[(task, channel, raw(reader, *stored)) for task, channel, *stored in writes],
+    )
+
+
+def read_value(connection: sqlite3.Connection, id_: int, reader: Reader) -> Raw:
+    """Read the value of a channel.
+
+    Raises:
+        CorruptDataError: It is missing.
+    """
+    stored = connection.execute("SELECT form, type, data FROM langgraph_values WHERE id = ?", (id_,)).fetchone()
+    if stored is None:
+        msg = f"a checkpoint refers to value {id_}, which is missing: restore a copy of the file"
+        raise CorruptDataError(msg)
+    return raw(reader, *stored)
+
+
+def raw(reader: Reader, form: int, type_: str, data: bytes) -> Raw:
+    """Read the messages of a stored value, if it is made of them."""
+    return form, (type_, data), [] if form == Form.WHOLE else reader.parts(data)
+
+
+def rebuild(stored: StoredTuple, codec: Codec) -> CheckpointTuple:
+    """Make of what was read what langgraph expects."""
+    values = {channel: codec.decode(*value) for channel, value in stored.values.items()}
+    return CheckpointTuple(
+        config=config_of(stored.place),
+        checkpoint=cast(Checkpoint, {**codec.load(stored.body), "channel_values": values}),
+        metadata=cast(CheckpointMetadata, json.loads(stored.metadata)),
+        parent_config=None
+        if stored.parent is None
+        else config_of(Place(thread=stored.place.thread, ns=stored.place.ns, checkpoint_id=stored.parent)),
+        pending_writes=rebuild_writes(stored.writes, codec),
+    )
+
+
+def rebuild_writes(writes: Sequence[tuple[str, str, Raw]], codec: Codec) -> list[PendingWrite]:
+    """Make the (task id, channel, value) of writes."""
+    return [(task, channel, codec.decode(*value)) for task, channel, value in writes]
+
+
+def config_of(place: Place) -> RunnableConfig:
+    """Return the config that addresses a checkpoint."""
+    return {
+        "configurable": {
+            "thread_id": place.thread,
+            "checkpoint_ns": place.ns,
+            "checkpoint_id": place.checkpoint_id,
+        }
+    }

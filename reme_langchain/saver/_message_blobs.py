@@ -1,0 +1,250 @@
+"""Messages kept once in each thread, and lists of them as trees of shared chunks.
+
+A list is cut into groups of `FAN` ids from its start. A full group is a chunk, kept once as messages are, and stands
+in the next level for its ids, which is cut the same way; the manifest holds what is left over on each level. So a list
+that grew at its end shares all full chunks with what it was, and its manifest has fewer than `FAN` ids a level.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TypeAlias
+
+import ormsgpack
+
+from reme_core.errors import CorruptDataError
+from reme_langchain.saver._value_codec import Codec, Row, Typed, digest_of
+
+FAN = 64
+_BATCH = 64  # values bound at once; one text of SQL for each call then serves all
+_MOST_KNOWN = 50_000  # digests remembered, about 200 bytes each
+_MOST_BYTES = 1 << 24  # that the lists remembered take
+
+
+Slot: TypeAlias = tuple[str, str]
+"""A namespace and channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The messages that a slot held last, and their ids."""
+
+    row: Row
+    ids: list[int]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes: the messages, and what is noted of each."""
+        return len(self.row.body) + 80 * len(self.ids)
+
+
+class Known:
+    """The key of a file's digests, and which of them it is known to hold. Used by the writing thread alone.
+
+    What is known must be so: a manifest with an id that is not there is a lost conversation. Every transaction that
+    removes blobs, of whatever process, raises a counter in the file, and what a transaction added counts only after
+    the next one has seen it.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        """Keep the key; nothing is known."""
+        self.key = key
+        self._removals = -1
+        self._ids: dict[tuple[int, bytes], int] = {}
+        self._added: dict[tuple[int, bytes], int] = {}
+        self._last: dict[tuple[int, Slot], Last] = {}
+        self._last_noted: dict[tuple[int, Slot], Last] = {}
+        self._last_bytes = 0
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """Forget what is not certain any more; called first in every transaction."""
+        added, self._added = self._added, {}
+        noted, self._last_noted = self._last_noted, {}
+        (removals,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'removals'").fetchone()
+        if removals != self._removals:
+            self._ids, self._removals = {}, removals
+            self._forget_lists()
+            return
+        for (thread, digest), id_ in added.items():
+            if not connection.execute(_IS_THERE, (id_, thread, digest)).fetchone():
+                return  # that transaction was rolled back
+        self._ids.update(added)
+        if len(self._ids) > _MOST_KNOWN:
+            self._ids = {}
+        for slot, last in noted.items():
+            former = self._last.get(slot)
+            self._last_bytes += last.size - (0 if former is None else former.size)
+            self._last[slot] = last
+        if self._last_bytes > _MOST_BYTES:
+            self._forget_lists()
+
+    def _forget_lists(self) -> None:
+        self._last, self._last_bytes = {}, 0
+
+    def find(self, connection: sqlite3.Connection, thread: int, digests: Sequence[bytes]) -> dict[bytes, int]:
+        """Return the ids of those digests that a thread holds."""
+        found: dict[bytes, int] = {}
+        for digest in digests:
+            id_ = self._ids.get((thread, digest))
+            if id_ is not None:
+                found[digest] = id_
+                continue
+            row = connection.execute(_FIND, (thread, digest)).fetchone()
+            if row is not None:
+                found[digest] = self._added[thread, digest] = row[0]
+        return found
+
+    def last(self, thread: int, slot: Slot) -> Last | None:
+        """Return what a slot held last."""
+        return self._last.get((thread, slot))
+
+    def note_last(self, thread: int, slot: Slot, last: Last) -> None:
+        """Note what this transaction has put into a slot."""
+        self._last_noted[thread, slot] = last
+
+    def add(self, thread: int, digest: bytes, id_: int) -> None:
+        """Note what this transaction has written."""
+        self._added[thread, digest] = id_
+
+
+@dataclass(frozen=True, slots=True)
+class Blobs:
+    """The blobs of one thread, in a transaction that writes."""
+
+    connection: sqlite3.Connection
+    thread: int
+    known: Known
+
+    def keep(self, what: str, row: Row, codec: Codec, slot: Slot | None) -> bytes:
+        """Write the messages that the thread does not hold yet, and return the manifest of all.
+
+        Args:
+            what: Named in errors.
+            row: The messages.
+            codec: What seals them.
+            slot: Where they go, mostly the list that went there last, grown at its end; None: nowhere of the kind.
+
+        Raises:
+            TypeError: A new message would not be rebuilt.
+        """
+        last = None if slot is None else self.known.last(self.thread, slot)
+        ids = [] if last is None else last.ids[: row.shared(last.row)]
+        ids += self._keep_parts(what, row.parts(len(ids)), codec)
+        if slot is not None:
+            self.known.note_last(self.thread, slot, Last(row, ids))
+        return fold(ids, self.keep_chunk)
+
+    def _keep_parts(self, what: str, parts: Sequence[Typed], codec: Codec) -> list[int]:
+        digests = [digest_of(part, self.known.key) for part in parts]
+        known = self.known.find(self.connection, self.thread, digests)
+        for digest, part in zip(digests, parts, strict=True):
+            if digest not in known:
+                codec.check(what, part)
+                known[digest] = self.add(digest, *codec.seal(part))
+        return [known[digest] for digest in digests]
+
+    def keep_chunk(self, ids: Sequence[int]) -> int:
+        """Write a chunk, unless the thread holds it; return its id."""
+        data = ormsgpack.packb(list(ids))
+        digest = blake2b(data, digest_size=16, key=self.known.key, person=b"chunk").digest()
+        known = self.known.find(self.connection, self.thread, [digest])
+        return known[digest] if digest in known else self.add(digest, None, data)
+
+    def add(self, digest: bytes, type_: str | None, data: bytes) -> int:
+        """Write a blob and return its id."""
+        (made,) = self.connection.execute(
+            "INSERT INTO langgraph_blobs (thread, digest, type, data) VALUES (?, ?, ?, ?) RETURNING id",
+            (self.thread, digest, type_, data),
+        ).fetchone()
+        self.known.add(self.thread, digest, made)
+        return int(made)
+
+
+def fold(ids: list[int], keep_chunk: Callable[[Sequence[int]], int]) -> bytes:
+    """Return the manifest of a list of ids."""
+    tails = []
+    while True:
+        full = len(ids) // FAN * FAN
+        tails.append(ids[full:])
+        if not full:
+            return ormsgpack.packb(tails)
+        ids = [keep_chunk(ids[start : start + FAN]) for start in range(0, full, FAN)]
+
+
+def unfold(manifest: bytes, chunk: Callable[[int], list[int]]) -> list[int]:
+    """Return the ids that a manifest stands for."""
+    tails: list[list[int]] = ormsgpack.unpackb(manifest)
+    ids: list[int] = []
+    for tail in reversed(tails):
+        ids = [inner for outer in ids for inner in chunk(outer)] + tail
+    return ids
+
+
+class Reader:
+    """Reads blobs in one snapshot of the file; each once."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Keep the connection."""
+        self._connection = connection
+        self._chunks: dict[int, list[int]] = {}
+        self._parts: dict[int, Typed] = {}
+
+    def ids(self, manifest: bytes) -> list[int]:
+        """Return the ids of the messages that a manifest stands for."""
+        return unfold(manifest, self.chunk)
+
+    def parts(self, manifest: bytes) -> list[Typed]:
+        """Return the messages of a manifest, serialised.
+
+        Raises:
+            CorruptDataError: One of them is missing.
+        """
+        ids = self.ids(manifest)
+        wanted = [id_ for id_ in ids if id_ not in self._parts]
+        for group in _groups(wanted, 0):
+            for id_, type_, data in self._connection.execute(_PARTS, group):
+                self._parts[id_] = (type_, data)
+        try:
+            return [self._parts[id_] for id_ in ids]
+        except KeyError as exc:
+            raise _missing(exc.args[0]) from None
+
+    def chunk(self, id_: int) -> list[int]:
+        """Return the ids in a chunk."""
+        if id_ not in self._chunks:
+            row = self._connection.execute("SELECT data FROM langgraph_blobs WHERE id = ?", (id_,)).fetchone()
+            if row is None:
+                raise _missing(id_)
+            self._chunks[id_] = ormsgpack.unpackb(row[0])
+        return self._chunks[id_]
+
+    def mark(self, manifest: bytes, held: set[int]) -> None:
+        """Add to `held` what a manifest stands for, chunks and messages; those that are in it already cost nothing."""
+        for level, tail in enumerate(ormsgpack.unpackb(manifest)):
+            self._mark(tail, level, held)
+
+    def _mark(self, ids: Sequence[int], level: int, held: set[int]) -> None:
+        fresh = [id_ for id_ in ids if id_ not in held]
+        held.update(fresh)
+        if level:
+            for id_ in fresh:
+                self._mark(self.chunk(id_), level - 1, held)
+
+
+_FIND = "SELECT id FROM langgraph_blobs WHERE thread = ? AND digest = ?"
+_IS_THERE = "SELECT 1 FROM langgraph_blobs WHERE id = ? AND thread = ? AND digest = ?"
+_MARKS = ", ".join("?" * _BATCH)
+_PARTS = f"SELECT id, type, data FROM langgraph_blobs WHERE id IN ({_MARKS})"  # noqa: S608  # marks only
+
+
+def _groups(items: Sequence[object], filler: object) -> Iterator[tuple[object, ...]]:
+    for start in range(0, len(items), _BATCH):
+        group = tuple(items[start : start + _BATCH])
+        yield group + (filler,) * (_BATCH - len(group))
+
+
+def _missing(id_: int) -> CorruptDataError:
+    return CorruptDataError(f"a checkpoint refers to message {id_}, which is missing: restore a copy of the file")

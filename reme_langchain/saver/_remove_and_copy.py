@@ -1,0 +1,273 @@
+"""Removing and copying: threads, runs, older checkpoints, and the values and messages that nothing refers to."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+
+import ormsgpack
+
+from reme_core.errors import InvalidInputError
+from reme_langchain import _journal_rows
+from reme_langchain.saver._checkpoint_tables import HISTORY, find_thread, make_thread
+from reme_langchain.saver._message_blobs import Blobs, Known, Reader
+from reme_langchain.saver._value_codec import Form
+
+_COUNTERS = "counters_since_delta_snapshot"  # the names of delta channels, in the metadata that langgraph hands over
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    id: int
+    ns: str
+    checkpoint_id: str
+    parent: str | None
+    refs: dict[str, int | None]
+    metadata: str
+    hidden: bool
+
+
+def delete_thread(connection: sqlite3.Connection, name: str) -> None:
+    """Remove all of a thread, also what waits for a history sink."""
+    _journal_rows.forget_waiting(connection, name=HISTORY, queue=name)
+    thread = find_thread(connection, name)
+    if thread is None:
+        return
+    connection.execute("DELETE FROM langgraph_checkpoints WHERE thread = ?", (thread,))
+    connection.execute("DELETE FROM langgraph_values WHERE thread = ?", (thread,))
+    connection.execute("DELETE FROM langgraph_writes WHERE thread = ?", (thread,))
+    connection.execute("DELETE FROM langgraph_blobs WHERE thread = ?", (thread,))
+    connection.execute("DELETE FROM langgraph_threads WHERE id = ?", (thread,))
+    connection.execute(_REMOVED)
+
+
+def delete_runs(connection: sqlite3.Connection, runs: Sequence[str]) -> None:
+    """Remove the checkpoints that these runs made, with their writes."""
+    doomed: dict[int, set[int]] = {}
+    for run in runs:
+        for thread, id_ in connection.execute("SELECT thread, id FROM langgraph_checkpoints WHERE run = ?", (run,)):
+            doomed.setdefault(thread, set()).add(id_)
+    for thread, ids in doomed.items():
+        _remove(connection, thread, partial(_is_in, ids))
+
+
+def prune_thread(connection: sqlite3.Connection, name: str) -> None:
+    """Remove all but the newest checkpoint of each namespace."""
+    thread = find_thread(connection, name)
+    if thread is None:
+        return
+    newest = dict(
+        connection.execute(
+            "SELECT ns, MAX(checkpoint_id) FROM langgraph_checkpoints WHERE thread = ? AND NOT hidden GROUP BY ns",
+            (thread,),
+        )
+    )
+    _remove(connection, thread, lambda row: row.checkpoint_id != newest.get(row.ns))
+
+
+def _remove(connection: sqlite3.Connection, thread: int, is_doomed: Callable[[_Row], bool]) -> None:
+    """Remove rows of a thread, but keep hidden what delta channels of the others are rebuilt from."""
+    rows = _rows(connection, thread)
+    survivors = [row for row in rows if not row.hidden and not is_doomed(row)]
+    gone = [row for row in rows if row.hidden or is_doomed(row)]
+    deltas = {ns: _delta_channels(connection, rows, ns) for ns in {row.ns for row in rows}}
+    needed = _needed(survivors, {(row.ns, row.checkpoint_id): row for row in rows}, deltas)
+    for row in gone:
+        if row.id in needed:
+            _hide(connection, thread, row, deltas[row.ns])
+        else:
+            connection.execute("DELETE FROM langgraph_checkpoints WHERE id = ?", (row.id,))
+            connection.execute(
+                "DELETE FROM langgraph_writes WHERE thread = ? AND ns = ? AND checkpoint_id = ?",
+                (thread, row.ns, row.checkpoint_id),
+            )
+    sweep(connection, thread)
+    if not rows or len(gone) == len(rows):
+        _forget_if_empty(connection, thread)
+
+
+def _is_in(ids: Set[int], row: _Row) -> bool:
+    return row.id in ids
+
+
+def _rows(connection: sqlite3.Connection, thread: int) -> list[_Row]:
+    found = connection.execute(
+        "SELECT id, ns, checkpoint_id, parent, refs, metadata, hidden FROM langgraph_checkpoints WHERE thread = ?",
+        (thread,),
+    )
+    return [
+        _Row(id_, ns, checkpoint_id, parent, json.loads(refs), metadata, bool(hidden))
+        for id_, ns, checkpoint_id, parent, refs, metadata, hidden in found
+    ]
+
+
+def _delta_channels(connection: sqlite3.Connection, rows: Iterable[_Row], ns: str) -> frozenset[str]:
+    """Return the channels of a namespace that are rebuilt from writes: langgraph counts them in the metadata."""
+    named: set[str] = set()
+    for row in rows:
+        if row.ns == ns and _COUNTERS in row.metadata:
+            named.update(json.loads(row.metadata).get(_COUNTERS) or ())
+    return frozenset(named)
+
+
+def _needed(
+    survivors: Iterable[_Row], rows: dict[tuple[str, str], _Row], deltas: dict[str, frozenset[str]]
+) -> set[int]:
+    """Return the ancestors that delta channels of the survivors are rebuilt from, as far as the nearest value."""
+    needed: set[int] = set()
+    for row in survivors:
+        for channel in deltas[row.ns]:
+            # A channel that is not in `refs` was never written on this branch.
+            if channel not in row.refs or row.refs[channel] is not None:
+                continue
+            seen = {row.id}
+            at = rows.get((row.ns, row.parent or ""))
+            while at is not None and at.id not in seen:
+                seen.add(at.id)
+                if at.refs.get(channel) is not None:
+                    break
+                at = rows.get((row.ns, at.parent or ""))
+            needed |= seen - {row.id}
+    return needed
+
+
+def _hide(connection: sqlite3.Connection, thread: int, row: _Row, deltas: frozenset[str]) -> None:
+    """Keep of a checkpoint what delta channels are rebuilt from, and nothing else."""
+    refs = {channel: value for channel, value in row.refs.items() if channel in deltas}
+    counted = json.dumps({_COUNTERS: dict.fromkeys(sorted(deltas), (0, 0))})
+    connection.execute(
+        "UPDATE langgraph_checkpoints SET hidden = 1, run = NULL, body = x'', metadata = ?, refs = ? WHERE id = ?",
+        (counted, json.dumps(refs), row.id),
+    )
+    connection.execute(
+        "DELETE FROM langgraph_writes WHERE thread = ? AND ns = ? AND checkpoint_id = ? "
+        "AND channel NOT IN (SELECT value FROM json_each(?))",
+        (thread, row.ns, row.checkpoint_id, json.dumps(sorted(deltas))),
+    )
+
+
+def sweep(connection: sqlite3.Connection, thread: int) -> None:
+    """Remove the values that no checkpoint of a thread refers to, then the messages and chunks that nothing holds."""
+    connection.execute(
+        "DELETE FROM langgraph_values WHERE thread = ?1 AND id NOT IN (SELECT each.value FROM langgraph_checkpoints c, "
+        "json_each(c.refs) each WHERE c.thread = ?1 AND each.value IS NOT NULL)",
+        (thread,),
+    )
+    reader = Reader(connection)
+    held: set[int] = set()
+    for (manifest,) in connection.execute(_MANIFESTS, (thread, thread)):
+        reader.mark(manifest, held)
+    kept = connection.execute("SELECT id FROM langgraph_blobs WHERE thread = ?", (thread,)).fetchall()
+    free = [row for row in kept if row[0] not in held]
+    if free:
+        connection.executemany("DELETE FROM langgraph_blobs WHERE id = ?", free)
+        connection.execute(_REMOVED)
+
+
+_REMOVED = "UPDATE langgraph_meta SET value = value + 1 WHERE name = 'removals'"  # see `Known`
+_MANIFESTS = f"""SELECT data FROM langgraph_values WHERE thread = ? AND form <> {int(Form.WHOLE)}
+    UNION SELECT data FROM langgraph_writes WHERE thread = ? AND form <> {int(Form.WHOLE)}"""  # noqa: S608  # a number
+
+
+def _forget_if_empty(connection: sqlite3.Connection, thread: int) -> None:
+    connection.execute(
+        "DELETE FROM langgraph_threads WHERE id = ?1 "
+        "AND NOT EXISTS (SELECT 1 FROM langgraph_checkpoints WHERE thread = ?1) "
+        "AND NOT EXISTS (SELECT 1 FROM langgraph_writes WHERE thread = ?1)",
+        (thread,),
+    )
+
+
+def copy_thread(connection: sqlite3.Connection, known: Known, source: str, target: str) -> None:
+    """Copy all of a thread, messages included, to one that is empty; an unknown source copies nothing.
+
+    Raises:
+        InvalidInputError: The target holds checkpoints.
+    """
+    taken = find_thread(connection, target)
+    if (
+        taken is not None
+        and connection.execute("SELECT 1 FROM langgraph_checkpoints WHERE thread = ? LIMIT 1", (taken,)).fetchone()
+    ):
+        msg = f"the thread {target!r} holds checkpoints: copy to another one, or delete it first"
+        raise InvalidInputError(msg)
+    old = find_thread(connection, source)
+    if old is None:
+        return
+    if taken is not None:
+        delete_thread(connection, target)  # writes without a checkpoint, which nothing can read
+    new = make_thread(connection, target)
+    manifest = _copy_blobs(connection, old, Blobs(connection, new, known))
+    values = _copy_values(connection, old, new, manifest)
+    _copy_writes(connection, old, new, manifest)
+    _copy_checkpoints(connection, old, new, values)
+
+
+def _copy_blobs(connection: sqlite3.Connection, old: int, blobs: Blobs) -> Callable[[int, bytes], bytes]:
+    """Copy messages and chunks; return what turns a manifest of the source into one of the copy."""
+    ids: dict[int, int] = {}
+    rows = connection.execute(
+        "SELECT id, digest, type, data FROM langgraph_blobs WHERE thread = ? ORDER BY id", (old,)
+    ).fetchall()
+    for id_, digest, type_, data in rows:
+        if type_ is None:  # a chunk; what is in it was written before it
+            inner = ormsgpack.packb([ids[part] for part in ormsgpack.unpackb(data)])
+            chunk_digest = blake2b(inner, digest_size=16, key=blobs.known.key, person=b"chunk").digest()
+            ids[id_] = blobs.add(chunk_digest, None, inner)
+        else:
+            ids[id_] = blobs.add(digest, type_, data)
+
+    def translate(form: int, data: bytes) -> bytes:
+        if form == Form.WHOLE:
+            return data
+        return ormsgpack.packb([[ids[part] for part in tail] for tail in ormsgpack.unpackb(data)])
+
+    return translate
+
+
+def _copy_values(
+    connection: sqlite3.Connection, old: int, new: int, manifest: Callable[[int, bytes], bytes]
+) -> dict[int, int]:
+    ids: dict[int, int] = {}
+    rows = connection.execute(
+        "SELECT id, ns, channel, version, form, type, data FROM langgraph_values WHERE thread = ?", (old,)
+    ).fetchall()
+    for id_, ns, channel, version, form, type_, data in rows:
+        (ids[id_],) = connection.execute(
+            "INSERT INTO langgraph_values (thread, ns, channel, version, form, type, data) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
+            (new, ns, channel, version, form, type_, manifest(form, data)),
+        ).fetchone()
+    return ids
+
+
+def _copy_writes(connection: sqlite3.Connection, old: int, new: int, manifest: Callable[[int, bytes], bytes]) -> None:
+    rows = connection.execute(
+        "SELECT ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data FROM langgraph_writes "
+        "WHERE thread = ?",
+        (old,),
+    ).fetchall()
+    connection.executemany(
+        "INSERT INTO langgraph_writes (thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(new, *row[:-1], manifest(row[6], row[-1])) for row in rows],
+    )
+
+
+def _copy_checkpoints(connection: sqlite3.Connection, old: int, new: int, values: dict[int, int]) -> None:
+    rows = connection.execute(
+        "SELECT ns, checkpoint_id, parent, run, hidden, type, body, metadata, refs FROM langgraph_checkpoints "
+        "WHERE thread = ? ORDER BY id",
+        (old,),
+    ).fetchall()
+    for *row, refs in rows:
+        moved = {channel: None if value is None else values[value] for channel, value in json.loads(refs).items()}
+        connection.execute(
+            "INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, hidden, type, body, metadata, "
+            "refs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (new, *row, json.dumps(moved)),
+        )

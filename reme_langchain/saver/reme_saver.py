@@ -1,0 +1,391 @@
+"""A checkpointer in the memory's file: LangGraph's threads, with each message kept once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from sqlite3 import Connection
+from types import TracebackType
+from typing import Any, Literal, Self, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from reme_core.errors import InvalidInputError
+from reme_langchain._opening import MemoryOrPath
+from reme_langchain.saver._checkpoint_rows import (
+    PutRow,
+    StoredTuple,
+    find_row,
+    list_rows,
+    put_row,
+    put_writes,
+    read_rows,
+    rebuild,
+)
+from reme_langchain.saver._delta_channels import read_history, rebuild_history
+from reme_langchain.saver._message_blobs import Known
+from reme_langchain.saver._saver_file import SaverFile
+from reme_langchain.saver._saver_requests import (
+    copy_work,
+    delete_work,
+    list_request,
+    place_of,
+    prune_work,
+    put_request,
+    runs_work,
+    text,
+    write_requests,
+)
+from reme_langchain.saver._strict_serde import TypeName, make_serde
+from reme_langchain.saver._thread_history import History, HistorySink
+from reme_langchain.saver._value_codec import Codec
+
+_PAGE = 16  # checkpoints that `list` reads at once
+_LARGE = 1 << 18  # bytes; to rebuild more takes so long that it is not done on the event loop
+_WIDTH = 16  # digits of a version's number
+
+
+class ReMeSaver(BaseCheckpointSaver[str]):
+    """A checkpointer for compiled graphs: `compile(checkpointer=ReMeSaver())`.
+
+    Bound to no event loop: every method, sync or async, may be called from any thread, loop and process, the sync ones
+    from within a running loop as well. What a call wrote is on disk when it returns. Lists of messages are kept message
+    by message, so a conversation grows by what is new in it.
+
+    Only known types are rebuilt when a checkpoint is read; others are refused when it is written, with a `TypeError`
+    that names the entry of `allow` to add. Errors of the file are `StoreError`s.
+    """
+
+    def __init__(
+        self,
+        store: MemoryOrPath = None,
+        *,
+        serde: SerializerProtocol | None = None,
+        allow: Collection[type | TypeName] = (),
+        history: HistorySink | None = None,
+    ) -> None:
+        """Keep the settings; nothing is opened.
+
+        Args:
+            store: The memory in whose file the checkpoints lie, which stays open; or a path, as `ReMe` takes it.
+            serde: A serialiser in place of the strict one, such as an `EncryptedSerializer`.
+            allow: Classes, or pairs (module, name), that are rebuilt beside the known ones.
+            history: What gets the messages that are new in a thread, in the background; None: nothing does.
+        """
+        super().__init__(serde=make_serde(serde, allow))
+        self._file = SaverFile(store)
+        self._codec = Codec(self.serde)
+        self._history = None if history is None else History(self._file, history, self._codec)
+        if self._history is not None:
+            self._file.when_opened = self._history.begin
+
+    @classmethod
+    def from_path(
+        cls,
+        path: str | Path,
+        *,
+        serde: SerializerProtocol | None = None,
+        allow: Collection[type | TypeName] = (),
+        history: HistorySink | None = None,
+        synchronous: Literal["FULL", "NORMAL"] = "FULL",
+    ) -> Self:
+        """Return a saver of its own file, to be used in `with` or `async with`.
+
+        Args:
+            path: The file, or the folder in which it is `memory.db`.
+            serde: As in the constructor.
+            allow: As in the constructor.
+            history: As in the constructor.
+            synchronous: FULL: an acknowledged write survives a power cut. NORMAL: it survives a killed process.
+        """
+        saver = cls(path, serde=serde, allow=allow, history=history)
+        saver._file.be_synchronous(synchronous)
+        return saver
+
+    def __repr__(self) -> str:
+        """Name the file."""
+        return f"ReMeSaver({self._file.memory!r})"
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return the checkpoint of the config's id, or without one the newest; None if there is none."""
+        found = self._file.read(partial(find_row, place=place_of(config)))
+        return None if found is None else rebuild(found, self._codec)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Do what `get_tuple` does, without blocking the event loop."""
+        found = await self._file.aread(partial(find_row, place=place_of(config)))
+        return None if found is None else await self._rebuilt(found)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # the parent's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield checkpoints, newest first: of a thread, namespace and id, or with None as config of all threads.
+
+        Nothing is held between two of them: what is deleted meanwhile is left out, what is new is not seen.
+
+        Args:
+            config: Where to look.
+            filter: Metadata that they have, all of it.
+            before: Only those with a smaller id than that of this config.
+            limit: At most so many, 0 or more.
+        """
+        query = list_request(config, filter, before, limit)
+        ids = self._file.read(partial(list_rows, query=query))
+        for start in range(0, len(ids), _PAGE):
+            for found in self._file.read(partial(read_rows, ids=ids[start : start + _PAGE])):
+                yield rebuild(found, self._codec)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # the parent's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Do what `list` does, without blocking the event loop."""
+        query = list_request(config, filter, before, limit)
+        ids = await self._file.aread(partial(list_rows, query=query))
+        for start in range(0, len(ids), _PAGE):
+            for found in await self._file.aread(partial(read_rows, ids=ids[start : start + _PAGE])):
+                yield await self._rebuilt(found)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what delta channels are rebuilt from: the ancestors' writes, and the value that they start from."""
+        read = partial(read_history, place=place_of(config), channels=tuple(channels))
+        return rebuild_history(self._file.read(read), self._codec)
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Do what `get_delta_channel_history` does, without blocking the event loop."""
+        read = partial(read_history, place=place_of(config), channels=tuple(channels))
+        return rebuild_history(await self._file.aread(read), self._codec)
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Keep a checkpoint as child of the config's, in place of one with its id; return the config of it.
+
+        Raises:
+            TypeError: A value can't be serialised, or would not be rebuilt; nothing was written.
+            InvalidInputError: An id or version can't be kept; nothing was written.
+        """
+        request = partial(put_request, config, checkpoint, metadata, new_versions, self._codec)
+        row = request()
+        wanted = self._file.write(self._put(row))
+        if wanted:
+            self._file.write(self._put(request(wanted)))
+        self._wake()
+        return _answer(config, row)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Do what `put` does, without blocking the event loop on the file. Cancelling it does not undo it."""
+        request = partial(put_request, config, checkpoint, metadata, new_versions, self._codec)
+        row = request()
+        wanted = await self._file.awrite(self._put(row))
+        if wanted:
+            await self._file.awrite(self._put(request(wanted)))
+        self._wake()
+        return _answer(config, row)
+
+    def _put(self, row: PutRow) -> Callable[[Connection, Known], frozenset[str]]:
+        return partial(put_row if self._history is None else self._history.put, row=row, codec=self._codec)
+
+    def _begin(self) -> None:
+        if self._history is not None:
+            self._history.begin()
+
+    def _wake(self) -> None:
+        if self._history is not None:
+            self._history.journal.wake()
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep what a task wrote, beside the config's checkpoint.
+
+        The first write of a (task, position) stays; those of errors, interrupts and the like are replaced.
+
+        Raises:
+            TypeError: A value can't be serialised, or would not be rebuilt; nothing was written.
+            InvalidInputError: The config names no checkpoint, or an id can't be kept; nothing was written.
+        """
+        self._file.write(self._writes(config, writes, task_id, task_path))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Do what `put_writes` does, without blocking the event loop on the file."""
+        await self._file.awrite(self._writes(config, writes, task_id, task_path))
+
+    def _writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> Callable[[Connection, Known], None]:
+        place = place_of(config)
+        if place.checkpoint_id is None:
+            msg = "config['configurable']['checkpoint_id'] is missing: writes belong to a checkpoint"
+            raise InvalidInputError(msg)
+        task = (text(task_id, "task_id"), text(task_path, "task_path"))
+        rows = write_requests(writes, self._codec)
+        return partial(put_writes, place=place, task=task, rows=rows, codec=self._codec)
+
+    # -- removing and copying --------------------------------------------------------------------------------------
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove all of a thread, in every namespace; an unknown one is none.
+
+        What waits for the history sink goes as well; what the sink has got is its own.
+        """
+        self._file.write(delete_work(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do what `delete_thread` does, without blocking the event loop."""
+        await self._file.awrite(delete_work(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints whose metadata have one of these run ids, with their writes.
+
+        What later checkpoints need to rebuild a delta channel stays, hidden, as long as they do.
+        """
+        self._file.write(runs_work(run_ids))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Do what `delete_for_runs` does, without blocking the event loop."""
+        await self._file.awrite(runs_work(run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all of a thread to an empty one; an unknown source copies nothing.
+
+        Raises:
+            InvalidInputError: The target holds checkpoints; nothing was copied.
+        """
+        self._file.write(copy_work(source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Do what `copy_thread` does, without blocking the event loop."""
+        await self._file.awrite(copy_work(source_thread_id, target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove the older checkpoints of threads, all in one transaction.
+
+        Args:
+            thread_ids: The threads; unknown ones are none.
+            strategy: "keep_latest": the newest checkpoint of each namespace stays, with its writes; what it needs to
+                rebuild a delta channel stays as well, hidden. "delete": nothing stays.
+
+        Raises:
+            InvalidInputError: Another strategy.
+        """
+        self._file.write(prune_work(thread_ids, strategy))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Do what `prune` does, without blocking the event loop."""
+        await self._file.awrite(prune_work(thread_ids, strategy))
+
+    # -- the rest --------------------------------------------------------------------------------------------------
+
+    def get_next_version(self, current: str | None, channel: None) -> str:  # the parent's signature
+        """Return a version that is greater, as text, and that no other branch will make."""
+        number = "0" if current is None else str(current).partition(".")[0]
+        width = max(_WIDTH, len(number))  # a thread that another saver began keeps its width
+        return f"{int(number) + 1:0{width}}.{secrets.token_hex(6)}"
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
+        """Return a saver of the same file that rebuilds more types; closing either closes both.
+
+        One whose serialiser has no list of types returns itself.
+        """
+        clone = cast(Self, super().with_allowlist(extra_allowlist))
+        if clone is not self:
+            clone._codec = Codec(clone.serde)  # noqa: SLF001  # its own
+            if self._history is not None:
+                self._history.allow(extra_allowlist)
+        return clone
+
+    def close(self) -> None:
+        """Close the file, unless it is that of a memory that was handed in. Closing twice does nothing."""
+        if self._history is not None:
+            self._history.close()
+        self._file.close()
+
+    async def aclose(self) -> None:
+        """Do what `close` does, without blocking the event loop."""
+        if self._history is not None:
+            await asyncio.to_thread(self._history.close)
+        await self._file.aclose()
+
+    def __enter__(self) -> Self:
+        """Return the saver; the file is opened with the first call, or now to deliver what waits for a history."""
+        self._begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Close it."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the saver; the file is opened with the first call, or now to deliver what waits for a history."""
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.aclose()
+
+    async def _rebuilt(self, found: StoredTuple) -> CheckpointTuple:
+        if found.size > _LARGE:
+            return await asyncio.to_thread(rebuild, found, self._codec)
+        return rebuild(found, self._codec)
+
+
+@asynccontextmanager
+async def open_saver() -> AsyncIterator[ReMeSaver]:
+    """Open a saver for the Agent Server: `"checkpointer": {"path": "reme_langchain/saver/reme_saver.py:open_saver"}`.
+
+    The file is that of REME_SAVER_PATH, else it lies in REME_WORKING_DIR, else in the default working folder.
+    """
+    async with ReMeSaver(os.environ.get("REME_SAVER_PATH") or os.environ.get("REME_WORKING_DIR") or None) as saver:
+        yield saver
+
+
+def _answer(config: RunnableConfig, row: PutRow) -> RunnableConfig:
+    thread = config["configurable"]["thread_id"]  # as it was given
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": row.place.ns, "checkpoint_id": row.checkpoint_id}}

@@ -1,0 +1,232 @@
+"""What goes along when a scope is exported and imported, and what stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from reme_core.errors import ConflictError, InvalidInputError, UnsupportedFilterError
+from reme_core.ports import (
+    AppendMessages,
+    ListMemories,
+    ListOffloads,
+    ListToolCalls,
+    MemoryFilter,
+    MemorySearch,
+    PutMemory,
+    Store,
+    ToolCallPage,
+)
+from reme_core.schema import MemoryType, Scope
+from reme_core.stores import LocalStore
+from reme_core.testing import HashedEmbedder
+from reme_core.testing.store_values import ALICE, BOB, DIMENSION, axis, batch, memory, message
+from reme_core.transfer.scope_export import Moved, export_scope, import_scope
+from tests.contract.suites.job_values import job
+from tests.contract.suites.offload_values import SESSION, clean, listed, pointer_to, put, result_of, search, text_of
+from tests.contract.suites.tool_call_values import call, failed
+from tests.contract.suites.tool_call_values import listed as listed_calls
+
+ENTRIES = MemoryFilter(types=(MemoryType.META,))
+
+
+async def test_the_routing_table_goes_along_without_vectors_and_jobs_stay(tmp_path: Path) -> None:
+    store, embedder, file = LocalStore(tmp_path / "memory.db"), HashedEmbedder(DIMENSION), tmp_path / "alice.jsonl"
+    entry = memory("personal memories about Ann", memory_type=MemoryType.META, target="personal/Ann")
+    await store.put(ALICE, batch(entry, PutMemory(memory=memory("Ann rows", target="Ann"), vector=axis(0))))
+    await store.add_jobs(ALICE, [job("a", payload={"of": "Alice"})])
+    assert await export_scope(store, store, ALICE, file) == Moved(memories=2, events=2)
+    assert "offload" not in file.read_text(encoding="utf-8")
+    assert "job" not in file.read_text(encoding="utf-8")
+    assert await import_scope(store, store, embedder, BOB, file) == Moved(memories=2)
+    [copied] = (await store.list_memories(BOB, ListMemories(filter=ENTRIES))).memories
+    assert (copied.content, copied.memory_target) == (entry.content, entry.memory_target)
+    [query] = await embedder.embed(["Ann"])
+    found = await store.search(BOB, MemorySearch(vector=query))
+    assert [item.memory.content for item in found] == ["Ann rows"]
+    assert await store.list_jobs(BOB) == []
+    assert len(await store.list_jobs(ALICE)) == 1
+    await store.close()
+
+
+async def with_offloads(store: LocalStore, count: int = 3) -> None:
+    said = [message(f"said {n}", message_id=f"m{n}") for n in range(3)]
+    await store.append(ALICE, AppendMessages(session_id=SESSION, messages=said))
+    await put(store, result_of("output 网球 \u2028\r\n", "m1"), pointer_to("m2", "m0"), hold=True)
+    await put(store, *(text_of(f"walrus {n}", reference=f"r{n}", minute=-n, name="summary") for n in range(count)))
+
+
+async def test_offloads_go_along_under_their_references_and_twice_is_once(tmp_path: Path) -> None:
+    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
+    await with_offloads(store, 50)
+    assert await export_scope(store, store, ALICE, file) == Moved(messages=3, offloads=52)
+    told: list[int] = []
+    for _ in range(2):
+        moved = await import_scope(store, store, None, BOB, file, progress=told.append)
+        assert moved == Moved(messages=3, offloads=52)
+        assert await listed(store, scope=BOB) == await listed(store)
+        for info in await listed(store):
+            assert await store.get_offload(BOB, info.reference) == await store.get_offload(ALICE, info.reference)
+        assert [hit.info.reference for hit in await search(store, "walrus 7", scope=BOB, limit=1)] == ["r7"]
+    assert told[-1] == 55
+    await store.close()
+
+
+async def test_a_file_of_an_older_release_is_still_read(tmp_path: Path) -> None:
+    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
+    await with_offloads(store)
+    await export_scope(store, store, ALICE, file)
+    lines = file.read_text(encoding="utf-8").split("\n")
+    file.write_text("\n".join(line for line in lines if '"kind": "offload"' not in line), encoding="utf-8")
+    assert await import_scope(store, store, None, BOB, file) == Moved(messages=3)
+    await store.close()
+
+
+def without_message(lines: list[str]) -> list[str]:
+    return [line for line in lines if '"message_id": "m2"' not in line]
+
+
+def twice(lines: list[str]) -> list[str]:
+    return [*lines, next(line for line in lines if '"r1"' in line).replace("walrus", "pelican")]
+
+
+def without_text(lines: list[str]) -> list[str]:
+    return [line.replace('"text": "walrus 1"', '"text": ""') for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (without_message, "points at messages that the file lacks"),
+        (twice, "'r1' stands twice"),
+        (without_text, "line .*has a text"),
+    ],
+)
+async def test_a_file_with_a_wrong_offload_is_refused_before_anything_is_imported(
+    tmp_path: Path, change: Callable[[list[str]], list[str]], text: str
+) -> None:
+    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
+    await with_offloads(store)
+    await export_scope(store, store, ALICE, file)
+    file.write_text("\n".join(change(file.read_text(encoding="utf-8").split("\n"))), encoding="utf-8")
+    with pytest.raises(InvalidInputError, match=text):
+        await import_scope(store, store, None, BOB, file)
+    counts = await store.count(BOB)
+    assert (counts.messages, counts.offloads) == (0, 0)
+    await store.close()
+
+
+async def test_a_reference_that_is_taken_by_something_else_conflicts(tmp_path: Path) -> None:
+    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
+    await with_offloads(store)
+    await export_scope(store, store, ALICE, file)
+    await put(store, text_of("something else", reference="r1"), scope=BOB)
+    with pytest.raises(ConflictError):
+        await import_scope(store, store, None, BOB, file)
+    assert (await store.get_offload(BOB, "r1")).text == "something else"
+    await store.close()
+
+
+class PlainTranscript:
+    """A transcript that keeps no offloads."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self.append = store.append
+        self.find_messages = store.find_messages
+        self.put_blocks = store.put_blocks
+        self.list_blocks = store.list_blocks
+
+
+async def test_a_transcript_that_keeps_no_offloads_exports_and_refuses_files_that_have_some(tmp_path: Path) -> None:
+    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
+    await with_offloads(store)
+    await export_scope(store, store, ALICE, file)
+    plain = cast("Store", PlainTranscript(store))
+    assert not isinstance(plain, Store)
+    with pytest.raises(UnsupportedFilterError, match="Store"):
+        await import_scope(store, plain, None, BOB, file)
+    assert (await store.count(BOB)).messages == 0
+    assert await export_scope(store, plain, ALICE, file) == Moved(messages=3)
+    assert await import_scope(store, plain, None, BOB, file) == Moved(messages=3)
+    await store.close()
+
+
+async def test_tool_calls_go_along_and_twice_is_once(tmp_path: Path) -> None:
+    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
+    await store.append(ALICE, AppendMessages(session_id=SESSION, messages=[message("hello", message_id="m1")]))
+    made = [call(f"c{n}", f"tool{n % 3}", minute=-n, time_cost=n / 10, arguments={"n": n}) for n in range(600)]
+    told = failed("ValueError: 网球 \u2028\r\n", "c600").model_copy(update={"message_ids": ("m1",)})
+    await store.add_tool_calls(ALICE, [*made, told])
+    assert await export_scope(store, store, ALICE, file) == Moved(messages=1, tool_calls=601)
+    for _ in range(2):
+        assert await import_scope(store, store, None, BOB, file) == Moved(messages=1, tool_calls=601)
+        assert await listed_calls(store, scope=BOB) == await listed_calls(store)
+    assert await store.tool_statistics(BOB, ["tool1"]) == await store.tool_statistics(ALICE, ["tool1"])
+    await store.close()
+
+
+class NotingStore(LocalStore):
+    """Notes how many calls it was asked for at once."""
+
+    most = 0
+
+    async def list_tool_calls(self, scope: Scope, query: ListToolCalls) -> ToolCallPage:
+        self.most = max(self.most, query.limit)
+        return await super().list_tool_calls(scope, query)
+
+
+async def test_few_tool_calls_are_held_at_once_since_each_may_have_megabytes(tmp_path: Path) -> None:
+    store = NotingStore(tmp_path / "memory.db")
+    await store.add_tool_calls(ALICE, [call(f"c{n}") for n in range(45)])
+    assert (await export_scope(store, store, ALICE, tmp_path / "alice.jsonl")).tool_calls == 45
+    assert store.most == 20
+    await store.close()
+
+
+async def test_a_file_with_tool_calls_is_refused_where_it_is_wrong_or_nobody_keeps_them(tmp_path: Path) -> None:
+    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
+    await store.append(ALICE, AppendMessages(session_id=SESSION, messages=[message("hello")]))
+    await store.add_tool_calls(ALICE, [call("c1")])
+    await export_scope(store, store, ALICE, file)
+    plain = cast("Store", PlainTranscript(store))
+    assert not isinstance(plain, Store)
+    with pytest.raises(UnsupportedFilterError, match="Store"):
+        await import_scope(store, plain, None, BOB, file)
+    lines = file.read_text(encoding="utf-8").split("\n")
+    again = next(line for line in lines if '"c1"' in line)
+    for wrong, text in ((again, "'c1' stands twice"), (again.replace('"search"', "5"), "line .*tool_name")):
+        file.write_text("\n".join([*lines, wrong]), encoding="utf-8")
+        with pytest.raises(InvalidInputError, match=text):
+            await import_scope(store, store, None, BOB, file)
+    assert (await store.count(BOB)).messages == 0
+    assert await export_scope(store, plain, ALICE, file) == Moved(messages=1)
+    await store.close()
+
+
+async def test_offloads_that_come_and_go_during_an_export_leave_a_file_that_can_be_read(tmp_path: Path) -> None:
+    store, file = LocalStore(tmp_path / "memory.db", synchronous="NORMAL"), tmp_path / "alice.jsonl"
+    await with_offloads(store, 30)
+
+    async def come_and_go() -> None:
+        for number in range(20):
+            said = [message(f"new {number}", message_id=f"n{number}")]
+            await store.append(ALICE, AppendMessages(session_id=SESSION, messages=said))
+            await put(store, pointer_to(f"n{number}"), text_of(f"text {number}"))
+            await clean(store, max_bytes=300 - 10 * number)
+
+    references: list[str] = []
+    task = asyncio.create_task(come_and_go())
+    while not task.done():
+        await export_scope(store, store, ALICE, file)
+        whole = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
+        references = [entry["value"]["reference"] for entry in whole if entry["kind"] == "offload"]
+        assert len(references) == len(set(references))
+    await task
+    await import_scope(store, store, None, BOB, file)
+    assert {info.reference for info in (await store.list_offloads(BOB, ListOffloads())).offloads} == set(references)
+    await store.close()
