@@ -18,7 +18,8 @@ from reme_core.ports import (
     TokenCounter,
     ToolContext,
 )
-from reme_core.recall.simple_retriever import SimpleRetriever, cut_hits, scoring
+from reme_core.recall.cut import cut_hits, scoring
+from reme_core.recall.simple_retriever import SimpleRetriever
 from reme_core.remember.record_messages import since
 from reme_core.schema import Hit, RetrieveResult, Scope
 from reme_core.tools import read_meta

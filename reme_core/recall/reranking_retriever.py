@@ -12,8 +12,9 @@ from pydantic import JsonValue
 
 from reme_core.errors import ModelOutputError, ReMeError
 from reme_core.ports import ChatModel, RetrieveRequest, TokenCounter
+from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits
 from reme_core.recall.hit_lines import show_hits
-from reme_core.recall.simple_retriever import BUDGET_CANDIDATES, DEFAULT_LIMIT, SimpleRetriever, check_request, cut_hits
+from reme_core.recall.simple_retriever import BUDGET_CANDIDATES, SimpleRetriever, check_request
 from reme_core.remember.record_messages import since
 from reme_core.schema import Hit, RetrieveResult, Scope, Usage
 from reme_core.steps.ask_json import Question

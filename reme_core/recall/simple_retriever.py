@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -24,16 +24,16 @@ from reme_core.ports import (
     TokenCounter,
     Vector,
 )
+from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, is_told, scoring
 from reme_core.recall.time_search import asks_by_time, list_by_time, prefer_in_time
-from reme_core.retrieval import Candidate, asked_time, fill_budget
-from reme_core.retrieval.hits import block_hit, memory_hit, message_hit, passage_of
-from reme_core.retrieval.passage_hits import Told, passage_hit, passage_scores, text_of, word_share
+from reme_core.retrieval import asked_time
+from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
+from reme_core.retrieval.passage_hits import Told, passage_hit, passage_scores, word_share
 from reme_core.retrieval.times.time_question import telling_terms
 from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
 from reme_core.steps.embedding import try_question
 from reme_core.text import query_terms, terms
 
-DEFAULT_LIMIT = 10
 # What a budget of tokens is filled from.
 BUDGET_CANDIDATES = 200
 _MOST_CANDIDATES = 1000
@@ -200,47 +200,6 @@ def _passage_hits(
     return [passage_hit(scope, item, score) for item, score in zip(found, scores, strict=True)]
 
 
-def cut_hits(
-    hits: Sequence[Hit], counter: TokenCounter, *, limit: int | None, token_budget: int | None
-) -> tuple[Hit, ...]:
-    """Take hits from the top, without repetition: as many as asked for, or as fit a budget of tokens.
-
-    Into a budget a long message comes as its best passage; what is left over then makes room for whole messages, the
-    best one first.
-    """
-    budgeted = token_budget is not None
-    memories = [(place, hit) for place, hit in enumerate(hits) if hit.layer == "memory"]
-    shown: dict[int, Hit] = {}
-
-    def candidates() -> Iterator[Candidate]:
-        for place, hit in enumerate(hits):
-            shown[place] = part = passage_of(hit) if budgeted else hit
-            if not _is_told(part, [memory for above, memory in memories if above < place]):
-                yield Candidate(item=place, text=text_of(part), tokens=counter.count(part.memory) if budgeted else 0)
-
-    most = limit if budgeted else limit or DEFAULT_LIMIT
-    taken = [candidate.item for candidate in fill_budget(candidates(), budget_tokens=token_budget, limit=most)]
-    if token_budget is None:
-        return tuple(hits[place] for place in taken)
-    return _completed([(hits[place], shown[place]) for place in taken], counter, token_budget)
-
-
-def _completed(taken: Sequence[tuple[Hit, Hit]], counter: TokenCounter, token_budget: int) -> tuple[Hit, ...]:
-    """Return what is shown of each hit, the whole of it where a budget has room beside what is shown of the others."""
-    room = token_budget - sum(counter.count(shown.memory) for _, shown in taken)
-    results = []
-    for whole, shown in taken:
-        more = counter.count(whole.memory) - counter.count(shown.memory) if shown.is_passage else 0
-        results.append(whole if shown.is_passage and more <= room else shown)
-        room -= more if results[-1] is whole else 0
-    return tuple(results)
-
-
-def scoring(hits: tuple[Hit, ...], min_score: float | None) -> tuple[Hit, ...]:
-    """Return the hits that score at least so much; all where None is given."""
-    return hits if min_score is None else tuple(hit for hit in hits if hit.score >= min_score)
-
-
 def _said_in(items: Sequence[ScoredMemory]) -> frozenset[str]:
     return frozenset(name for item in items for source in item.memory.sources for name in source.message_ids)
 
@@ -251,21 +210,8 @@ def _in_place_of(hit: Hit, said: Sequence[Hit], *, leads: bool) -> Hit:
     One that `leads` stands beside the best of its messages, which it has lifted there: a date may be said by it alone.
     """
     ids = frozenset(hit.message_ids)
-    scores = [
-        other.score for other in said if ids.intersection(other.message_ids) and (leads or _is_told(other, [hit]))
-    ]
+    scores = [other.score for other in said if ids.intersection(other.message_ids) and (leads or is_told(other, [hit]))]
     return hit.model_copy(update={"score": max(scores)}) if scores and max(scores) > hit.score else hit
-
-
-def _is_told(hit: Hit, above: Sequence[Hit]) -> bool:
-    """Tell whether a message says nothing that a memory made of it, higher up, doesn't say in the same words."""
-    if hit.layer != "message" or hit.reference is not None:
-        return False
-    told = [other for other in above if hit.message_ids[0] in other.message_ids]
-    if not told:
-        return False
-    words = frozenset(query_terms(hit.memory))
-    return any(words <= frozenset(query_terms(other.memory)) for other in told)
 
 
 def check_request(request: RetrieveRequest) -> None:

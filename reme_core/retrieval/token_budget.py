@@ -1,7 +1,7 @@
 """Cut a ranking to a budget of tokens, without repetition."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from reme_core.text.normalise import normalise_content
@@ -23,13 +23,18 @@ class Candidate:
 
 
 def fill_budget(
-    candidates: Iterable[Candidate], *, budget_tokens: int | None, limit: int | None = None
+    candidates: Iterable[Candidate],
+    *,
+    budget_tokens: int | None,
+    limit: int | None = None,
+    beside: Sequence[Candidate] = (),
 ) -> list[Candidate]:
     """Take candidates from the top of a ranking while they fit a budget.
 
     A candidate that repeats one taken before is passed over: the same text up to case, blanks and outer punctuation,
     the same words in another order, or a text wholly contained in it. One that does not fit is passed over too, and
-    shorter ones after it may be taken.
+    shorter ones after it may be taken. What repeats a candidate of `beside`, taken elsewhere and from no part of this
+    budget, is passed over as well.
     Candidates are read one by one, only as far as needed.
 
     Returns:
@@ -41,8 +46,8 @@ def fill_budget(
     _check_bound("budget_tokens", budget_tokens)
     _check_bound("limit", limit)
     taken: list[Candidate] = []
-    forms: list[str] = []
-    bags: set[tuple[str, ...]] = set()
+    forms = [normalise_content(candidate.text) for candidate in beside]
+    bags = {_bag(form) for form in forms}
     room = budget_tokens
     for candidate in candidates:
         if room == 0 or len(taken) == limit:
@@ -51,7 +56,7 @@ def fill_budget(
         if room is not None and candidate.tokens > room:
             continue
         form = normalise_content(candidate.text)
-        bag = tuple(sorted(_WORD.findall(form)))
+        bag = _bag(form)
         if _repeats(form, forms) or (len(bag) >= _CONTAINED_TERMS and bag in bags):
             continue
         taken.append(candidate)
@@ -60,6 +65,10 @@ def fill_budget(
         if room is not None:
             room -= candidate.tokens
     return taken
+
+
+def _bag(form: str) -> tuple[str, ...]:
+    return tuple(sorted(_WORD.findall(form)))
 
 
 def _repeats(form: str, forms: list[str]) -> bool:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         parse_messages,
         read_stored_message,
     )
+    from reme_core.schema.notes import found_line, found_text
     from reme_core.schema.offloads import (
         CleanedOffloads,
         Offload,
@@ -156,6 +157,8 @@ __all__ = [
     "bounded_query",
     "describe",
     "format_time",
+    "found_line",
+    "found_text",
     "last_part",
     "make_scope",
     "new_id",
@@ -183,6 +186,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         {
             "blocks": "EXTRACTIVE Block StoredMessage",
             "context": "CompactedContext ContextUse OffloadedContext PreparedContext",
+            "notes": "found_line found_text",
             "hits": "ChatReply Erased Hit Layer MemoryPage RejectedFact RetrieveResult SummaryResult UndoResult",
             "ids": "new_id",
             "jobs": "Job JobState",

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from reme_core.schema.found_text import found_text
 from reme_core.schema.mapping import MappingModel
 from reme_core.schema.memories import Memory, MemoryType
+from reme_core.schema.notes import found_text
 from reme_core.schema.times import TimePrecision
 from reme_core.schema.usage import Usage
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reme_core import ports
 from reme_core.errors import ModelError
-from reme_core.schema import with_validity
+from reme_core.schema import found_line
 from reme_core.schema.plain import clean_text
 
 if TYPE_CHECKING:
@@ -106,20 +106,9 @@ def key_of(hit: Hit) -> str:
 
 def shown(hits: Iterable[Hit]) -> str:
     """Write hits for a prompt, each as an item of a list; `""` for none."""
-    return "\n".join(map(_line, hits))
+    return "\n".join(harmless(found_line(hit, max_chars=_SHOWN_CHARS)) for hit in hits)
 
 
 def harmless(text: str) -> str:
     """Return a text that can't end the block in which AgentScope puts it."""
     return _TAG.sub("‹", text)
-
-
-def _line(hit: Hit) -> str:
-    text = hit.memory if len(hit.memory) <= _SHOWN_CHARS else f"{hit.memory[:_SHOWN_CHARS]} …"
-    head = ""
-    if hit.layer == "message":
-        day = "" if hit.created_at is None else f"{hit.created_at:%Y-%m-%d} "
-        head = f"{day}{hit.name or hit.role or 'somebody'}: "
-    elif hit.when_to_use:
-        head = f"When: {hit.when_to_use} Do: "
-    return "- " + harmless(with_validity(f"{head}{text}", hit)).replace("\n", "\n  ")

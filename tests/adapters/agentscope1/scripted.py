@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import re
 import zlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -195,3 +196,8 @@ def make_agent(model: ScriptedModel, *, tools: Sequence[Callable[..., Any]] = ()
     agent = ReActAgent(model=model, toolkit=toolkit, **given)
     agent.set_console_output_enabled(False)
     return agent
+
+
+def undated(text: str) -> str:
+    """Return lines of results without their days, which differ from run to run."""
+    return re.sub(r"^- \(\d{4}-\d\d-\d\d\) ", "- ", text, flags=re.MULTILINE)

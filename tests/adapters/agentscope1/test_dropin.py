@@ -22,7 +22,7 @@ from reme_agentscope.v1.long_term.long_term_memory import (
 )
 from reme_core import ReMe
 from reme_core.testing import ScriptedChatModel
-from tests.adapters.agentscope1.scripted import ScriptedEmbedding, ScriptedModel
+from tests.adapters.agentscope1.scripted import ScriptedEmbedding, ScriptedModel, undated
 
 CLASSES = [ReMePersonalLongTermMemory, ReMeTaskLongTermMemory, ReMeToolLongTermMemory]
 CALL = {
@@ -105,7 +105,7 @@ async def test_any_model_makes_memories_and_any_embedding_model_finds_them(
     async with ReMePersonalLongTermMemory(user_name="ann", model=model, embedding_model=ScriptedEmbedding()) as memory:
         await memory.record([Msg("ann", "I got a rabbit, it is called Flopsy", "user")])
         await memory.flush()
-        assert (await memory.retrieve(Msg("ann", "my rabbit", "user"))).startswith("- Ann keeps a rabbit named Flopsy")
+        assert "Ann keeps a rabbit named Flopsy" in (await memory.retrieve(Msg("ann", "my rabbit", "user")))
     assert (tmp_path / ".reme" / "memory.db").is_file()
     assert model.stream
 
@@ -163,12 +163,12 @@ async def test_what_was_found_stands_under_its_keyword(reme: ReMe) -> None:
     personal = ReMePersonalLongTermMemory(reme=reme)
     await personal.record_to_memory(thinking="", content=["Likes figs", "Drinks tea"])
     found = text_of(await personal.retrieve_from_memory(keywords=["figs", "submarine", "tea"]))
-    assert found == "Keyword 'figs':\n- Likes figs\n\nKeyword 'tea':\n- Drinks tea"
+    assert undated(found) == "Keyword 'figs':\n- Likes figs\n\nKeyword 'tea':\n- Drinks tea"
 
     task = ReMeTaskLongTermMemory(reme=reme)
     await task.record_to_memory(thinking="", content=["Add an index to slow queries"])
     found = text_of(await task.retrieve_from_memory(keywords=["slow queries"]))
-    assert found == "Keyword 'slow queries':\n- Add an index to slow queries"
+    assert undated(found) == "Keyword 'slow queries':\n- Add an index to slow queries"
 
     tool = ReMeToolLongTermMemory(reme=reme)
     await tool.record_to_memory(thinking="", content=[json.dumps(CALL), json.dumps({**CALL, "tool_name": "fetch"})])

@@ -264,7 +264,7 @@ async def test_record_asks_no_model_and_a_search_waits_for_what_it_makes(tmp_pat
         await asyncio.sleep(0)
         assert not asked.done()
         answered.set()
-        assert (await asked).startswith("- Ann keeps a rabbit named Flopsy")
+        assert "Ann keeps a rabbit named Flopsy" in (await asked)
         await memory.close()
 
 

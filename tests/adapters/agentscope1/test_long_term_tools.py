@@ -19,6 +19,7 @@ from reme_agentscope.v1.long_term.long_term_memory import (
 )
 from reme_core import ReMe
 from reme_core.testing import ScriptedChatModel
+from tests.adapters.agentscope1.scripted import undated
 
 CLASSES = [ReMePersonalLongTermMemory, ReMeTaskLongTermMemory, ReMeToolLongTermMemory]
 METHODS = ["record", "retrieve", "record_to_memory", "retrieve_from_memory"]
@@ -227,7 +228,7 @@ async def test_keywords_that_find_the_same_say_so(tmp_path: Path) -> None:
     memory = ReMePersonalLongTermMemory(reme=memory_of(tmp_path))
     await memory.record_to_memory(thinking="", content=["The parrot eats figs"])
     text = text_of(await memory.retrieve_from_memory(keywords=["parrot", "figs"]))
-    assert text == "Keyword 'parrot':\n- The parrot eats figs\n\nKeyword 'figs':\n(the same as above)"
+    assert undated(text) == "Keyword 'parrot':\n- The parrot eats figs\n\nKeyword 'figs':\n(the same as above)"
 
 
 async def test_a_memory_cannot_end_the_block_that_it_is_shown_in(tmp_path: Path) -> None:

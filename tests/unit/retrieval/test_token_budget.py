@@ -43,6 +43,12 @@ def test_without_a_budget_only_the_limit_counts() -> None:
     assert len(fill_budget(made, budget_tokens=None, limit=3)) == 3
 
 
+def test_what_repeats_a_text_taken_elsewhere_is_passed_over_and_costs_nothing() -> None:
+    made = [Candidate(item=0, text="likes tea", tokens=1), Candidate(item=1, text="milk", tokens=1)]
+    beside = [Candidate(item=9, text="Likes tea.", tokens=50)]
+    assert [taken.item for taken in fill_budget(made, budget_tokens=1, beside=beside)] == [1]
+
+
 @given(candidates, st.integers(0, 30), st.one_of(st.none(), st.integers(0, 5)))
 def test_the_budget_and_the_limit_are_never_exceeded(made: list[Candidate], budget: int, limit: int | None) -> None:
     taken = fill_budget(made, budget_tokens=budget, limit=limit)

@@ -1,0 +1,90 @@
+"""Cut of a ranking for an answer: so many hits, or as many as fit a budget of tokens, without repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from reme_core.ports import TokenCounter
+from reme_core.retrieval import Candidate, fill_budget
+from reme_core.retrieval.hits import passage_of
+from reme_core.retrieval.passage_hits import text_of
+from reme_core.schema import Hit
+from reme_core.text import query_terms
+
+DEFAULT_LIMIT = 10
+# Measured on 67 questions of a LoCoMo conversation with 1,024 tokens: at a half 90.7 % of the evidence stands there as
+# it was said and 94.0 % in some form (85.4 and 92.5 where memories and messages compete for room by score alone).
+_SHARE_OF_MEMORIES = 0.5
+
+
+def cut_hits(
+    hits: Sequence[Hit], counter: TokenCounter, *, limit: int | None, token_budget: int | None
+) -> tuple[Hit, ...]:
+    """Take hits from the top, without repetition: as many as asked for, or as fit a budget of tokens.
+
+    Memories fill at most half of a budget before what was said has had its turn: short as they are, they would leave no
+    room for the message that alone has the detail. What either leaves over goes to the other.
+    Into a budget a long message comes as its best passage; what is left over then makes room for whole messages, the
+    best one first.
+    """
+    if token_budget is None:
+        return tuple(hits[place] for place in _top(hits, limit or DEFAULT_LIMIT))
+    shown = [passage_of(hit) for hit in hits]
+    memories = [place for place, hit in enumerate(hits) if hit.layer == "memory"]
+    said = [place for place, hit in enumerate(hits) if hit.layer != "memory"]
+    taken: list[Candidate] = []
+    share = int(token_budget * _SHARE_OF_MEMORIES)
+    for turn, tokens in ((memories, share), (said, token_budget), (memories, token_budget)):
+        room = tokens - sum(candidate.tokens for candidate in taken)
+        taken += fill_budget(_not_told(shown, turn, taken, counter), budget_tokens=max(room, 0), beside=taken)
+    places = sorted(candidate.item for candidate in taken)[:limit]
+    return _completed([(hits[place], shown[place]) for place in places], counter, token_budget)
+
+
+def _not_told(
+    hits: Sequence[Hit], places: Sequence[int], taken: Sequence[Candidate], counter: TokenCounter
+) -> Iterator[Candidate]:
+    """Give the hits at these places that are not taken and say something that no memory taken says."""
+    above = [hits[candidate.item] for candidate in taken]
+    used = {candidate.item for candidate in taken}
+    for place in places:
+        if place not in used and not is_told(hits[place], above):
+            yield Candidate(item=place, text=text_of(hits[place]), tokens=counter.count(hits[place].memory))
+
+
+def _top(hits: Sequence[Hit], limit: int) -> list[int]:
+    """Return the places of the first hits that say something else."""
+    memories = [(place, hit) for place, hit in enumerate(hits) if hit.layer == "memory"]
+    candidates = (
+        Candidate(item=place, text=text_of(hit), tokens=0)
+        for place, hit in enumerate(hits)
+        if not is_told(hit, [memory for above, memory in memories if above < place])
+    )
+    return [candidate.item for candidate in fill_budget(candidates, budget_tokens=None, limit=limit)]
+
+
+def _completed(taken: Sequence[tuple[Hit, Hit]], counter: TokenCounter, token_budget: int) -> tuple[Hit, ...]:
+    """Return what is shown of each hit, the whole of it where a budget has room beside what is shown of the others."""
+    room = token_budget - sum(counter.count(shown.memory) for _, shown in taken)
+    results = []
+    for whole, shown in taken:
+        more = counter.count(whole.memory) - counter.count(shown.memory) if shown.is_passage else 0
+        results.append(whole if shown.is_passage and more <= room else shown)
+        room -= more if results[-1] is whole else 0
+    return tuple(results)
+
+
+def scoring(hits: tuple[Hit, ...], min_score: float | None) -> tuple[Hit, ...]:
+    """Return the hits that score at least so much; all where None is given."""
+    return hits if min_score is None else tuple(hit for hit in hits if hit.score >= min_score)
+
+
+def is_told(hit: Hit, above: Sequence[Hit]) -> bool:
+    """Tell whether a message says nothing that a memory made of it, higher up, doesn't say in the same words."""
+    if hit.layer != "message" or hit.reference is not None:
+        return False
+    told = [other for other in above if hit.message_ids[0] in other.message_ids]
+    if not told:
+        return False
+    words = frozenset(query_terms(hit.memory))
+    return any(words <= frozenset(query_terms(other.memory)) for other in told)

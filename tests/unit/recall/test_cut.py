@@ -1,0 +1,87 @@
+"""Memories and messages beside each other in a budget of tokens."""
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reme_core.recall.cut import cut_hits
+from reme_core.schema import Hit, MemoryType
+
+SAID = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+class WordCounter:
+    """Counts words."""
+
+    def count(self, text: str) -> int:
+        """Return the number of words."""
+        return len(text.split())
+
+
+def fact(number: int, text: str, *, score: float, source: str = "") -> Hit:
+    return Hit(
+        memory=text,
+        layer="memory",
+        score=score,
+        memory_id=f"m{number}",
+        memory_type=MemoryType.PERSONAL,
+        memory_target="Ann",
+        message_ids=(source,) if source else (),
+        observed_at=SAID,
+    )
+
+
+def message(name: str, text: str, *, score: float) -> Hit:
+    return Hit(memory=text, layer="message", score=score, message_ids=(name,), name="Ann", created_at=SAID)
+
+
+def texts(hits: list[Hit], budget: int, limit: int | None = None) -> list[str]:
+    ranked = sorted(hits, key=lambda hit: -hit.score)
+    return [hit.memory for hit in cut_hits(ranked, WordCounter(), limit=limit, token_budget=budget)]
+
+
+FACTS = [fact(i, f"Ann keeps pet number {i}", score=0.9 - i / 100) for i in range(8)]
+DETAIL = message("1", "the iguana eats dandelions each Sunday", score=0.3)
+
+
+def test_memories_do_not_push_out_the_only_message_with_the_detail() -> None:
+    assert DETAIL.memory in texts([*FACTS, DETAIL], 20)
+
+
+def test_what_messages_leave_over_is_filled_with_memories() -> None:
+    assert len(texts([*FACTS, DETAIL], 45)) == 8  # 7 facts of 5 words, one message of 6
+    assert len(texts(FACTS, 40)) == 8
+
+
+def test_what_memories_leave_over_is_filled_with_messages() -> None:
+    said = [message(str(i), f"on day {i} it rained again", score=0.5 - i / 100) for i in range(6)]
+    assert len(texts([FACTS[0], *said], 41)) == 7
+
+
+def test_results_of_a_budget_stay_in_the_order_of_their_scores() -> None:
+    assert texts([*FACTS[:2], message("1", "the iguana is green today", score=0.895)], 15) == [
+        "Ann keeps pet number 0",
+        "the iguana is green today",
+        "Ann keeps pet number 1",
+    ]
+
+
+def test_a_message_stays_where_the_memory_that_tells_it_did_not_fit() -> None:
+    first = fact(0, "Ann keeps a parrot and a rabbit and a very old grey donkey", score=0.9, source="1")
+    said = message("1", "a parrot and a rabbit", score=0.5)
+    assert texts([first, said], 10) == ["a parrot and a rabbit"]
+    assert texts([first, said], 40) == ["Ann keeps a parrot and a rabbit and a very old grey donkey"]
+
+
+def test_a_limit_beside_a_budget_takes_the_best() -> None:
+    assert texts([*FACTS, DETAIL], 45, limit=2) == ["Ann keeps pet number 0", "Ann keeps pet number 1"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 12)), max_size=20), st.integers(1, 60))
+def test_a_budget_is_never_exceeded(made: list[tuple[bool, int]], budget: int) -> None:
+    hits = [
+        fact(i, f"w{i} " * size, score=1 - i / 100) if is_fact else message(str(i), f"w{i} " * size, score=1 - i / 100)
+        for i, (is_fact, size) in enumerate(made)
+    ]
+    assert sum(len(text.split()) for text in texts(hits, budget)) <= budget
