@@ -38,10 +38,9 @@ from reme_core.testing import FixedClock
 ALICE = Scope(memory_space="space", user_id="alice")
 
 
-def context_over(store: LocalStore, memories: Store | None = None, **given: object) -> ToolContext:
-    transcript: Store = store
+def context_over(store: Store, **given: object) -> ToolContext:
     fields: dict[str, object] = {"scope": ALICE, "clock": FixedClock("2023-05-08 13:56:00"), "run_id": "run", **given}
-    return ToolContext(memories=memories or store, transcript=transcript, **fields)  # type: ignore[arg-type]
+    return ToolContext(store=store, **fields)  # type: ignore[arg-type]
 
 
 def user(text: str) -> Message:

@@ -54,7 +54,7 @@ async def read_by_a_summary(store: LocalStore, known: int) -> int:
     lives = memory("Emma lives in Berlin", scope=ALICE, memory_id="lives", target="Emma").model_copy(update=earlier)
     await memories.put(ALICE, WriteBatch(puts=[PutMemory(memory=item) for item in [*many, lives]], at=NOW))
     draft = Draft(memories)
-    context = context_over(store, draft)
+    context = context_over(draft)
     said = [message("Emma moved to Lisbon", name="Emma"), message("Emma drinks tea", name="Emma")]
     agent = ReMeSummaryAgentV1Op(model=RuleModel())
     await agent({"workspace_id": ALICE.memory_space, "messages": said}, context)

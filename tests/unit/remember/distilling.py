@@ -96,7 +96,7 @@ def choose(*wanted: tuple[str, str, str]) -> Callable[[ChatRequest], str]:
 def distiller(
     store: Store, model: ChatModel, *, embedder: Embedder | None = None, now: datetime = NOW, **options: Any
 ) -> SimpleDistiller:
-    return SimpleDistiller(memories=store, embedder=embedder, model=model, clock=FixedClock(now), **options)
+    return SimpleDistiller(store=store, embedder=embedder, model=model, clock=FixedClock(now), **options)
 
 
 def known(content: str, *, scope: Scope = SCOPE, at: datetime = SAID - timedelta(days=100), **fields: Any) -> Memory:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 
 from reme_core.ports import ChatModel, ChatRequest, Embedder, PutMemory, Store, WriteBatch
 from reme_core.schema import (
@@ -107,8 +107,7 @@ def context(
     return FlowContext(
         scope=ALICE,
         memory_target=target,
-        memories=store or TemporaryStore(),
-        transcript=cast("Store", NoTranscript()),
+        store=store or TemporaryStore(),
         embedder=embedder,
         model=model,
         clock=FixedClock(NOW),

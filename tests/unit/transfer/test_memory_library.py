@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,10 +14,8 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from reme_core.errors import (
-    BlockNotFoundError,
     ConflictError,
     InvalidLinesError,
-    MessageNotFoundError,
     ModelUnavailableError,
     StoreAccessError,
     StoreClosedError,
@@ -36,14 +33,12 @@ from reme_core.ports import (
 )
 from reme_core.remember.undo import undo_run
 from reme_core.schema import (
-    Block,
     DumpedLibrary,
     LoadedLibrary,
     Memory,
     MemoryType,
     Scope,
     Source,
-    StoredMessage,
     shown_validity,
 )
 from reme_core.stores import LocalStore
@@ -64,8 +59,6 @@ async def load(
     *,
     scope: Scope = BOB,
     embedder: Embedder | None = None,
-    transcript: Transcript | None = None,
-    tool_calls: Store | None = None,
     memory_target: str | None = None,
     skip_bad_lines: bool = False,
     deduplicate: bool = False,
@@ -74,8 +67,6 @@ async def load(
 ) -> LoadedLibrary:
     return await load_library(
         store,
-        transcript or cast("Transcript", NoTranscript()),
-        tool_calls,
         embedder,
         scope,
         path,
@@ -86,16 +77,6 @@ async def load(
         at=at,
         progress=None if told is None else told.append,
     )
-
-
-class NoTranscript:
-    """A transcript that holds nothing."""
-
-    async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
-        raise BlockNotFoundError(block_ids)
-
-    async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
-        raise MessageNotFoundError(message_ids)
 
 
 async def held(store: Store, scope: Scope = BOB) -> dict[str, Memory]:
@@ -336,7 +317,7 @@ async def test_sources_stay_where_the_scope_holds_them_and_are_told_of_where_not
     said = changed(memory("Ann rows", metadata={"origin": "success"}), {"sources": [here, *gone]})
     await store.put(ALICE, batch(said))
     await dump_library(store, ALICE, file)
-    await load(store, file, transcript=store)
+    await load(store, file)
     [copied] = (await held(store)).values()
     assert copied.sources == (here,)
     told = [source.model_dump(mode="json") for source in gone]
@@ -614,7 +595,7 @@ async def test_a_database_is_never_dumped_over(tmp_path: Path) -> None:
         with pytest.raises(StoreAccessError, match="database"):
             await dump_library(store, ALICE, path)
         with pytest.raises(StoreAccessError, match="database"):
-            await export_scope(store, store, ALICE, path)
+            await export_scope(store, ALICE, path)
     assert (tmp_path / "memory.db").read_bytes() == before
     assert link.is_symlink()
     await store.close()
