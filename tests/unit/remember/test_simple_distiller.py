@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reme_core.errors import ModelOutputError
-from reme_core.ports import ChatRequest, MemoryFilter, MemorySearch, Target
-from reme_core.schema import Memory, MemoryType, Scope, Source, shown_validity
+from reme_core.ports import ChatRequest, ListMemories, MemoryFilter, MemorySearch, Target
+from reme_core.schema import Memory, MemoryPage, MemoryType, Scope, Source, shown_validity
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from reme_core.text import estimate_tokens
 from tests.support.temporary_store import TemporaryStore
@@ -500,27 +500,6 @@ async def test_nothing_found_is_reviewed_as_well() -> None:
     assert contents(await all_of(store)) == ["Alice sings"]
 
 
-class BareStore:
-    """A store with the methods of the port and no others."""
-
-    def __init__(self, store: TemporaryStore) -> None:
-        self.put, self.get, self.search = store.put, store.get, store.search
-        self.list_memories, self.events, self.erase, self.close = (
-            store.list_memories,
-            store.events,
-            store.erase,
-            store.close,
-        )
-
-
-async def test_a_store_that_lists_no_targets_is_read_through() -> None:
-    store = BareStore(TemporaryStore())
-    await store_of(*(known(f"Alice likes {number}") for number in range(3)), into=store)
-    _, model = await run(store, task_of(say("I ski")), facts(fact("Alice skis", target="ALICE")), choose())
-    assert shown(model.requests[0], "request")[0]["targets"] == {"personal": ["Alice"]}
-    assert {memory.memory_target for memory in await all_of(store)} == {"Alice"}
-
-
 async def test_a_target_that_is_known_in_two_spellings_is_the_one_with_more_memories() -> None:
     store = await store_of(
         known("one", memory_target="alice"), known("two", memory_target="Alice"), known("three", memory_target="Alice")
@@ -624,24 +603,21 @@ async def test_what_begins_only_later_ends_nothing_that_is_told_late() -> None:
     assert contents(await all_of(store)) == ["Alice lives in Berlin", "Alice will live in Lisbon"]
 
 
-class Store(BareStore):
+class CountingStore(TemporaryStore):
     """Counts what it is asked for."""
 
-    def __init__(self, store: TemporaryStore) -> None:
-        super().__init__(store)
-        self.asked = 0
-        self.list_memories, self.list = self.counted, store.list_memories
+    asked = 0
 
-    async def counted(self, scope: Scope, query: Any) -> Any:
+    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
         self.asked += 1
-        return await self.list(scope, query)
+        return await super().list_memories(scope, query)
 
 
 async def test_many_facts_about_one_target_do_not_read_it_once_for_each() -> None:
     async def asked(facts_told: int) -> int:
-        inner = TemporaryStore()
-        await store_of(*(known(f"Alice collects stamps of country{number}") for number in range(30)), into=inner)
-        store = Store(inner)
+        store = CountingStore()
+        await store_of(*(known(f"Alice collects stamps of country{number}") for number in range(30)), into=store)
+        store.asked = 0
         told = [fact(f"Alice collects stamps of country{number}") for number in range(facts_told)]
         distilled, _ = await run(store, task_of(say("x")), facts(*told))
         assert not distilled.batch.puts

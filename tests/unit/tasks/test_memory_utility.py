@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, UnsupportedFilterError
+from reme_core.ports import WrappedStore
+from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import (
     DeleteMemory,
     EventQuery,
@@ -44,11 +45,11 @@ async def store(tmp_path: Path) -> AsyncIterator[LocalStore]:
     await store.close()
 
 
-class Between:
-    """A `Store` and `Store` over another one, in which something happens before a write is done."""
+class Between(WrappedStore):
+    """A store over another one, in which something happens before a write is done."""
 
     def __init__(self, store: LocalStore, *happens: Callable[[], Awaitable[object]]) -> None:
-        self._store = store
+        super().__init__(store)
         self._happens = list(happens)
         self.writes = 0
 
@@ -56,25 +57,7 @@ class Between:
         self.writes += 1
         if self._happens:
             await self._happens.pop(0)()
-        return await self._store.put(scope, batch)
-
-    async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        return await self._store.get(scope, memory_ids)
-
-    async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
-        return await self._store.search(scope, search)
-
-    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
-        return await self._store.list_memories(scope, query)
-
-    async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
-        return await self._store.events(scope, query)
-
-    async def erase(self, scope: Scope) -> Erased:
-        return await self._store.erase(scope)
-
-    async def close(self) -> None:
-        await self._store.close()
+        return await super().put(scope, batch)
 
 
 def used(content: str, freq: int, utility: float = 0.0, **fields: Any) -> Memory:
@@ -153,11 +136,6 @@ async def test_a_memory_of_another_user_is_not_found_and_none_is_counted(store: 
         await record_use(store, SCOPE, [own.memory_id, other.memory_id], uses=1, helpful=1)
     assert caught.value.missing == (other.memory_id,)
     assert [memory.freq for memory in [*await all_of(store), *await all_of(store, OTHER)]] == [1, 1]
-
-
-async def test_a_store_that_does_not_count_says_so(store: LocalStore) -> None:
-    with pytest.raises(UnsupportedFilterError, match="Between does not count uses"):
-        await record_use(Between(store), SCOPE, ["m1"], uses=1, helpful=0)
 
 
 # Forgetting

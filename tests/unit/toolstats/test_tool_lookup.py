@@ -90,16 +90,6 @@ async def test_nothing_of_another_user_or_of_another_type_is_seen(tmp_path: Path
         assert [item.content for item in theirs.results[0].notes] == ["their note"]
 
 
-async def test_without_a_store_of_calls_memories_are_found(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await put(store, guideline("Core function: Searches.", 3))
-        found = await retrieve_tool_memories(store, None, SCOPE, ["search", "fetch"])
-    [result] = found.results
-    assert result.statistics == ToolStatistics(tool_name="search")
-    assert result.text == "## search\nCore function: Searches."
-    assert found.missing == ("fetch",)
-
-
 async def test_no_names_find_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         found = await retrieve_tool_memories(store, SCOPE, [])

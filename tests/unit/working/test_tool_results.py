@@ -82,7 +82,7 @@ async def compacted(
     store: LocalStore, messages: list[Message] | tuple[Message, ...], *, old: bool = True
 ) -> ToolResultPlan:
     return await compact_tool_result(
-        messages, offloads=store, scope=ALICE, session_id=SESSION, limits=LIMITS, now=NOW, old=old
+        messages, store=store, scope=ALICE, session_id=SESSION, limits=LIMITS, now=NOW, old=old
     )
 
 
