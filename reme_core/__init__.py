@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from reme_core.steps.slicing import Slicing
-    from reme_core.stores import Database, LocalStore, QdrantStore
+    from reme_core.stores import Database, IndexedStore, LocalStore, QdrantIndex
     from reme_core.transfer.scope_export import Moved
     from reme_core.working.check import ContextCheck
     from reme_core.working.in_context import InContextMemory
@@ -112,6 +112,7 @@ __all__ = [
     "Forgotten",
     "Hit",
     "InContextMemory",
+    "IndexedStore",
     "Job",
     "JobState",
     "LineProblem",
@@ -126,7 +127,7 @@ __all__ = [
     "OffloadKind",
     "OffloadedContext",
     "PreparedContext",
-    "QdrantStore",
+    "QdrantIndex",
     "ReMe",
     "ReMeError",
     "RecordedToolCalls",
@@ -182,7 +183,8 @@ _ELSEWHERE = MappingProxyType(
         "InContextMemory": "reme_core.working.in_context",
         "LocalStore": "reme_core.stores",
         "Moved": "reme_core.transfer.scope_export",
-        "QdrantStore": "reme_core.stores",
+        "QdrantIndex": "reme_core.stores",
+        "IndexedStore": "reme_core.stores",
         "ReMe": "reme_core.facade.reme",
         "ReMeError": "reme_core.errors",
         "RerankingRetriever": "reme_core.facade.strategies",

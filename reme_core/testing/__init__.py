@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reme_core.testing.embedder_contract import EmbedderContract
     from reme_core.testing.hashed_embedder import HashedEmbedder
     from reme_core.testing.ids import SequentialIds
+    from reme_core.testing.memory_index_contract import MemoryIndexContract
     from reme_core.testing.scripted_model import ScriptedChatModel
     from reme_core.testing.store_contract import StoreContract
     from reme_core.testing.store_values import StoreCapabilities
@@ -29,6 +30,7 @@ __all__ = [
     "EmbedderContract",
     "FixedClock",
     "HashedEmbedder",
+    "MemoryIndexContract",
     "ScriptedChatModel",
     "SequentialIds",
     "StoreCapabilities",
@@ -43,6 +45,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
         "EmbedderContract": "reme_core.testing.embedder_contract",
         "FixedClock": "reme_core.testing.clock",
         "HashedEmbedder": "reme_core.testing.hashed_embedder",
+        "MemoryIndexContract": "reme_core.testing.memory_index_contract",
         "StoreContract": "reme_core.testing.store_contract",
         "ScriptedChatModel": "reme_core.testing.scripted_model",
         "SequentialIds": "reme_core.testing.ids",

@@ -89,7 +89,7 @@ class ReMeStore(BaseStore):
             synchronous: For a path: FULL survives a power cut, NORMAL a killed process and is faster.
 
         Raises:
-            ConfigurationError: `store` is neither a memory nor a path, or its memories lie in no local file.
+            ConfigurationError: `store` is neither a memory nor a path.
             InvalidInputError: Settings that can't be used; it is a ValueError.
         """
         given = None if index is None else read_index(index)

@@ -18,5 +18,10 @@ def in_folder(folder: Path) -> IndexedStore:
     return _indexed(folder, QdrantIndex(path=folder / "qdrant", dimension=DIMENSION))
 
 
+def on_server(folder: Path, url: str, key: str | None) -> IndexedStore:
+    """Open a file whose index lies on a server."""
+    return _indexed(folder, QdrantIndex(url=url, api_key=key, dimension=DIMENSION))
+
+
 def _indexed(folder: Path, index: QdrantIndex) -> IndexedStore:
     return IndexedStore(LocalStore(folder / "memory.db", synchronous="NORMAL"), index, pause_s=0)

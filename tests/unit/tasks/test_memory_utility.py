@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reme_core.ports import WrappedStore
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import (
     DeleteMemory,
     EventQuery,
-    ListMemories,
     MemorySearch,
     PutMemory,
-    ScoredMemory,
     Store,
     UseMemory,
+    WrappedStore,
     WriteBatch,
 )
 from reme_core.remember.undo import undo_run
-from reme_core.schema import Erased, Event, Feedback, Memory, MemoryPage, MemoryType, Scope, Verdict
+from reme_core.schema import Event, Feedback, Memory, MemoryType, Scope, Verdict
 from reme_core.stores.local import LocalStore
 from reme_core.tasks.memory_utility import MAX_COUNT, PATIENCE_S, forget, observe, parse_feedback, record_use
 from reme_core.testing import HashedEmbedder

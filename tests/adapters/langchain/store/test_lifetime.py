@@ -21,7 +21,6 @@ from reme_core import ReMe
 from reme_core.errors import ConfigurationError, StoreClosedError
 from reme_langchain import ReMeStore, open_store
 from tests.adapters.langchain.store.store_values import DIMS, Words
-from tests.support.temporary_store import TemporaryStore
 
 N = ("docs",)
 
@@ -312,9 +311,6 @@ def test_settings_that_cannot_be_are_refused_and_nothing_is_opened(named: Any, m
         ReMeStore(7)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="on disk"):
         ReMeStore(":memory:")
-    elsewhere = ReMe("space", tmp_path, llm=None, embedding=None, vector_store=TemporaryStore())
-    with pytest.raises(ConfigurationError, match="local_file"):
-        ReMeStore(elsewhere)
     assert list(tmp_path.iterdir()) == []
 
 

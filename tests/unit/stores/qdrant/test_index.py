@@ -1,4 +1,4 @@
-"""What the Qdrant store adds to the contract: places, failures, words."""
+"""What the Qdrant index adds to the contract: places, failures, words."""
 
 import errno
 import gc
@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import httpx
 import pytest
+from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
@@ -23,13 +24,13 @@ from reme_core.errors import (
     StoreError,
     StoreUnavailableError,
 )
-from reme_core.ports import Counts, DeleteMemory, ListMemories
+from reme_core.ports import MemorySearch
 from reme_core.retrieval import bm25_order
-from reme_core.schema import MemoryType
-from reme_core.stores.qdrant import QdrantLayout, QdrantStore
+from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
 from reme_core.stores.qdrant.failures import translated
 from reme_core.stores.qdrant.words import document_vector, keys_of_terms, product, query_vector, query_weights
-from reme_core.testing.store_values import ALICE, DIMENSION, batch, closed, memory
+from reme_core.testing.memory_index_contract import entry, found, upsert
+from reme_core.testing.store_values import ALICE, DIMENSION
 from reme_core.text import terms
 
 
@@ -86,69 +87,86 @@ def test_every_failure_of_the_client_becomes_one_of_ours(failure: Exception, exp
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: QdrantStore(dimension=8),
-        lambda: QdrantStore(dimension=8, location=":memory:", url="http://localhost:6333"),
-        lambda: QdrantStore(dimension=8, location="http://localhost:6333"),
-        lambda: QdrantStore(dimension=0, location=":memory:"),
-        lambda: QdrantStore(dimension=8, location=":memory:", api_key="key"),
-        lambda: QdrantStore(dimension=8, path="folder", layout=QdrantLayout(shard_by_space=True)),
+        lambda: QdrantIndex(dimension=8),
+        lambda: QdrantIndex(dimension=8, location=":memory:", url="http://localhost:6333"),
+        lambda: QdrantIndex(dimension=8, location="http://localhost:6333"),
+        lambda: QdrantIndex(dimension=0, location=":memory:"),
+        lambda: QdrantIndex(dimension=8, location=":memory:", api_key="key"),
+        lambda: QdrantIndex(dimension=8, path="folder", layout=QdrantLayout(shard_by_space=True)),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(make: Callable[[], QdrantStore]) -> None:
+def test_settings_that_do_not_go_together_are_refused(make: Callable[[], QdrantIndex]) -> None:
     with pytest.raises(ConfigurationError):
         make()
 
 
 def test_the_key_is_not_shown() -> None:
-    store = QdrantStore(dimension=8, url="https://example.org:6333", api_key="a-secret")
+    store = QdrantIndex(dimension=8, url="https://example.org:6333", api_key="a-secret")
     assert "a-secret" not in repr(store) + str(vars(store))
 
 
 async def test_nothing_is_opened_before_the_first_call(tmp_path: Path) -> None:
-    store = QdrantStore(dimension=8, path=tmp_path / "folder")
+    store = QdrantIndex(dimension=8, path=tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
     await store.close()
 
 
 # The client leaves the lock file open that it could not lock.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_a_folder_that_another_store_has_open_is_unavailable(tmp_path: Path) -> None:
-    first, second = (QdrantStore(dimension=DIMENSION, path=tmp_path) for _ in range(2))
-    await first.put(ALICE, batch(memory("fact")))
+async def test_a_folder_that_another_index_has_open_is_unavailable(tmp_path: Path) -> None:
+    first, second = (QdrantIndex(dimension=DIMENSION, path=tmp_path) for _ in range(2))
+    await upsert(first, entry("fact"))
     with pytest.raises(StoreUnavailableError, match="another client has this folder open"):
-        await second.list_memories(ALICE, ListMemories())
+        await second.find_position(ALICE)
     gc.collect()  # a file that the refused client left open would be warned of here, and warnings are errors
     await first.close()
-    assert len((await second.list_memories(ALICE, ListMemories())).memories) == 1
+    assert await found(second, MemorySearch(text="fact")) == ["fact"]
     await second.close()
 
 
-async def test_a_scope_is_counted() -> None:
-    store = QdrantStore(dimension=DIMENSION, location=":memory:")
-    assert await store.count(ALICE) == Counts()
-    kept, gone = memory("kept"), memory("gone")
-    await store.put(ALICE, batch(kept, gone, closed(memory("past", memory_type=MemoryType.TOOL), minute=5)))
-    await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=gone.memory_id),)))
-    wanted = Counts(current_memories={MemoryType.PERSONAL: 1}, memories=2, events=4)
-    assert await store.count(ALICE) == wanted
-    await store.close()
+async def test_a_collection_in_which_an_earlier_release_kept_memories_is_refused(tmp_path: Path) -> None:
+    index = QdrantIndex(dimension=DIMENSION, path=tmp_path)
+    await index.find_position(ALICE)
+    await index.close()
+    client = QdrantClient(path=str(tmp_path))
+    client.upsert("reme_memories", [models.PointStruct(id=1, vector={}, payload={"kind": "commit"})])
+    client.close()
+    with pytest.raises(ConfigurationError, match="reme export"):
+        await index_in(tmp_path).find_position(ALICE)
+
+
+def index_in(folder: Path) -> QdrantIndex:
+    return QdrantIndex(dimension=DIMENSION, path=folder)
+
+
+async def test_points_of_another_form_count_as_none(tmp_path: Path) -> None:
+    index = index_in(tmp_path)
+    await upsert(index, entry("fact"))
+    await index.close()
+    client = QdrantClient(path=str(tmp_path))
+    position = models.FieldCondition(key="kind", match=models.MatchValue(value="position"))
+    client.set_payload("reme_memories", {"form": "0.0"}, models.Filter(must=[position]))
+    client.close()
+    again = index_in(tmp_path)
+    assert await again.find_position(ALICE) is None
+    await again.close()
 
 
 async def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
-    store = QdrantStore(dimension=DIMENSION, path=tmp_path / "file")
+    store = QdrantIndex(dimension=DIMENSION, path=tmp_path / "file")
     with pytest.raises(StoreAccessError):
-        await store.list_memories(ALICE, ListMemories())
+        await store.find_position(ALICE)
     await store.close()
 
 
 async def test_a_folder_of_another_dimension_is_refused(tmp_path: Path) -> None:
-    store = QdrantStore(dimension=DIMENSION, path=tmp_path)
-    await store.put(ALICE, batch(memory("fact")))
+    store = QdrantIndex(dimension=DIMENSION, path=tmp_path)
+    await upsert(store, entry("fact"))
     await store.close()
-    other = QdrantStore(dimension=DIMENSION + 1, path=tmp_path)
+    other = QdrantIndex(dimension=DIMENSION + 1, path=tmp_path)
     with pytest.raises(DimensionMismatchError):
-        await other.list_memories(ALICE, ListMemories())
+        await other.find_position(ALICE)
     await other.close()
 
 
