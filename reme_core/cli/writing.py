@@ -98,6 +98,8 @@ async def add_messages(
 def _print_summary(output: Output, result: SummaryResult) -> None:
     for sentence in result.degraded:
         output.remark(sentence)
+    for rejected in result.rejected:
+        output.remark(f"left out: {rejected.content} ({rejected.reason})")
     if output.as_json:
         output.value(result.model_dump(mode="json"))
         return

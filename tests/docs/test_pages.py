@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,15 @@ def test_every_example_of_a_page_runs_and_prints_what_it_says(page: Path, in_a_f
                 context.compile(example)
             else:
                 context.run(example)
+
+
+def test_each_python_example_of_the_readme_is_a_program_of_its_own(in_a_folder: Path) -> None:
+    examples = examples_of((ROOT / "README.md").read_text(encoding="utf-8"))
+    programs = [example for example in examples if example.kind == "python" and example.is_run]
+    for number, program in enumerate(programs):
+        Path(f"example_{number}.py").write_text(program.body, encoding="utf-8")
+        subprocess.run([sys.executable, f"example_{number}.py"], check=True, capture_output=True)
+    assert programs
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))

@@ -154,6 +154,15 @@ def test_a_job_that_keeps_failing_is_dead_until_it_is_retried(reme: Reme, remy: 
     assert len(reme("list", "--json").value["memories"]) == 1
 
 
+def test_a_fact_that_could_not_be_read_is_told_beside_those_that_were_kept(reme: Reme, remy: Remy, chat: str) -> None:
+    good = {"type": "personal", "target": "Ana", "content": "Ana likes green tea", "messages": [1]}
+    bad = {**good, "content": "Ana is a wizard", "type": "spell"}
+    remy.replied["facts"] = Completion(text=json.dumps({"facts": [good, bad]}))
+    done = reme("add", "--messages", chat)
+    assert "Ana likes green tea" in done.out
+    assert "left out: Ana is a wizard" in done.err
+
+
 def test_a_retry_that_fails_again_is_partly_done(reme: Reme, remy: Remy, waiting: str) -> None:
     remy.replied["facts"] = REFUSAL
     done = reme("jobs", "--retry", waiting)
