@@ -177,7 +177,6 @@ class LearningFace:
         Raises:
             MemoryNotFoundError: Naming those that this user doesn't have; none was counted.
             InvalidInputError: A count below zero, or none at all.
-            UnsupportedFilterError: The store doesn't count.
         """
         ids = inputs.read_ids([memory_ids] if isinstance(memory_ids, str) else memory_ids, "memory_ids")
         return await record_use(self._learner_of().store, self._scope(user_id), ids, uses=uses, helpful=helpful)

@@ -71,7 +71,6 @@ async def record_use(
     Raises:
         InvalidInputError: No ids, counts below 0 or above `MAX_COUNT`, or both of them 0.
         MemoryNotFoundError: Naming every id that this scope doesn't hold.
-        UnsupportedFilterError: The store does not count uses.
     """
     wanted = read_ids(memory_ids, "memory_ids")
     if not wanted:

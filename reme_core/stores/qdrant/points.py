@@ -18,7 +18,7 @@ from reme_core.errors import CorruptDataError
 from reme_core.ports import IndexEntry, Vector
 from reme_core.rules import metadata_tokens
 from reme_core.schema import Scope, format_time
-from reme_core.stores._pages import Place, place_of
+from reme_core.stores._list_order import Place, place_of
 from reme_core.stores.qdrant.collection import DENSE, WORDS
 from reme_core.stores.qdrant.words import document_vector, keys_of_terms
 from reme_core.text import TERMS_VERSION, terms

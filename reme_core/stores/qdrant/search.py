@@ -18,7 +18,7 @@ from qdrant_client import models
 from reme_core.ports import IndexHit, MemorySearch, Vector
 from reme_core.rules import CheckedFilter
 from reme_core.schema import Scope
-from reme_core.stores._pages import Place
+from reme_core.stores._list_order import Place
 from reme_core.stores.qdrant import filters
 from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.collection import DENSE, WORDS
