@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reme_core import AgenticSummarizer, Message, ReMe
+from reme_core import AgenticDistillation, Message, ReMe
 from reme_core.agents import PersonalSummaryAgentV1Op
 from reme_core.ports import Tool
 from reme_core.schema import ToolCallBlock, parse_messages, utc_now
@@ -58,7 +58,7 @@ async def main() -> int:
         async with ReMe("own-agent", folder, llm=script, embedding=None) as memory:
             # In the summarizer it takes the place of our agent of the same type. With one possible target no router
             # is asked, so that the agent's own calls are all there are.
-            memory.set_summarizer(AgenticSummarizer(agents=[agent]))
+            memory.set_summarizer(AgenticDistillation(agents=[agent]))
             said = [
                 {"role": "user", "name": "Alice", "content": "No shrimps for me: allergic since I was a child."},
                 {"role": "assistant", "content": "Noted. Shall I look for another restaurant?"},

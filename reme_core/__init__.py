@@ -18,19 +18,19 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from reme_core.background_loop import BackgroundLoop
+    from reme_core.background_loop import EventLoopThread
     from reme_core.errors import ReMeError
     from reme_core.facade.reme import ReMe
     from reme_core.facade.strategies import (
+        AgenticDistillation,
         AgenticRetriever,
-        AgenticSummarizer,
         RerankingRetriever,
-        SimpleSummarizer,
+        SimpleDistillation,
     )
     from reme_core.facade.sync import SyncReMe
     from reme_core.facade.sync_context import SyncInContextMemory
     from reme_core.jobs.process_identity import holder, is_gone
-    from reme_core.jobs.retry_policy import Trying
+    from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.models.foreign_failures import model_error
     from reme_core.models.json_text import parse_answer
     from reme_core.models.openai.embedding_answer import unit_rows
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     )
     from reme_core.steps.slicing import Slicing
     from reme_core.stores import Database, IndexedStore, LocalStore, QdrantIndex
-    from reme_core.transfer.scope_export import Moved
+    from reme_core.transfer.scope_export import TransferCounts
     from reme_core.working.check import ContextCheck
     from reme_core.working.in_context import InContextMemory
     from reme_core.working.limits import ContextLimits
@@ -93,9 +93,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AgenticDistillation",
     "AgenticRetriever",
-    "AgenticSummarizer",
-    "BackgroundLoop",
     "Block",
     "ChatReply",
     "CleanedOffloads",
@@ -108,6 +107,7 @@ __all__ = [
     "DumpedLibrary",
     "Erased",
     "Event",
+    "EventLoopThread",
     "Feedback",
     "Forgotten",
     "Hit",
@@ -122,7 +122,6 @@ __all__ = [
     "MemoryPage",
     "MemoryType",
     "Message",
-    "Moved",
     "OffloadInfo",
     "OffloadKind",
     "OffloadedContext",
@@ -137,8 +136,9 @@ __all__ = [
     "Reloaded",
     "RerankingRetriever",
     "RetrieveResult",
+    "RetryPolicy",
     "Scope",
-    "SimpleSummarizer",
+    "SimpleDistillation",
     "Slicing",
     "Source",
     "StoredMessage",
@@ -156,7 +156,7 @@ __all__ = [
     "ToolStatistics",
     "ToolSummary",
     "Trajectory",
-    "Trying",
+    "TransferCounts",
     "UndoResult",
     "Usage",
     "Verdict",
@@ -172,8 +172,8 @@ __all__ = [
 _ELSEWHERE = MappingProxyType(
     {
         "AgenticRetriever": "reme_core.facade.strategies",
-        "AgenticSummarizer": "reme_core.facade.strategies",
-        "BackgroundLoop": "reme_core.background_loop",
+        "AgenticDistillation": "reme_core.facade.strategies",
+        "EventLoopThread": "reme_core.background_loop",
         "ContextCheck": "reme_core.working.check",
         "ContextLimits": "reme_core.working.limits",
         "Counts": "reme_core.ports",
@@ -182,17 +182,17 @@ _ELSEWHERE = MappingProxyType(
         "Database": "reme_core.stores",
         "InContextMemory": "reme_core.working.in_context",
         "LocalStore": "reme_core.stores",
-        "Moved": "reme_core.transfer.scope_export",
+        "TransferCounts": "reme_core.transfer.scope_export",
         "QdrantIndex": "reme_core.stores",
         "IndexedStore": "reme_core.stores",
         "ReMe": "reme_core.facade.reme",
         "ReMeError": "reme_core.errors",
         "RerankingRetriever": "reme_core.facade.strategies",
-        "SimpleSummarizer": "reme_core.facade.strategies",
+        "SimpleDistillation": "reme_core.facade.strategies",
         "Slicing": "reme_core.steps.slicing",
         "SyncInContextMemory": "reme_core.facade.sync_context",
         "SyncReMe": "reme_core.facade.sync",
-        "Trying": "reme_core.jobs.retry_policy",
+        "RetryPolicy": "reme_core.jobs.retry_policy",
         "json_instruction": "reme_core.models.openai.endpoint_dialect",
         "model_error": "reme_core.models.foreign_failures",
         "unit_rows": "reme_core.models.openai.embedding_answer",

@@ -15,7 +15,7 @@ from reme_core.errors import StoreClosedError
 T = TypeVar("T")
 
 
-class BackgroundLoop:
+class EventLoopThread:
     """Runs coroutines for any number of threads. The thread begins with the first call and is a daemon.
 
     A child process of a fork has none of its parent's threads, and so gets a loop of its own with its first call. One
@@ -32,7 +32,7 @@ class BackgroundLoop:
         self._ended = False
         self._pid = os.getpid()
         self._calls: set[Future[Any]] = set()
-        self._forgotten: weakref.finalize[..., BackgroundLoop] | None = None
+        self._forgotten: weakref.finalize[..., EventLoopThread] | None = None
 
     @property
     def ended(self) -> bool:

@@ -16,7 +16,7 @@ from functools import partial
 from sqlite3 import Connection
 from typing import TypeAlias
 
-from reme_core import BackgroundLoop, Database, holder, is_gone
+from reme_core import Database, EventLoopThread, holder, is_gone
 from reme_core.errors import StoreClosedError, StoreError
 from reme_core.ports import Clock
 from reme_core.schema import Scope
@@ -109,7 +109,7 @@ class Journal:
         self._remember = remember
         self._pause = pause
         self._holder = ""  # while it serves
-        self._loop = BackgroundLoop(self, thread_name=f"reme-journal-{name}"[:60])
+        self._loop = EventLoopThread(self, thread_name=f"reme-journal-{name}"[:60])
         self._bell = asyncio.Event()
         self._soon: tuple[float, asyncio.TimerHandle] | None = None
         self._state = threading.Condition()

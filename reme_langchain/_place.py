@@ -47,7 +47,7 @@ class ReMeState(AgentState[ResponseT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class HookContext:
     """Where a hook works.
 
     Attributes:
@@ -63,7 +63,7 @@ class Place:
     notes: Mapping[str, str]
 
 
-def find_place(owner: Owner, name: str, state: object, runtime: object) -> Place:
+def find_hook_context(owner: Owner, name: str, state: object, runtime: object) -> HookContext:
     """Return where a hook works (ValueError: nobody says whose memory it is).
 
     Args:
@@ -77,7 +77,7 @@ def find_place(owner: Owner, name: str, state: object, runtime: object) -> Place
     notes = all_notes.get(name, {}) if isinstance(all_notes, Mapping) else {}
     thread = _thread_of(runtime)
     session = notes.get(SESSION) or new_id() if thread is None else usable_id(str(thread))
-    return Place(user_id=user_id, session_id=session, has_thread=thread is not None, notes=notes)
+    return HookContext(user_id=user_id, session_id=session, has_thread=thread is not None, notes=notes)
 
 
 def _thread_of(runtime: object) -> object:

@@ -11,7 +11,7 @@ from typing import Self, TypeVar
 
 from langchain_core.stores import BaseStore
 
-from reme_core import BackgroundLoop
+from reme_core import EventLoopThread
 from reme_core.schema import shown
 from reme_langchain._opening import MemoryOrPath, open_memory
 
@@ -106,7 +106,7 @@ class ReMeByteStore(BaseStore[str, bytes]):
     def close(self) -> None:
         """Close what was opened here for a path; a `ReMe` that was handed in stays open. Twice is harmless."""
         if self._opened_here:
-            BackgroundLoop(self, thread_name="reme-bytes").end(self._memory.close())
+            EventLoopThread(self, thread_name="reme-bytes").end(self._memory.close())
 
     async def aclose(self) -> None:
         """Do what `close` does."""

@@ -10,7 +10,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr
 
-from reme_core import BackgroundLoop, Hit, ReMe
+from reme_core import EventLoopThread, Hit, ReMe
 from reme_core.schema import shown_validity
 from reme_langchain._kinds import check_kinds
 from reme_langchain._opening import open_memory
@@ -46,12 +46,12 @@ class ReMeRetriever(BaseRetriever):
     k: int = Field(default=4, ge=1)
     min_score: float | None = Field(default=None, ge=0, le=1)
 
-    _loop: BackgroundLoop = PrivateAttr()
+    _loop: EventLoopThread = PrivateAttr()
 
     def model_post_init(self, context: object, /) -> None:
         """Make the loop of synchronous calls; its thread begins with the first one."""
         super().model_post_init(context)
-        self._loop = BackgroundLoop(self.memory, thread_name="reme-retriever")
+        self._loop = EventLoopThread(self.memory, thread_name="reme-retriever")
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: ANN401  # the parent's signature
         """Return the documents; of `kwargs`, `k` and `min_score` count.

@@ -35,7 +35,7 @@ class BlockForm(BaseModel):
     rest: dict[str, JsonValue]
 
 
-class Carried(BaseModel):
+class AgentScopeFields(BaseModel):
     """The fields of a message that ours does not show, or shows otherwise. Texts stand as they came.
 
     Attributes:
@@ -61,10 +61,10 @@ class Carried(BaseModel):
     left_out: list[str] = Field(default_factory=list)
 
 
-_Unpacked: TypeAlias = tuple[Carried | None, list[ContentBlock]]
+_Unpacked: TypeAlias = tuple[AgentScopeFields | None, list[ContentBlock]]
 
 
-def pack(carried: Carried, blocks: Sequence[ContentBlock]) -> tuple[dict[str, JsonValue], list[ContentBlock]]:
+def pack(carried: AgentScopeFields, blocks: Sequence[ContentBlock]) -> tuple[dict[str, JsonValue], list[ContentBlock]]:
     """Return metadata and content of a message that carries it.
 
     It goes into the metadata, or into a block where metadata can't hold it. What is too large for a message is left
@@ -93,16 +93,16 @@ def unpack(message: Message) -> _Unpacked:
     return _validated(message.metadata.get(KEY)), blocks
 
 
-def _read_json(text: str) -> Carried | None:
+def _read_json(text: str) -> AgentScopeFields | None:
     try:
         return _validated(json.loads(text))  # Python's JSON knows NaN and escaped lone surrogates
     except (ValueError, RecursionError):  # a block of somebody else under this kind
         return None
 
 
-def _validated(fields: object) -> Carried | None:
+def _validated(fields: object) -> AgentScopeFields | None:
     try:
-        return Carried.model_validate(fields)
+        return AgentScopeFields.model_validate(fields)
     except ValidationError:  # a user's own metadata under this key: no message of ours
         return None
 

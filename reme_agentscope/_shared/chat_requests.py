@@ -27,7 +27,7 @@ class SpokenCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class SpokenAnswer:
     """What a model said, whatever the generation of its blocks."""
 
     text: str = ""
@@ -37,7 +37,7 @@ class Spoken:
     output_tokens: int = 0
 
 
-async def chat(request: ChatRequest, who: str, ask: Callable[[], Awaitable[Spoken]]) -> ChatResult:
+async def chat(request: ChatRequest, who: str, ask: Callable[[], Awaitable[SpokenAnswer]]) -> ChatResult:
     """Ask in time, and return the core's result; raises as `ChatModel.chat`."""
     started = time.perf_counter()
     try:
@@ -116,7 +116,7 @@ def _cleared(message: Message) -> Message | None:
     return message.model_copy(update={"content": tuple(blocks), "metadata": {}}) if blocks else None
 
 
-def _result(spoken: Spoken, request: ChatRequest, who: str) -> ChatResult:
+def _result(spoken: SpokenAnswer, request: ChatRequest, who: str) -> ChatResult:
     text = clean_text(spoken.text)
     if not text.strip() and not spoken.calls:
         msg = f"{who}: the model said nothing: ask again, or allow more completion tokens"

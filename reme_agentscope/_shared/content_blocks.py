@@ -24,7 +24,7 @@ _TYPES = mimetypes.MimeTypes(filenames=())  # the types that Python knows, whate
 _TEXT_FIELDS = ("text", "thinking", "hint", "content", "output")
 
 
-class Dialect(Protocol):
+class BlockDialect(Protocol):
     """How one generation of AgentScope writes its blocks."""
 
     def read(self, part: Plain) -> ContentBlock:
@@ -44,7 +44,7 @@ class Dialect(Protocol):
         ...
 
 
-def read_block(part: Plain, dialect: Dialect) -> tuple[ContentBlock, BlockForm | None]:
+def read_block(part: Plain, dialect: BlockDialect) -> tuple[ContentBlock, BlockForm | None]:
     """Return the block that shows a part, and what else there is to it (None where nothing is lost)."""
     block = dialect.read(part)
     if dialect.write(block, is_own=True) == part:
@@ -58,7 +58,7 @@ def read_block(part: Plain, dialect: Dialect) -> tuple[ContentBlock, BlockForm |
     return block, BlockForm(rest=part)
 
 
-def write_block(block: ContentBlock, form: BlockForm | None, dialect: Dialect, *, is_own: bool) -> Plain:
+def write_block(block: ContentBlock, form: BlockForm | None, dialect: BlockDialect, *, is_own: bool) -> Plain:
     """Return the part that a block was read from; where the block has changed since, one that says what it does."""
     if is_own and form is not None:
         part = copy.deepcopy(form.rest)

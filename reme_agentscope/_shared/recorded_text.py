@@ -147,7 +147,7 @@ class ToolPair:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
+class PairedCalls:
     """What `pair_tool_calls` found.
 
     Attributes:
@@ -159,7 +159,7 @@ class Paired:
     open_calls: tuple[OpenCall, ...]
 
 
-def pair_tool_calls(messages: Sequence[Message], open_calls: Iterable[OpenCall] = ()) -> Paired:
+def pair_tool_calls(messages: Sequence[Message], open_calls: Iterable[OpenCall] = ()) -> PairedCalls:
     """Pair tool calls with their results by id, also across messages, parallel calls and hand-overs.
 
     A result belongs to the oldest open call of its id; one without a call is left out. Handing the same messages over
@@ -181,4 +181,4 @@ def pair_tool_calls(messages: Sequence[Message], open_calls: Iterable[OpenCall] 
                 if found is not None:
                     del waiting[found.pair_id]
                     pairs.append(ToolPair(opened=found, result=block, answered_at=message.created_at))
-    return Paired(pairs=tuple(pairs), open_calls=tuple(waiting.values())[-MAX_OPEN_CALLS:])
+    return PairedCalls(pairs=tuple(pairs), open_calls=tuple(waiting.values())[-MAX_OPEN_CALLS:])

@@ -24,7 +24,7 @@ from reme_core.schema.plain import clean_text, usable_id
 _MEDIA = frozenset({"image", "audio", "video"})
 
 
-class Blocks:
+class AgentScope1Blocks:
     """The dialect of AgentScope 1.x."""
 
     def read(self, part: Plain) -> ContentBlock:

@@ -21,17 +21,17 @@ from agentscope.message import ContentBlock as Block
 from agentscope.message import Msg
 from pydantic import JsonValue
 
-from reme_agentscope._shared.carried_fields import Carried, pack, unpack
+from reme_agentscope._shared.carried_fields import AgentScopeFields, pack, unpack
 from reme_agentscope._shared.content_blocks import Plain, read_block, write_block
 from reme_agentscope._shared.local_times import local_time, read_local
-from reme_agentscope.v1._blocks import Blocks
+from reme_agentscope.v1._blocks import AgentScope1Blocks
 from reme_core.errors import InvalidInputError
 from reme_core.schema import ContentBlock, Message, Role, TextBlock, shown
 from reme_core.schema.plain import as_json, as_object, clean_text, usable_id, usable_name
 
 _Speaker: TypeAlias = Literal["user", "assistant", "system"]
 
-_BLOCKS = Blocks()
+_BLOCKS = AgentScope1Blocks()
 _SHARED_FIELDS = ("name", "metadata")  # of both generations
 
 
@@ -96,7 +96,7 @@ def _read(msg: Msg) -> Message:
     said_at = read_local(fields["timestamp"])
     usual = _fields(message_id, role, name, said_at)
     carried["fields"] = {key: value for key, value in fields.items() if usual.get(key) != value}
-    metadata, kept = pack(Carried.model_validate(carried), blocks)
+    metadata, kept = pack(AgentScopeFields.model_validate(carried), blocks)
     timed = {} if said_at is None else {"created_at": said_at}
     return Message.model_validate(
         {"message_id": message_id, "role": role, "name": name, "content": tuple(kept), "metadata": metadata, **timed}
@@ -148,7 +148,7 @@ def _write(message: Message) -> Msg:
     return msg
 
 
-def _write_content(blocks: list[ContentBlock], carried: Carried | None) -> str | list[Block]:
+def _write_content(blocks: list[ContentBlock], carried: AgentScopeFields | None) -> str | list[Block]:
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
     is_text = carried.is_text if carried is not None else len(blocks) == 1
     if is_text and len(texts) == len(blocks) <= 1:

@@ -13,7 +13,7 @@ from agentscope.formatter import FormatterBase
 from agentscope.model import ChatModelBase, ChatResponse
 
 from reme_agentscope._shared.chat_requests import (
-    Spoken,
+    SpokenAnswer,
     SpokenCall,
     chat,
     no_answer,
@@ -60,7 +60,7 @@ def as_chat_model(model: ChatModelBase, *, formatter: FormatterBase | None = Non
     if not isinstance(given, ChatModelBase):
         msg = f"model: wanted a chat model of AgentScope, found {shown(model)}"
         raise ConfigurationError(msg)
-    return AgentScopeChat(model, formatter or _usual_formatter(model))
+    return AgentScope1Chat(model, formatter or _usual_formatter(model))
 
 
 def as_embedder(model: EmbeddingModelBase) -> Embedder:
@@ -93,7 +93,7 @@ def as_embedder(model: EmbeddingModelBase) -> Embedder:
     )
 
 
-class AgentScopeChat:
+class AgentScope1Chat:
     """A chat model of AgentScope 1.x behind the core's port. Bound to no event loop."""
 
     def __init__(self, model: ChatModelBase, formatter: FormatterBase | None) -> None:
@@ -123,7 +123,7 @@ class AgentScopeChat:
         choice = tool_choice(request)
         return await chat(request, self._name, lambda: self._ask(messages, request, choice))
 
-    async def _ask(self, messages: list[Message], request: ChatRequest, choice: str | None) -> Spoken:
+    async def _ask(self, messages: list[Message], request: ChatRequest, choice: str | None) -> SpokenAnswer:
         if self._formatter is None:
             sent = [part for message in messages for part in _dictionaries(message)]
         else:
@@ -175,14 +175,14 @@ def _call(block: ToolCallBlock) -> dict[str, object]:
     return {"id": block.call_id, "type": "function", "function": function}
 
 
-def _spoken(said: object, usage: object) -> Spoken:
+def _spoken(said: object, usage: object) -> SpokenAnswer:
     if not isinstance(said, ChatResponse):
         msg = f"wanted a ChatResponse of AgentScope, found {shown(said)}"
         raise ModelOutputError(msg, raw=shown(said))
     content: object = said.content
     parts = content if isinstance(content, list | tuple) else ()
     blocks = [as_object(block) for block in parts if isinstance(block, Mapping)]
-    return Spoken(
+    return SpokenAnswer(
         text="\n".join(text_field(block, "text") for block in blocks if block.get("type") == "text"),
         thoughts="\n".join(text_field(block, "thinking") for block in blocks if block.get("type") == "thinking"),
         calls=[_spoken_call(block) for block in blocks if block.get("type") == "tool_use"],

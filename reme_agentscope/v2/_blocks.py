@@ -27,7 +27,7 @@ _FAILED = frozenset({"error", "denied", "interrupted"})
 _URLS: TypeAdapter[AnyUrl] = TypeAdapter(AnyUrl)
 
 
-class Blocks:
+class AgentScope2Blocks:
     """The dialect of AgentScope 2.x. Ids and times of blocks are left to whoever writes the message."""
 
     def read(self, part: Plain) -> ContentBlock:

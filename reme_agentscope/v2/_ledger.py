@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from reme_agentscope.v2._notes import notes_in
 
 
-class Ledger(BaseModel):
+class NoteLedger(BaseModel):
     """The notes of one agent.
 
     Attributes:
@@ -30,14 +30,14 @@ class Ledger(BaseModel):
         self.shown = {digest: block for digest, block in self.shown.items() if block in there}
 
 
-def read_ledger(state: AgentState, key: str) -> Ledger:
+def read_ledger(state: AgentState, key: str) -> NoteLedger:
     """Return what was kept; what is not ours, as of a state from elsewhere, counts as nothing."""
     try:
-        return Ledger.model_validate(state.middle_context.get(key, {}))
+        return NoteLedger.model_validate(state.middle_context.get(key, {}))
     except ValidationError:
-        return Ledger()
+        return NoteLedger()
 
 
-def write_ledger(state: AgentState, key: str, ledger: Ledger) -> None:
+def write_ledger(state: AgentState, key: str, ledger: NoteLedger) -> None:
     """Keep it, as JSON."""
     state.middle_context[key] = ledger.model_dump(mode="json", exclude_none=True)

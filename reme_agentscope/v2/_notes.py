@@ -25,7 +25,7 @@ _MEMORY_CHARS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class NotesInContext:
     """What a context says itself, by message and by content."""
 
     message_ids: frozenset[str]
@@ -37,10 +37,10 @@ class Held:
         return says_nothing_else or digest_of(hit.memory) in self.digests
 
 
-def held_in(context: Sequence[Msg]) -> Held:
+def held_in(context: Sequence[Msg]) -> NotesInContext:
     """Return what a context says."""
     said = added(context, ())
-    return Held(
+    return NotesInContext(
         message_ids=frozenset(message.message_id for message in said),
         digests=frozenset(digest_of(message.text) for message in said),
     )
@@ -52,7 +52,7 @@ def digest_of(text: str) -> str:
     return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def choose(hits: Sequence[Hit], *, shown: Collection[str], held: Held, limit: int) -> list[Hit]:
+def choose(hits: Sequence[Hit], *, shown: Collection[str], held: NotesInContext, limit: int) -> list[Hit]:
     """Return the best results that the context neither shows nor says, each content once."""
     chosen: dict[str, Hit] = {}
     for hit in hits:

@@ -25,15 +25,15 @@ from typing import cast
 from agentscope.message import Msg
 from pydantic import JsonValue, ValidationError
 
-from reme_agentscope._shared.carried_fields import Carried, pack, unpack
+from reme_agentscope._shared.carried_fields import AgentScopeFields, pack, unpack
 from reme_agentscope._shared.content_blocks import Plain, read_block, text_of, write_block
 from reme_agentscope._shared.local_times import local_time, read_local
-from reme_agentscope.v2._blocks import Blocks
+from reme_agentscope.v2._blocks import AgentScope2Blocks
 from reme_core.errors import InvalidInputError
 from reme_core.schema import ContentBlock, Message, Role, ToolCallBlock, ToolResultBlock, shown
 from reme_core.schema.plain import as_object, usable_id, usable_name
 
-_BLOCKS = Blocks()
+_BLOCKS = AgentScope2Blocks()
 _SHARED_FIELDS = ("name", "metadata")  # of both generations
 _LEGAL = {"user": ("text", "data"), "system": ("text",)}  # an assistant's message holds any block
 _SPEAKERS = ("user", "assistant", "system")
@@ -101,7 +101,7 @@ def _read(msg: Msg) -> list[Message]:
         if number == 0:
             usual = _fields(message_id, role, name, said_at)
             carried["fields"] = {key: value for key, value in fields.items() if usual.get(key, ...) != value}
-        metadata, kept = pack(Carried.model_validate(carried), [block for block, _ in read])
+        metadata, kept = pack(AgentScopeFields.model_validate(carried), [block for block, _ in read])
         when = said_at if number == 0 else read_local(run[0].get("created_at")) or said_at
         data = {
             "message_id": message_id if number == 0 else usable_id(f"{message_id}-{number}"),
@@ -146,7 +146,7 @@ class _Gathered:
     """A message of AgentScope in the making: its fields, and its blocks with what is written for each."""
 
     message: Message
-    carried: Carried | None
+    carried: AgentScopeFields | None
     blocks: list[tuple[ContentBlock, Plain]] = field(default_factory=list)
     part: int = 0
 
@@ -154,7 +154,7 @@ class _Gathered:
     def is_own(self) -> bool:
         return self.carried is not None and self.carried.generation == 2
 
-    def is_followed_by(self, carried: Carried) -> bool:
+    def is_followed_by(self, carried: AgentScopeFields) -> bool:
         """Tell whether a part belongs to the same message and comes later in it."""
         return self.is_own and self.carried is not None and self.carried.of == carried.of and self.part < carried.part
 

@@ -26,7 +26,7 @@ from reme_agentscope.v2._notes import choose, held_in, note_of
 from reme_agentscope.v2._opening import OpenedMemory, told, user_of
 from reme_agentscope.v2._searching import search_memories
 from reme_agentscope.v2._writing import Recorder
-from reme_agentscope.v2.tools import MemorySearch
+from reme_agentscope.v2.tools import SearchMemoryTool
 from reme_core.schema.plain import clean_text, usable_id
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class ReMeMiddleware(MiddlewareBase):
         """Return the tools that go with the mode; pass them to the agent's toolkit, which this never changes."""
         if self._parameters.mode == "static_control":
             return []
-        return [MemorySearch(self._memory, user_id=self._user_id, top_k=self._parameters.top_k)]
+        return [SearchMemoryTool(self._memory, user_id=self._user_id, top_k=self._parameters.top_k)]
 
     async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:
         """Name the tool, where there is one."""

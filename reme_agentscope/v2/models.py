@@ -13,7 +13,7 @@ from agentscope.model import ChatModelBase, ChatResponse
 from agentscope.tool import ToolChoice
 
 from reme_agentscope._shared.chat_requests import (
-    Spoken,
+    SpokenAnswer,
     SpokenCall,
     chat,
     no_answer,
@@ -46,7 +46,7 @@ def as_chat_model(model: ChatModelBase) -> ChatModel:
     if not isinstance(given, ChatModelBase):
         msg = f"model: wanted a chat model of AgentScope, found {shown(model)}"
         raise ConfigurationError(msg)
-    return AgentScopeChat(model)
+    return AgentScope2Chat(model)
 
 
 def as_embedder(model: EmbeddingModelBase[Any]) -> Embedder:
@@ -73,7 +73,7 @@ def as_embedder(model: EmbeddingModelBase[Any]) -> Embedder:
     )
 
 
-class AgentScopeChat:
+class AgentScope2Chat:
     """A chat model of AgentScope 2.x behind the core's port. Bound to no event loop."""
 
     def __init__(self, model: ChatModelBase) -> None:
@@ -103,7 +103,7 @@ class AgentScopeChat:
         choice = tool_choice(request)
         return await chat(request, self._name, lambda: self._ask(sent, request, choice))
 
-    async def _ask(self, sent: list[Msg], request: ChatRequest, choice: str | None) -> Spoken:
+    async def _ask(self, sent: list[Msg], request: ChatRequest, choice: str | None) -> SpokenAnswer:
         task = asyncio.current_task()
         cancelled_before = task.cancelling() if task is not None else 0
         tools = [tool_schema(tool) for tool in request.tools] or None
@@ -114,7 +114,7 @@ class AgentScopeChat:
             raise asyncio.CancelledError
         return spoken
 
-    async def _gathered(self, chunks: AsyncGenerator[ChatResponse, None]) -> Spoken:
+    async def _gathered(self, chunks: AsyncGenerator[ChatResponse, None]) -> SpokenAnswer:
         """Return the last chunk, which is whole; without one, the deltas of each block put together."""
         whole: ChatResponse | None = None
         newest: ChatResponse | None = None
@@ -164,7 +164,7 @@ def _add(deltas: dict[tuple[str, str], Plain], blocks: list[Plain]) -> None:
                 begun[name] = f"{begun[name]}{block.get(name) or ''}"
 
 
-def _spoken(said: ChatResponse, blocks: list[Plain], usage: object = None) -> Spoken:
+def _spoken(said: ChatResponse, blocks: list[Plain], usage: object = None) -> SpokenAnswer:
     # A cancelled model gives this answer instead of the error; not in all releases of 2.x.
     if str(getattr(said, "finished_reason", "")) == "interrupted":
         raise asyncio.CancelledError
@@ -178,7 +178,7 @@ def _spoken(said: ChatResponse, blocks: list[Plain], usage: object = None) -> Sp
         for block in blocks
         if block.get("type") == "tool_call"
     ]
-    return Spoken(
+    return SpokenAnswer(
         text="\n".join(text_field(block, "text") for block in blocks if block.get("type") == "text"),
         thoughts="\n".join(text_field(block, "thinking") for block in blocks if block.get("type") == "thinking"),
         calls=calls,

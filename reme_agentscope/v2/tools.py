@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NOTHING = "(no relevant memories found)"
 
 
-class MemorySearch(ReadingTool):
+class SearchMemoryTool(ReadingTool):
     """Searches one user's memory."""
 
     name = SEARCH_TOOL
@@ -85,7 +85,7 @@ def create_memory_tools(
     """
     opened, user_id = OpenedMemory(memory), user_of(user_name)
     made: dict[str, ToolBase] = {
-        SEARCH_TOOL: MemorySearch(opened, user_id=user_id, top_k=top_k),
+        SEARCH_TOOL: SearchMemoryTool(opened, user_id=user_id, top_k=top_k),
         RELOAD_TOOL: ReloadContext(opened, user_id=user_id),
     }
     if isinstance(names, str) or not set(names) <= set(made):

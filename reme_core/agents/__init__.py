@@ -1,7 +1,7 @@
 """Agents: a chat model, tools and a prompt each, run by one bounded loop."""
 
 from reme_core.agents.base import AgentArguments, BaseMemoryAgentOp, TargetArguments
-from reme_core.agents.loop import Ending, Limits, LoopResult, OnText, run_loop
+from reme_core.agents.loop import Limits, LoopResult, OnText, StopRule, run_loop
 from reme_core.agents.reme import ReMeRetrieveAgentV1Op, ReMeSummaryAgentV1Op, ReMyAgentV1Op
 from reme_core.agents.targets import (
     IdentitySummaryAgentV1Op,
@@ -14,7 +14,6 @@ from reme_core.agents.targets import (
 __all__ = [
     "AgentArguments",
     "BaseMemoryAgentOp",
-    "Ending",
     "IdentitySummaryAgentV1Op",
     "Limits",
     "LoopResult",
@@ -24,6 +23,7 @@ __all__ = [
     "ReMeRetrieveAgentV1Op",
     "ReMeSummaryAgentV1Op",
     "ReMyAgentV1Op",
+    "StopRule",
     "TargetArguments",
     "ToolSummaryAgentV1Op",
     "run_loop",

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo
 
-from reme_core.agents.loop import Ending, LastStep, Limits, OnText, run_loop
+from reme_core.agents.loop import LastStep, Limits, OnText, StopRule, run_loop
 from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError
 from reme_core.ports import AgentResult, AgentTask, ChatModel, Target, Tool, ToolContext
 from reme_core.schema import MemoryType, Message, Source, TextBlock, describe, parse_messages, utc_now
@@ -89,9 +89,9 @@ class BaseMemoryAgentOp(ABC):
         own_limits: Its limits, unless it is given others.
         last_step: See `run_loop`.
         last_tools: See `run_loop`.
-        final_tools: See `Ending`: where a model calls nothing else, its calls are its last word. None unless named, so
-            that the model is asked once more and answers in words.
-        needed_tools: See `Ending`.
+        final_tools: See `StopRule`: where a model calls nothing else, its calls are its last word. None unless named:
+            the model is asked once more then, and answers in words.
+        needed_tools: See `StopRule`.
     """
 
     name: ClassVar[str]
@@ -173,10 +173,12 @@ class BaseMemoryAgentOp(ABC):
             sources=sources,
         )
 
-    def ending(self, context: ToolContext) -> Ending:
-        """Return when a run within a context ends; see `Ending`."""
+    def ending(self, context: ToolContext) -> StopRule:
+        """Return when a run within a context ends; see `StopRule`."""
         del context  # for those that have to come to something there
-        return Ending(final_tools=self.final_tools, needed_tools=self.needed_tools, one_call_ends=self.enable_multiple)
+        return StopRule(
+            final_tools=self.final_tools, needed_tools=self.needed_tools, one_call_ends=self.enable_multiple
+        )
 
     def conversation(self, task: AgentTask, told: str) -> list[Message]:
         """Return what is said to the model after the system prompt; `told` is the filled task prompt."""

@@ -72,7 +72,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class StopRule:
     """When a run ends without another answer, and when an answer in words does not end it.
 
     Attributes:
@@ -97,7 +97,7 @@ class LoopResult:
         answer: The last words of the model; may be empty where it ended with calls.
         transcript: The messages handed in, and all that was said after them; every tool call is answered.
         usage: What the model calls cost, those with unusable answers included; what tools cost is in the trace.
-        stop_reason: `answer`: the model had finished. `calls`: its last calls left nothing to ask, see `Ending`.
+        stop_reason: `answer`: the model had finished. `calls`: its last calls left nothing to ask, see `StopRule`.
             `limit`: it was made to answer at its last step.
     """
 
@@ -115,7 +115,7 @@ async def run_loop(
     limits: Limits,
     *,
     last_step: LastStep = "raise",
-    ending: Ending | None = None,
+    ending: StopRule | None = None,
     last_tools: frozenset[str] = frozenset(),
     on_text: OnText | None = None,
 ) -> LoopResult:
@@ -150,8 +150,8 @@ async def run_loop(
         ConfigurationError: Two tools have one name.
         ReMeError: What the model or a tool raises.
     """
-    run = _Run(
-        model, _by_name(tools), list(messages), context, limits, last_step, ending or Ending(), last_tools, on_text
+    run = _LoopState(
+        model, _by_name(tools), list(messages), context, limits, last_step, ending or StopRule(), last_tools, on_text
     )
     deadline = asyncio.timeout(limits.max_seconds)
     result: LoopResult | None = None
@@ -178,7 +178,7 @@ def _by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
 
 
 @dataclass(slots=True)
-class _Run:
+class _LoopState:
     """The state of one run; made for a call of `run_loop`, and gone with it."""
 
     model: ChatModel
@@ -187,7 +187,7 @@ class _Run:
     context: ToolContext
     limits: Limits
     last_step: LastStep
-    ending: Ending
+    ending: StopRule
     last_tools: frozenset[str]
     on_text: OnText | None
     usage: Usage = field(default_factory=Usage)
@@ -244,7 +244,7 @@ class _Run:
         self.said += complaint(said, missing)
 
     def _leaves_nothing(self, calls: Sequence[ToolCallBlock], answers: Sequence[Message]) -> bool:
-        """Tell whether the run ends with these calls; see `Ending`."""
+        """Tell whether the run ends with these calls; see `StopRule`."""
         failed = {block.call_id for answer in answers for block in tool_results(answer) if block.is_error}
         self.done_tools |= {call.name for call in calls if call.call_id not in failed}
         called, ending = {call.name for call in calls}, self.ending

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from reme_core.agents.answers import tool_calls, tool_results
 from reme_core.agents.base import BaseMemoryAgentOp
-from reme_core.agents.loop import Ending, Limits, OnText
+from reme_core.agents.loop import Limits, OnText, StopRule
 from reme_core.agents.shown import fenced_messages, fenced_text, quoted, said_between, wish
 from reme_core.agents.stored import keep_messages
 from reme_core.agents.targets import (
@@ -124,7 +124,7 @@ class ReMeSummaryAgentV1Op(BaseMemoryAgentOp):
             return context
         return replace(context, sources=await keep_messages(task.messages, context))
 
-    def ending(self, context: ToolContext) -> Ending:
+    def ending(self, context: ToolContext) -> StopRule:
         """Return when a run ends: not before something is handed on, or a reason is given why nothing is."""
         if all(tool.name != _HANDS_OFF for tool in self.tools):
             return super().ending(context)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from reme_core.ports import AppendMessages, ToolContext
 from reme_core.rules import block_from
 from reme_core.schema import Message, Source, new_id
-from reme_core.steps.messages_by_id import held_messages
+from reme_core.steps.messages_by_id import find_messages_by_id
 
 
 async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tuple[Source, ...]:
@@ -18,7 +18,7 @@ async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tu
     Raises:
         ConflictError: The id of a message is taken by one with other content.
     """
-    held = await held_messages(context.store, context.scope, [message.message_id for message in messages])
+    held = await find_messages_by_id(context.store, context.scope, [message.message_id for message in messages])
     new = [message for message in messages if message.message_id not in held]
     if new:
         session_id, now = new_id(), context.clock.now()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reme_core.agents.base import BaseMemoryAgentOp, TargetArguments
-from reme_core.agents.loop import Ending, Limits
+from reme_core.agents.loop import Limits, StopRule
 from reme_core.agents.shown import fenced_concerning, fenced_memories, quoted, said_between, similar_memories, wish
 from reme_core.ports import AgentTask, Tool, ToolContext
 from reme_core.schema import MemoryType
@@ -144,7 +144,7 @@ class IdentitySummaryAgentV1Op(BaseMemoryAgentOp):
         """Return `self`, which a task may leave out."""
         return SELF if task.memory_target is None else task.memory_target
 
-    def ending(self, context: ToolContext) -> Ending:
+    def ending(self, context: ToolContext) -> StopRule:
         """Return when a run ends: its tool writes the whole text, so that no call has to follow."""
         return replace(super().ending(context), one_call_ends=True)
 

@@ -9,14 +9,14 @@ from queue import Empty, SimpleQueue
 from reme_core.cli.exits import ExitCode, exit_code
 from reme_core.cli.items import Item, find_item, id_of_hit, print_hit, print_item, print_memory, sources_of
 from reme_core.cli.keyboard import Keyboard
-from reme_core.cli.loop import WAKE_S, Loop
+from reme_core.cli.loop import WAKE_S, InputLoop
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import Where
+from reme_core.cli.where import CommonOptions
 from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Hit, Job, JobState, Memory, new_id
-from reme_core.steps.missing_model import needs_model
+from reme_core.steps.missing_model import missing_model_message
 from reme_core.steps.user_input import read_id
 
 _HELP = """\
@@ -32,7 +32,7 @@ _QUOTED = 60
 _MOST_DIGITS = 9
 
 
-def chat(where: Where, output: Output, *, session_id: str | None) -> ExitCode:
+def chat(where: CommonOptions, output: Output, *, session_id: str | None) -> ExitCode:
     """Talk until the input ends.
 
     Returns:
@@ -48,9 +48,9 @@ def chat(where: Where, output: Output, *, session_id: str | None) -> ExitCode:
     session = new_id() if session_id is None else read_id(session_id, "session")
     memory = where.open(with_llm=True, with_embedding=True)
     if memory.tool_context(user_id=user_id).model is None:
-        raise ConfigurationError(needs_model("chat"))
-    with Loop() as loop:
-        talk = _Talk(memory=memory, user_id=user_id, session_id=session, loop=loop, output=output)
+        raise ConfigurationError(missing_model_message("chat"))
+    with InputLoop() as loop:
+        talk = _ChatSession(memory=memory, user_id=user_id, session_id=session, loop=loop, output=output)
         try:
             talk.until_the_end()
             talk.tell_what_is_left()
@@ -61,10 +61,10 @@ def chat(where: Where, output: Output, *, session_id: str | None) -> ExitCode:
         return talk.code
 
 
-class _Talk:
+class _ChatSession:
     """One session, and what the numbers in it stand for."""
 
-    def __init__(self, *, memory: ReMe, user_id: str, session_id: str, loop: Loop, output: Output) -> None:
+    def __init__(self, *, memory: ReMe, user_id: str, session_id: str, loop: InputLoop, output: Output) -> None:
         self._memory = memory
         self._user_id = user_id
         self._session_id = session_id

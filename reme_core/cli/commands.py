@@ -170,7 +170,7 @@ def search(
 ) -> int:
     """Find what answers a question, or lies in a time. Exit code 1: nothing found."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
-    question = reading.Question(
+    question = reading.SearchOptions(
         query=query,
         limit=limit,
         top_k=top_k,

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.output import Output, counted, minute
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import Where
+from reme_core.cli.where import CommonOptions
 from reme_core.cli.writing import ask
 from reme_core.errors import ConfigurationError, JobNotFoundError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Job, JobState, Usage
-from reme_core.steps.missing_model import needs_model
+from reme_core.steps.missing_model import missing_model_message
 from reme_core.steps.user_input import read_id
 
 
 @dataclass(frozen=True, slots=True)
-class _Owned:
+class _UserJob:
     """A job and whose it is."""
 
     user_id: str
@@ -29,7 +29,7 @@ class _Owned:
         return self.job.state is JobState.DEAD
 
 
-async def list_jobs(where: Where, output: Output, *, everyone: bool) -> ExitCode:
+async def list_jobs(where: CommonOptions, output: Output, *, everyone: bool) -> ExitCode:
     """Print the jobs of a user, or of all users of the space."""
     user_ids = None if everyone else [where.user_id]
     where.check_file()
@@ -49,7 +49,7 @@ async def list_jobs(where: Where, output: Output, *, everyone: bool) -> ExitCode
     return ExitCode.DONE
 
 
-def _print_job(output: Output, item: _Owned) -> None:
+def _print_job(output: Output, item: _UserJob) -> None:
     job = item.job
     due = f"due {minute(job.due_at)}" if job.state is JobState.PENDING else ""
     user = f"user {item.user_id}" if item.user_id else "shared"
@@ -57,7 +57,7 @@ def _print_job(output: Output, item: _Owned) -> None:
     output.record(head, job.error or "no failure so far", (f"id {job.job_id}", user))
 
 
-async def retry(where: Where, output: Output, job_id: str) -> ExitCode:
+async def retry(where: CommonOptions, output: Output, job_id: str) -> ExitCode:
     """Have a job tried again: now, where the environment names a chat model."""
     user_id = where.user_id
     where.check_file()
@@ -78,7 +78,7 @@ async def retry(where: Where, output: Output, job_id: str) -> ExitCode:
     return ExitCode.DONE
 
 
-async def drop(where: Where, output: Output, job_id: str, *, is_sure: bool) -> ExitCode:
+async def drop(where: CommonOptions, output: Output, job_id: str, *, is_sure: bool) -> ExitCode:
     """Give a job up; asks first."""
     user_id = where.user_id
     read_id(job_id, "job_id")
@@ -97,7 +97,7 @@ async def drop(where: Where, output: Output, job_id: str, *, is_sure: bool) -> E
     return ExitCode.DONE
 
 
-async def flush(where: Where, output: Output, *, with_embedding: bool) -> ExitCode:
+async def flush(where: CommonOptions, output: Output, *, with_embedding: bool) -> ExitCode:
     """Finish the open work of the memory space and print what was done.
 
     Raises:
@@ -122,11 +122,11 @@ async def flush(where: Where, output: Output, *, with_embedding: bool) -> ExitCo
         raise failure
     waiting = [item for item in after if not item.is_dead]
     if waiting:
-        raise ConfigurationError(needs_model(f"finishing {counted(len(waiting), 'job')}"))
+        raise ConfigurationError(missing_model_message(f"finishing {counted(len(waiting), 'job')}"))
     return ExitCode.DONE
 
 
-def _tell_flushed(output: Output, before: Sequence[_Owned], after: Sequence[_Owned], usage: Usage) -> None:
+def _tell_flushed(output: Output, before: Sequence[_UserJob], after: Sequence[_UserJob], usage: Usage) -> None:
     left = [item.job.job_id for item in after if not item.is_dead]
     dead = [item.job.job_id for item in after if item.is_dead]
     done = [item.job.job_id for item in before if item.job.job_id not in {*left, *dead}]
@@ -142,7 +142,7 @@ def _tell_flushed(output: Output, before: Sequence[_Owned], after: Sequence[_Own
         output.remark(f"{counted(len(dead), 'job')} given up earlier or now: reme jobs --all shows why")
 
 
-async def _jobs(memory: ReMe, user_ids: Sequence[str] | None) -> list[_Owned]:
+async def _jobs(memory: ReMe, user_ids: Sequence[str] | None) -> list[_UserJob]:
     """Return the jobs of these users; None for all of the space."""
     users = await memory.users_with_jobs() if user_ids is None else user_ids
-    return [_Owned(user_id, job) for user_id in users for job in await memory.list_jobs(user_id=user_id)]
+    return [_UserJob(user_id, job) for user_id in users for job in await memory.list_jobs(user_id=user_id)]

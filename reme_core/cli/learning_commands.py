@@ -9,7 +9,7 @@ import typer
 
 from reme_core.cli import lessons, libraries, tool_records
 from reme_core.cli.files import read_trajectories
-from reme_core.cli.naming import told_as
+from reme_core.cli.naming import option_name
 from reme_core.cli.options import (
     DEFAULT_FOLDER,
     DEFAULT_WAIT_S,
@@ -70,7 +70,7 @@ def learn(
     """Keep attempts at tasks; with a chat model, learn from what worked, what failed, and what made the difference."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     items = read_trajectories(file)
-    with told_as(_OPTIONS):
+    with option_name(_OPTIONS):
         return asyncio.run(
             lessons.learn(
                 where,
@@ -104,7 +104,7 @@ def tasks(
 ) -> int:
     """Print what was learnt for a task, as a text for a prompt. Exit code 1: nothing found."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
-    wanted = lessons.Task(
+    wanted = lessons.TaskOptions(
         query=query,
         task_name=task,
         limit=limit,
@@ -113,7 +113,7 @@ def tasks(
         rerank=rerank,
         rewrite=rewrite,
     )
-    with told_as(_OPTIONS):
+    with option_name(_OPTIONS):
         return asyncio.run(lessons.find(where, output, wanted, with_embedding=not no_embedding))
 
 
@@ -139,8 +139,8 @@ def forget(
 ) -> int:
     """Remove memories that were used often and seldom helped; what was never used stays. Undo takes it back."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
-    with told_as(_OPTIONS):
-        useless = lessons.Useless(task_name=task, types=types or ["procedural"], freq=freq, utility=utility)
+    with option_name(_OPTIONS):
+        useless = lessons.ForgetOptions(task_name=task, types=types or ["procedural"], freq=freq, utility=utility)
         return asyncio.run(lessons.forget(where, output, useless, dry_run=dry_run, is_sure=yes))
 
 
@@ -164,7 +164,7 @@ def tools(
     if summarize and not names:
         msg = "--summarize needs the NAMEs of tools: reme tools lists them"
         raise InvalidInputError(msg)
-    with told_as(_OPTIONS):
+    with option_name(_OPTIONS):
         if not names:
             page_size = _TOOLS_LIMIT if limit is None else limit
             return asyncio.run(tool_records.list_tools(where, output, limit=page_size, cursor=cursor))
@@ -192,7 +192,7 @@ def dump(
 ) -> int:
     """Write memories, without messages, to a file of JSON Lines that any user of any space can load."""
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
-    with told_as(_OPTIONS):
+    with option_name(_OPTIONS):
         return asyncio.run(
             libraries.dump(where, output, file, types=types or (), targets=targets or (), include_superseded=superseded)
         )
@@ -225,7 +225,7 @@ def load(
     interruption has left out of them is recorded by loading the file again.
     """
     where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
-    with told_as(_OPTIONS):
+    with option_name(_OPTIONS):
         return asyncio.run(
             libraries.load(
                 where,

@@ -12,7 +12,7 @@ from reme_core.cli.files import FileItem
 from reme_core.cli.options import types_of
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import Where
+from reme_core.cli.where import CommonOptions
 from reme_core.cli.writing import ask
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
@@ -22,7 +22,7 @@ _PLACE = re.compile(r"^trajectories\[(\d+)\][.:]? ?")
 
 
 async def learn(
-    where: Where,
+    where: CommonOptions,
     output: Output,
     items: Sequence[FileItem],
     *,
@@ -95,7 +95,7 @@ def _print_lesson(output: Output, memory: Memory) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class TaskOptions:
     """What `reme tasks` was asked; see `ReMe.retrieve_task_memory`."""
 
     query: str
@@ -107,7 +107,7 @@ class Task:
     rewrite: bool
 
 
-async def find(where: Where, output: Output, task: Task, *, with_embedding: bool) -> ExitCode:
+async def find(where: CommonOptions, output: Output, task: TaskOptions, *, with_embedding: bool) -> ExitCode:
     """Print what was learnt for a task; nothing found is told by the exit code."""
     user_id = where.user_id
     where.check_file()
@@ -137,7 +137,7 @@ async def find(where: Where, output: Output, task: Task, *, with_embedding: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Useless:
+class ForgetOptions:
     """What `reme forget` is to remove; see `ReMe.forget_memories`."""
 
     task_name: str | None
@@ -146,7 +146,9 @@ class Useless:
     utility: float
 
 
-async def forget(where: Where, output: Output, useless: Useless, *, dry_run: bool, is_sure: bool) -> ExitCode:
+async def forget(
+    where: CommonOptions, output: Output, useless: ForgetOptions, *, dry_run: bool, is_sure: bool
+) -> ExitCode:
     """Remove memories that were used often and seldom helped; says how many, and asks."""
     user_id = where.user_id
     where.check_file()
@@ -160,7 +162,7 @@ async def forget(where: Where, output: Output, useless: Useless, *, dry_run: boo
     return ExitCode.DONE
 
 
-async def _forget(memory: ReMe, user_id: str, useless: Useless, *, dry_run: bool) -> Forgotten:
+async def _forget(memory: ReMe, user_id: str, useless: ForgetOptions, *, dry_run: bool) -> Forgotten:
     return await memory.forget_memories(
         user_id=user_id,
         task_name=useless.task_name,
@@ -171,7 +173,7 @@ async def _forget(memory: ReMe, user_id: str, useless: Useless, *, dry_run: bool
     )
 
 
-def _what_goes(forgotten: Forgotten, where: Where, user_id: str) -> str:
+def _what_goes(forgotten: Forgotten, where: CommonOptions, user_id: str) -> str:
     whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
     count = counted(len(forgotten.memories), "memory")
     return (

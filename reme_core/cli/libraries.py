@@ -9,13 +9,19 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import STANDARD_OUTPUT, count_library_lines, file_to_read, file_to_write, name_of
 from reme_core.cli.options import types_of
 from reme_core.cli.output import Output, counted, listed
-from reme_core.cli.where import Where
+from reme_core.cli.where import CommonOptions
 from reme_core.errors import InvalidInputError, InvalidLinesError
 from reme_core.schema import LoadedLibrary
 
 
 async def dump(
-    where: Where, output: Output, file: str, *, types: Sequence[str], targets: Sequence[str], include_superseded: bool
+    where: CommonOptions,
+    output: Output,
+    file: str,
+    *,
+    types: Sequence[str],
+    targets: Sequence[str],
+    include_superseded: bool,
 ) -> ExitCode:
     """Write memories to a file, or to standard output, whole."""
     user_id = where.user_id
@@ -39,7 +45,7 @@ async def dump(
 
 
 async def load(
-    where: Where,
+    where: CommonOptions,
     output: Output,
     source: str,
     *,

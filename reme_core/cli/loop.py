@@ -15,7 +15,7 @@ WAKE_S = 0.2
 """The main thread never waits longer at a time: a signal that comes just before it begins to wait doesn't end that."""
 
 
-class Loop:
+class InputLoop:
     """An event loop in a thread of its own, from `__enter__` to `__exit__`.
 
     The main thread reads and prints, so that Ctrl-C reaches it wherever it is.

@@ -13,7 +13,7 @@ _ARGUMENT = re.compile(r"^[a-z_]+(?=[:\[])|(?<![\w'\"/.-])[a-z]+_[a-z_]+\b")
 
 
 @contextmanager
-def told_as(options: Mapping[str, str]) -> Iterator[None]:
+def option_name(options: Mapping[str, str]) -> Iterator[None]:
     """Let what is refused within be told by the names of options; a refusal that lists lines is left as it is."""
     try:
         yield

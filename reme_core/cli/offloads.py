@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.output import Output, counted, minute
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import Where
+from reme_core.cli.where import CommonOptions
 from reme_core.cli.writing import ask
 from reme_core.errors import InvalidInputError
 from reme_core.facade.reme import ReMe
@@ -36,7 +36,7 @@ _LINES = re.compile(r"(\d{1,9})?(?:(-)(\d{1,9})?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ReloadOptions:
     """What `reme reload` was asked; see `ReMe.reload_context`."""
 
     reference: str | None
@@ -62,7 +62,7 @@ def options_named() -> Iterator[None]:
 
 
 async def list_offloads(
-    where: Where, output: Output, *, session_id: str | None, limit: int, cursor: str | None
+    where: CommonOptions, output: Output, *, session_id: str | None, limit: int, cursor: str | None
 ) -> ExitCode:
     """Print a page of what was offloaded, newest first."""
     user_id = where.user_id
@@ -101,7 +101,7 @@ def read_lines(text: str) -> tuple[int | None, int | None]:
     return start, (start if dash is None else None if last is None else int(last))
 
 
-async def reload(where: Where, output: Output, wanted: Wanted) -> ExitCode:
+async def reload(where: CommonOptions, output: Output, wanted: ReloadOptions) -> ExitCode:
     """Print what left a context: a text or a piece of it, or what a search finds; nothing found is an exit code."""
     user_id = where.user_id
     where.check_file()
@@ -113,7 +113,7 @@ async def reload(where: Where, output: Output, wanted: Wanted) -> ExitCode:
         return await _read(memory, user_id, output, wanted)
 
 
-async def _search(memory: ReMe, user_id: str, output: Output, wanted: Wanted) -> ExitCode:
+async def _search(memory: ReMe, user_id: str, output: Output, wanted: ReloadOptions) -> ExitCode:
     """Search everything that was offloaded or said, or list what was at a time."""
     found = await memory.reload_context(
         user_id=user_id,
@@ -139,7 +139,7 @@ def _print_found(output: Output, place: int, item: Reloaded) -> None:
     output.record(head, item.memory, (named, session))
 
 
-async def _search_one(memory: ReMe, user_id: str, output: Output, wanted: Wanted) -> ExitCode:
+async def _search_one(memory: ReMe, user_id: str, output: Output, wanted: ReloadOptions) -> ExitCode:
     """Search one text."""
     found = await memory.reload_context(
         user_id=user_id,
@@ -168,7 +168,7 @@ def _told(output: Output, *, has_found: bool) -> ExitCode:
     return ExitCode.NOTHING_FOUND
 
 
-async def _read(memory: ReMe, user_id: str, output: Output, wanted: Wanted) -> ExitCode:
+async def _read(memory: ReMe, user_id: str, output: Output, wanted: ReloadOptions) -> ExitCode:
     """Print a text, or the piece that lines, offset and length choose."""
     found = await memory.reload_context(
         user_id=user_id,
@@ -218,7 +218,7 @@ def _print_text(output: Output, *pieces: str) -> None:
 
 
 async def clean(
-    where: Where,
+    where: CommonOptions,
     output: Output,
     *,
     older_than_days: float,
@@ -250,7 +250,7 @@ async def clean(
     return ExitCode.DONE
 
 
-def _what_goes(cleaned: CleanedOffloads, where: Where, user_id: str) -> str:
+def _what_goes(cleaned: CleanedOffloads, where: CommonOptions, user_id: str) -> str:
     whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
     first, last = minute(cleaned.removed[0].created_at), minute(cleaned.removed[-1].created_at)
     count = counted(len(cleaned.removed), "offload")

@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 from reme_core.cli.output import Output
-from reme_core.cli.where import Where
+from reme_core.cli.where import CommonOptions
 from reme_core.errors import InvalidInputError
 
 User: TypeAlias = Annotated[
@@ -37,9 +37,9 @@ DEFAULT_WAIT_S = 10.0
 
 def begin(
     user: str | None, space: str, folder: str, wait: float, *, shared: bool = False, as_json: bool = False
-) -> tuple[Where, Output]:
+) -> tuple[CommonOptions, Output]:
     """Return whose memory it is about, and what prints."""
-    where = Where(user=user, shared=shared, space=space, folder=folder, wait_s=wait)
+    where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait)
     return where, Output(as_json=as_json)
 
 

@@ -20,13 +20,13 @@ from reme_core.cli.items import (
 )
 from reme_core.cli.options import types_of
 from reme_core.cli.output import Output, counted, listed, minute
-from reme_core.cli.where import Where
+from reme_core.cli.where import CommonOptions
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Block, Event, Memory, Reloaded, StoredMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class SearchOptions:
     """What `reme search` was asked; see `ReMe.retrieve`."""
 
     query: str | None
@@ -46,7 +46,7 @@ class Question:
     include_shared: bool
 
 
-async def search(where: Where, output: Output, question: Question, *, with_embedding: bool) -> ExitCode:
+async def search(where: CommonOptions, output: Output, question: SearchOptions, *, with_embedding: bool) -> ExitCode:
     """Print what answers a question; nothing found is told by the exit code, as grep does."""
     user_id = where.user_id
     where.check_file()
@@ -82,7 +82,7 @@ async def search(where: Where, output: Output, question: Question, *, with_embed
 
 
 async def list_memories(
-    where: Where,
+    where: CommonOptions,
     output: Output,
     *,
     types: Sequence[str],
@@ -119,7 +119,7 @@ async def list_memories(
 
 
 async def list_messages(
-    where: Where, output: Output, *, keyword: str | None, session_id: str | None, limit: int, cursor: str | None
+    where: CommonOptions, output: Output, *, keyword: str | None, session_id: str | None, limit: int, cursor: str | None
 ) -> ExitCode:
     """Print a page of messages in the order in which they were said."""
     user_id = where.user_id
@@ -141,7 +141,7 @@ async def list_messages(
 
 
 async def list_blocks(
-    where: Where, output: Output, *, session_id: str | None, limit: int, cursor: str | None
+    where: CommonOptions, output: Output, *, session_id: str | None, limit: int, cursor: str | None
 ) -> ExitCode:
     """Print a page of the block index, oldest first."""
     user_id = where.user_id
@@ -166,7 +166,7 @@ def _tell_next(output: Output, cursor: str | None) -> None:
         output.remark(f"more: --cursor {cursor}")
 
 
-async def show(where: Where, output: Output, item_id: str) -> ExitCode:
+async def show(where: CommonOptions, output: Output, item_id: str) -> ExitCode:
     """Print a memory, a message, a block or an offload with the messages it comes from."""
     user_id = where.user_id
     where.check_file()
@@ -182,7 +182,7 @@ async def show(where: Where, output: Output, item_id: str) -> ExitCode:
     return ExitCode.DONE
 
 
-async def history(where: Where, output: Output, memory_id: str) -> ExitCode:
+async def history(where: CommonOptions, output: Output, memory_id: str) -> ExitCode:
     """Print every change of a memory, oldest first."""
     user_id = where.user_id
     where.check_file()
@@ -206,7 +206,7 @@ def _print_event(output: Output, event: Event) -> None:
     output.record((minute(event.at), str(event.operation), f"by {event.actor}"), text, (reason, run))
 
 
-async def export(where: Where, output: Output, file: str) -> ExitCode:
+async def export(where: CommonOptions, output: Output, file: str) -> ExitCode:
     """Write everything of a user to a file, or to standard output, whole."""
     user_id = where.user_id
     where.check_file()
@@ -231,7 +231,7 @@ async def export(where: Where, output: Output, file: str) -> ExitCode:
     return ExitCode.DONE
 
 
-async def stats(where: Where, output: Output) -> ExitCode:
+async def stats(where: CommonOptions, output: Output) -> ExitCode:
     """Print how much a user's memory holds."""
     user_id = where.user_id
     where.check_file()

@@ -8,12 +8,12 @@ from pydantic import JsonValue
 
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.output import Output, counted, listed
-from reme_core.cli.where import Where
+from reme_core.cli.where import CommonOptions
 from reme_core.errors import PartialFailureError
 from reme_core.schema import ToolSummary
 
 
-async def list_tools(where: Where, output: Output, *, limit: int, cursor: str | None) -> ExitCode:
+async def list_tools(where: CommonOptions, output: Output, *, limit: int, cursor: str | None) -> ExitCode:
     """Print a page of the tools that were called, by name, with the number of their calls."""
     user_id = where.user_id
     where.check_file()
@@ -32,7 +32,7 @@ async def list_tools(where: Where, output: Output, *, limit: int, cursor: str | 
     return ExitCode.DONE
 
 
-async def show(where: Where, output: Output, names: Sequence[str]) -> ExitCode:
+async def show(where: CommonOptions, output: Output, names: Sequence[str]) -> ExitCode:
     """Print what is known of tools; if it is nothing of any of them, the exit code tells."""
     user_id = where.user_id
     where.check_file()
@@ -51,7 +51,7 @@ def _told(output: Output, missing: Sequence[str], *, has_found: bool) -> ExitCod
     return ExitCode.DONE if has_found else ExitCode.NOTHING_FOUND
 
 
-async def summarize(where: Where, output: Output, names: Sequence[str], *, with_embedding: bool) -> ExitCode:
+async def summarize(where: CommonOptions, output: Output, names: Sequence[str], *, with_embedding: bool) -> ExitCode:
     """Have guidelines written and print what is known of the tools then.
 
     Raises:

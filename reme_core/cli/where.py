@@ -23,7 +23,7 @@ class NoFileError(NotFoundError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class CommonOptions:
     """The options that every command has.
 
     Attributes:

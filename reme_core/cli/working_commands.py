@@ -82,7 +82,7 @@ def reload(
         if query is None:
             refuse("a text that isn't searched", {"--limit": limit})
     start_line, end_line = (None, None) if lines is None else offloaded.read_lines(lines)
-    wanted = offloaded.Wanted(
+    wanted = offloaded.ReloadOptions(
         reference=reference,
         query=query,
         start_line=start_line,

@@ -13,7 +13,7 @@ from reme_core.cli.files import count_import_lines, file_to_read
 from reme_core.cli.items import print_memory
 from reme_core.cli.output import Output, counted, listed
 from reme_core.cli.visible import one_line
-from reme_core.cli.where import Where
+from reme_core.cli.where import CommonOptions
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.ports import Counts
 from reme_core.schema import SummaryResult
@@ -22,7 +22,7 @@ _SHOWN = 60
 
 
 async def add_memory(
-    where: Where,
+    where: CommonOptions,
     output: Output,
     content: str,
     *,
@@ -57,7 +57,7 @@ async def add_memory(
 
 
 async def add_messages(
-    where: Where,
+    where: CommonOptions,
     output: Output,
     messages: Sequence[object],
     *,
@@ -116,7 +116,7 @@ def _print_summary(output: Output, result: SummaryResult) -> None:
         output.line(f"{counted(len(result.job_ids), 'job')} left: reme flush makes memories of these messages")
 
 
-async def undo(where: Where, output: Output, run_id: str, *, with_embedding: bool) -> ExitCode:
+async def undo(where: CommonOptions, output: Output, run_id: str, *, with_embedding: bool) -> ExitCode:
     """Take back what a run has changed and print what that came to."""
     user_id = where.user_id
     where.check_file()
@@ -130,7 +130,7 @@ async def undo(where: Where, output: Output, run_id: str, *, with_embedding: boo
     return ExitCode.DONE
 
 
-async def import_file(where: Where, output: Output, source: str, *, with_embedding: bool) -> ExitCode:
+async def import_file(where: CommonOptions, output: Output, source: str, *, with_embedding: bool) -> ExitCode:
     """Read an exported file, or standard input, into a user's memory, with a bar on a terminal."""
     user_id = where.user_id
     with file_to_read(source) as file:
@@ -152,7 +152,7 @@ async def import_file(where: Where, output: Output, source: str, *, with_embeddi
     return ExitCode.DONE
 
 
-async def delete_memory(where: Where, output: Output, memory_id: str, *, is_sure: bool) -> ExitCode:
+async def delete_memory(where: CommonOptions, output: Output, memory_id: str, *, is_sure: bool) -> ExitCode:
     """Delete one memory; asks first."""
     user_id = where.user_id
     where.check_file()
@@ -168,7 +168,7 @@ async def delete_memory(where: Where, output: Output, memory_id: str, *, is_sure
     return ExitCode.DONE
 
 
-async def delete_all(where: Where, output: Output, *, is_sure: bool) -> ExitCode:
+async def delete_all(where: CommonOptions, output: Output, *, is_sure: bool) -> ExitCode:
     """Delete everything of a user for good; asks first."""
     user_id = where.user_id
     where.check_file()

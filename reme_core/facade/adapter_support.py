@@ -11,48 +11,48 @@ from reme_core.retrieval.resting_embedder import RestingEmbedder
 from reme_core.stores import Database
 
 
-class _Host(Protocol):
+class _AdapterSupportHost(Protocol):
     _memory_space: str
     _ports: Ports
     _clock: Clock
     _embedder: RestingEmbedder | None
 
 
-class HostFace:
+class AdapterSupport:
     """The parts of a `ReMe`, read-only. What they are and who closes them is the memory's affair."""
 
     @property
-    def memory_space(self: _Host) -> str:
+    def memory_space(self: _AdapterSupportHost) -> str:
         """The workspace that nothing crosses."""
         return self._memory_space
 
     @property
-    def embedder(self: _Host) -> Embedder | None:
+    def embedder(self: _AdapterSupportHost) -> Embedder | None:
         """The embedding model, None where texts are found by their words alone."""
         return self._ports.embedder
 
     @property
-    def resting_embedder(self: _Host) -> RestingEmbedder | None:
+    def resting_embedder(self: _AdapterSupportHost) -> RestingEmbedder | None:
         """The embedding model as the memory asks it: at rest for a while after each failure."""
         return self._embedder
 
     @property
-    def llm(self: _Host) -> ChatModel | None:
+    def llm(self: _AdapterSupportHost) -> ChatModel | None:
         """The chat model, None in verbatim mode."""
         return self._ports.llm
 
     @property
-    def clock(self: _Host) -> Clock:
+    def clock(self: _AdapterSupportHost) -> Clock:
         """What tells the time."""
         return self._clock
 
     @property
-    def store(self: _Host) -> Store:
+    def store(self: _AdapterSupportHost) -> Store:
         """Where everything is kept."""
         return self._ports.store
 
     @property
-    def database(self: _Host) -> Database:
+    def database(self: _AdapterSupportHost) -> Database:
         """The local file, for tables of adapters; it is open as long as the memory.
 
         Raises:

@@ -42,11 +42,11 @@ UNSET = _Unset()
 Unset: TypeAlias = _Unset
 
 
-class _Part(BaseModel):
+class _SettingsModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)  # inputs may be keys
 
 
-class OpenAIChatSettings(_Part):
+class OpenAIChatSettings(_SettingsModel):
     """A chat model behind an OpenAI-compatible endpoint; key and address come from the environment if left out."""
 
     backend: Literal["openai"]
@@ -59,7 +59,7 @@ class OpenAIChatSettings(_Part):
     max_concurrency: Annotated[int, Field(ge=1)] = 8
 
 
-class OpenAIEmbeddingSettings(_Part):
+class OpenAIEmbeddingSettings(_SettingsModel):
     """An embedding model behind an OpenAI-compatible endpoint. `cache` keeps vectors on disk, by digest of the text."""
 
     backend: Literal["openai"]
@@ -74,7 +74,7 @@ class OpenAIEmbeddingSettings(_Part):
     cache: bool = False
 
 
-class LocalSettings(_Part):
+class LocalSettings(_SettingsModel):
     """One SQLite file, by default `memory.db` in the working folder; see `LocalStore`."""
 
     backend: Literal["local", "local_file"] = "local_file"
@@ -86,7 +86,7 @@ class LocalSettings(_Part):
     loading_wait_s: Annotated[float, Field(ge=0)] = 0.5
 
 
-class QdrantSettings(_Part):
+class QdrantSettings(_SettingsModel):
     """Memories searched in Qdrant; all is kept in the local file. Exactly one of `location`, `path` and `url`."""
 
     backend: Literal["qdrant"]

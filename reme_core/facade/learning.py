@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from reme_core.facade.learning_service import Learner
+from reme_core.facade.learning_service import LearningService
 from reme_core.ports import ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.schema import (
     DumpedLibrary,
@@ -48,12 +48,12 @@ class LearningHost(Protocol):
 
     def _path(self, value: object, name: str) -> Path: ...
 
-    def _learner_of(self) -> Learner: ...
+    def _learner_of(self) -> LearningService: ...
 
     async def _recover(self) -> None: ...
 
 
-class LearningFace:
+class LearningMethods:
     """Procedural and tool memory on the facade."""
 
     async def summary_task(

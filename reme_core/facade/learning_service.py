@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 
 from reme_core.errors import ConfigurationError, ReMeError
 from reme_core.facade.strategies import RuntimePorts
-from reme_core.jobs.job_outcomes import Outcome, not_all_done, undone, with_outcomes_degraded
+from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.jobs.job_runner import JobRunner
 from reme_core.ports import Clock, Embedder, Store
 from reme_core.remember.record_messages import VerbatimSummarizer, since
 from reme_core.schema import Job, Memory, Scope, TaskMemories, ToolSummary, Usage, shown
-from reme_core.steps.ask_json import Metered
-from reme_core.steps.distillation import Spent
+from reme_core.steps.ask_json import MeteredChatModel
+from reme_core.steps.distillation import UsageCounter
 from reme_core.steps.flow import Stage
 from reme_core.steps.flow_context import FlowContext
 from reme_core.tasks.learn.task_flow import TASK_FLOW
@@ -27,7 +27,7 @@ from reme_core.toolstats.tool_guideline import find_guideline, written_from
 from reme_core.toolstats.tool_lookup import retrieve_tool_memories
 
 
-class Learner:
+class LearningService:
     """What attempts at tasks and calls of tools teach, over the ports of one memory."""
 
     def __init__(
@@ -93,13 +93,13 @@ class Learner:
         self, scope: Scope, task_name: str | None, question: TaskQuestion, flow: RetrievalFlow
     ) -> TaskMemories:
         """Answer what a task asks; see `ReMe.retrieve_task_memory`."""
-        begun, calls = time.perf_counter(), Spent()
+        begun, calls = time.perf_counter(), UsageCounter()
         context = FlowContext(
             scope=scope,
             memory_target=task_name,
             store=self._ports.store,
             embedder=self._ports.embedder,
-            model=None if self._ports.model is None else Metered(self._ports.model, calls),
+            model=None if self._ports.model is None else MeteredChatModel(self._ports.model, calls),
             clock=self._ports.clock,
             language=self._language,
         )
@@ -128,7 +128,7 @@ class Learner:
             elif item.calls:
                 stale.append(item.tool_name)
         done = ToolSummary(unchanged=tuple(unchanged), missing=missing)
-        outcomes: list[Outcome] = []
+        outcomes: list[JobOutcome] = []
         if stale and self._ports.model is not None:
             jobs = [self._guideline_job(name) for name in stale]
             await self._runner.add_jobs(scope, jobs)
@@ -139,7 +139,7 @@ class Learner:
         return await self._summary(scope, names, done, outcomes, begun)
 
     async def _summary(
-        self, scope: Scope, names: Sequence[str], done: ToolSummary, outcomes: Sequence[Outcome], begun: float
+        self, scope: Scope, names: Sequence[str], done: ToolSummary, outcomes: Sequence[JobOutcome], begun: float
     ) -> ToolSummary:
         written: dict[str, Memory] = {m.memory_id: m for outcome in outcomes for m in outcome.memories}
         usage = sum((outcome.usage for outcome in outcomes), Usage())

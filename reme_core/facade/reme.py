@@ -14,24 +14,24 @@ from pydantic import JsonValue
 from reme_core.agents import ReMyAgentV1Op
 from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError, ReMeError
 from reme_core.facade import config
-from reme_core.facade.adapter_support import HostFace
+from reme_core.facade.adapter_support import AdapterSupport
 from reme_core.facade.config import UNSET, Ports, Settings, Unset
-from reme_core.facade.learning import LearningFace
-from reme_core.facade.learning_service import Learner
+from reme_core.facade.learning import LearningMethods
+from reme_core.facade.learning_service import LearningService
 from reme_core.facade.strategies import (
+    AgenticDistillation,
     AgenticRetriever,
-    AgenticSummarizer,
     BindsDistiller,
     BindsRetriever,
     GuidesDistiller,
     RuntimePorts,
-    SimpleSummarizer,
+    SimpleDistillation,
 )
-from reme_core.facade.sync import SyncFace
-from reme_core.facade.working_memory import WorkingFace
+from reme_core.facade.sync import SyncDescriptor
+from reme_core.facade.working_memory import WorkingMemoryMethods
 from reme_core.jobs.job_runner import JobRunner
-from reme_core.jobs.job_service import Work, check_ended
-from reme_core.jobs.retry_policy import Trying
+from reme_core.jobs.job_service import JobService, check_ended
+from reme_core.jobs.retry_policy import RetryPolicy
 from reme_core.models import CharacterTokenCounter, SystemClock
 from reme_core.ports import (
     ChatModel,
@@ -84,10 +84,10 @@ from reme_core.schema import (
 from reme_core.schema.checks import is_path
 from reme_core.steps import user_input as inputs
 from reme_core.steps.guidance import read_instructions
-from reme_core.steps.missing_model import needs_model
+from reme_core.steps.missing_model import missing_model_message
 from reme_core.steps.slicing import Slicing
 from reme_core.text import Language
-from reme_core.transfer.scope_export import Moved, export_scope, import_scope
+from reme_core.transfer.scope_export import TransferCounts, export_scope, import_scope
 from reme_core.working.ports import HeldContexts, WorkingPorts
 from reme_core.working.tokens import TokenLedger
 
@@ -96,7 +96,7 @@ _LOG = logging.getLogger("reme")
 _HISTORY_PAGE = 1000
 
 
-class ReMe(WorkingFace, LearningFace, HostFace):
+class ReMe(WorkingMemoryMethods, LearningMethods, AdapterSupport):
     """Durable, scoped memory.
 
     Every call names the user whose memory it touches; `user_id=""` is the shared scope of the memory space. A call
@@ -105,7 +105,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
     before the first call.
     """
 
-    sync = SyncFace()
+    sync = SyncDescriptor()
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         language: Language | None = None,
         embed_messages: bool = True,
         slicing: Slicing | None = None,
-        trying: Trying | None = None,
+        trying: RetryPolicy | None = None,
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
         timezone: str = UTC_NAME,
@@ -163,12 +163,12 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         )
         for name, wanted in (("use_agentic_mode", use_agentic_mode), ("use_reviser", use_reviser)):
             if wanted and self._ports.llm is None:
-                raise ConfigurationError(needs_model(name))
+                raise ConfigurationError(missing_model_message(name))
         if trying is not None:
-            _check_kind(trying, (Trying,), "trying: wanted a Trying")
+            _check_kind(trying, (RetryPolicy,), "trying: wanted a RetryPolicy")
         self._clock = clock or SystemClock()
         self._timezone = inputs.read_timezone(timezone)
-        self._trying = trying or Trying()
+        self._trying = trying or RetryPolicy()
         self._language = language
         self._embedder = None
         if self._ports.embedder is not None:
@@ -184,7 +184,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             clock=self._clock,
             counter=token_counter or CharacterTokenCounter(),
         )
-        self._work = Work(
+        self._work = JobService(
             memory_space=self._memory_space,
             store=self._ports.store,
             embedder=self._embedder,
@@ -193,7 +193,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         )
         self._editor = Editor(store=self._ports.store, embedder=self._embedder, start=self._work.start)
         self._runner = self._work.runner = JobRunner(store=self._ports.store, clock=self._clock, trying=self._trying)
-        self._learner = Learner(
+        self._learner = LearningService(
             ports=self._runtime,
             record=self._record,
             runner=self._runner,
@@ -206,10 +206,10 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         self._summarizer: Summarizer = self._record
         self._retriever: Retriever = self._runtime.simple_retriever()
         if use_agentic_mode:
-            self.set_summarizer(AgenticSummarizer(language=language, use_reviser=use_reviser))
+            self.set_summarizer(AgenticDistillation(language=language, use_reviser=use_reviser))
             self.set_retriever(AgenticRetriever(language=language))
         elif self._ports.llm is not None:
-            self.set_summarizer(SimpleSummarizer(language=language, use_reviser=use_reviser))
+            self.set_summarizer(SimpleDistillation(language=language, use_reviser=use_reviser))
 
     def __repr__(self) -> str:
         """Name the memory space and the store."""
@@ -255,7 +255,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
                 await part.close()
 
     def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
-        """Exchange the way up: a `Summarizer`, or settings such as `AgenticSummarizer(...)`.
+        """Exchange the way up: a `Summarizer`, or settings such as `AgenticDistillation(...)`.
 
         Raises:
             ConfigurationError: It needs a chat model, and there is none; or it is no way up at all.
@@ -325,7 +325,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
                 default so where `session_id` is left out.
             background: Return once the messages are on disk and can be found by their words; vectors and memories
                 follow in the background.
-            instructions: What to keep and never to keep of these messages as memories, beside what `SimpleSummarizer`
+            instructions: What to keep and never to keep of these messages as memories, beside what `SimpleDistillation`
                 was given; kept with the job. Without a chat model no memories are made, and it says nothing.
             timezone: Where the user is, by its IANA name such as "Europe/Berlin": "yesterday" is reckoned in it; by
                 default that of the memory.
@@ -453,7 +453,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
             ModelError: The model failed; nothing was kept.
         """
         if self._ports.llm is None:
-            raise ConfigurationError(needs_model("chat"))
+            raise ConfigurationError(missing_model_message("chat"))
         await self._work.recover()
         chat = Chat(
             agent=ReMyAgentV1Op(language=self._language),
@@ -779,11 +779,13 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         """
         await self._work.drop_job(self._scope(user_id), inputs.read_id(job_id, "job_id"))
 
-    async def export(self, path: str | Path, *, user_id: str) -> Moved:
+    async def export(self, path: str | Path, *, user_id: str) -> TransferCounts:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
         return await export_scope(self._ports.store, self._scope(user_id), _path(path, "path"))
 
-    async def import_(self, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None) -> Moved:
+    async def import_(
+        self, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None
+    ) -> TransferCounts:
         """Read a file that `export` wrote into a user's memory; doing it twice changes nothing more.
 
         Args:
@@ -839,7 +841,7 @@ class ReMe(WorkingFace, LearningFace, HostFace):
         self._work.start(scope)
         return result
 
-    def _learner_of(self) -> Learner:
+    def _learner_of(self) -> LearningService:
         return self._learner
 
     def _path(self, value: object, name: str) -> Path:

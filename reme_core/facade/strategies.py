@@ -35,7 +35,7 @@ from reme_core.remember.simple_distiller import SimpleDistiller
 from reme_core.schema import shown
 from reme_core.steps.distillation import Distiller
 from reme_core.steps.guidance import Guidance, read_guidance
-from reme_core.steps.missing_model import needs_model
+from reme_core.steps.missing_model import missing_model_message
 from reme_core.text import Language
 
 
@@ -61,7 +61,7 @@ class RuntimePorts:
         """Return the strategy's own model, or the memory's (ConfigurationError: there is neither)."""
         model = own or self.model
         if model is None:
-            raise ConfigurationError(needs_model(wanted_for))
+            raise ConfigurationError(missing_model_message(wanted_for))
         return model
 
 
@@ -94,7 +94,7 @@ class BindsRetriever(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleSummarizer:
+class SimpleDistillation:
     """The simple way up: one model call extracts facts, one more reconciles those that have neighbours.
 
     Attributes:
@@ -137,7 +137,7 @@ class SimpleSummarizer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgenticSummarizer:
+class AgenticDistillation:
     """The agentic way up: an agent routes the blocks to sub-agents, one for each target, which work side by side.
 
     Attributes:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar, overload
 
 from pydantic import JsonValue
 
-from reme_core.background_loop import BackgroundLoop
+from reme_core.background_loop import EventLoopThread
 from reme_core.errors import PartialFailureError
 from reme_core.facade.sync_context import SyncInContextMemory
-from reme_core.facade.sync_learning import SyncLearning
+from reme_core.facade.sync_learning import SyncLearningMethods
 from reme_core.facade.working_memory import IDLE_DAYS, RETENTION_DAYS
 from reme_core.ports import (
     ChatModel,
@@ -50,13 +50,13 @@ from reme_core.schema import (
     Usage,
 )
 from reme_core.steps.slicing import Slicing
-from reme_core.transfer.scope_export import Moved
+from reme_core.transfer.scope_export import TransferCounts
 
 if TYPE_CHECKING:
     from reme_core.facade.config import Settings, Unset
     from reme_core.facade.reme import ReMe
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
-    from reme_core.jobs.retry_policy import Trying
+    from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.text import Language
     from reme_core.working.check import ContextCheck
     from reme_core.working.limits import ContextLimits
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SyncReMe(SyncLearning):
+class SyncReMe(SyncLearningMethods):
     """A `ReMe` whose calls block. One event loop in one thread serves them all, from the first call to `close`.
 
     It works inside a running event loop (a notebook, say), and from several threads at once.
@@ -73,7 +73,7 @@ class SyncReMe(SyncLearning):
     def __init__(self, memory: ReMe) -> None:
         """Keep the memory, which is closed with this face."""
         self._memory = memory
-        self._loop = BackgroundLoop(self, thread_name="reme-sync")
+        self._loop = EventLoopThread(self, thread_name="reme-sync")
 
     def __repr__(self) -> str:
         """Name the memory."""
@@ -602,11 +602,13 @@ class SyncReMe(SyncLearning):
         """See `ReMe.flush`."""
         return self._run(self._memory.flush())
 
-    def export(self, path: str | Path, *, user_id: str) -> Moved:
+    def export(self, path: str | Path, *, user_id: str) -> TransferCounts:
         """See `ReMe.export`."""
         return self._run(self._memory.export(path, user_id=user_id))
 
-    def import_(self, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None) -> Moved:
+    def import_(
+        self, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None
+    ) -> TransferCounts:
         """See `ReMe.import_`."""
         return self._run(self._memory.import_(path, user_id=user_id, progress=progress))
 
@@ -631,7 +633,7 @@ class _MakeSync(Protocol):
         language: Language | None = None,
         embed_messages: bool = True,
         slicing: Slicing | None = None,
-        trying: Trying | None = None,
+        trying: RetryPolicy | None = None,
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
         timezone: str = UTC_NAME,
@@ -640,7 +642,7 @@ class _MakeSync(Protocol):
         ...
 
 
-class SyncFace:
+class SyncDescriptor:
     """`ReMe.sync(...)` takes the arguments of `ReMe` and makes a blocking memory; `memory.sync()` wraps an open one."""
 
     @overload

@@ -34,8 +34,8 @@ class SyncHost(Protocol):
     def _run(self, call: Coroutine[object, object, T]) -> T: ...
 
 
-class SyncLearning:
-    """The part of `SyncReMe` that is about work; see `LearningFace`."""
+class SyncLearningMethods:
+    """The part of `SyncReMe` that is about work; see `LearningMethods`."""
 
     def summary_task(
         self: SyncHost, trajectories: Sequence[object], *, user_id: str, task_name: str, background: bool = False

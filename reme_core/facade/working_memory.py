@@ -15,10 +15,10 @@ from reme_core.schema import (
     CleanedOffloads,
     CompactedContext,
     Message,
-    Offload,
     OffloadedContext,
     OffloadInfo,
     OffloadKind,
+    OffloadRecord,
     PreparedContext,
     ReloadResult,
     Scope,
@@ -51,7 +51,7 @@ _MANY = 500
 _MOST_DAYS = 36_500
 
 
-class WorkingHost(Protocol):
+class WorkingMemoryHost(Protocol):
     """What the facade has besides, and this part of it uses."""
 
     def _scope(self, user_id: object) -> Scope: ...
@@ -61,14 +61,14 @@ class WorkingHost(Protocol):
     async def _recover(self) -> None: ...
 
 
-class WorkingFace:
+class WorkingMemoryMethods:
     """Working memory on the facade: check, compact, offload and reload the context of a session.
 
     Limits: either `max_input_length`, the model's window in tokens, with everything else by default, or `limits`.
     """
 
     async def check_context(
-        self: WorkingHost,
+        self: WorkingMemoryHost,
         messages: Sequence[object],
         *,
         system_prompt: str = "",
@@ -103,7 +103,7 @@ class WorkingFace:
         )
 
     async def pre_reasoning_hook(
-        self: WorkingHost,
+        self: WorkingMemoryHost,
         messages: Sequence[object],
         *,
         user_id: str,
@@ -153,7 +153,7 @@ class WorkingFace:
         return await pre_reasoning_hook(ports, scope, request)
 
     async def compact_tool_result(
-        self: WorkingHost,
+        self: WorkingMemoryHost,
         messages: Sequence[object],
         *,
         user_id: str,
@@ -181,7 +181,7 @@ class WorkingFace:
         return list(plan.messages)
 
     async def compact_memory(
-        self: WorkingHost,
+        self: WorkingMemoryHost,
         messages: Sequence[object],
         *,
         user_id: str,
@@ -220,7 +220,7 @@ class WorkingFace:
         )
 
     async def offload_context(
-        self: WorkingHost, messages: Sequence[object], *, user_id: str, session_id: str | None = None
+        self: WorkingMemoryHost, messages: Sequence[object], *, user_id: str, session_id: str | None = None
     ) -> OffloadedContext:
         """Put messages on disk that are to leave a context; the answer names what loads them again.
 
@@ -241,7 +241,7 @@ class WorkingFace:
         return await offload_context(ports, scope, session, read)
 
     async def offload_text(
-        self: WorkingHost, text: str, *, user_id: str, session_id: str, name: str | None = None
+        self: WorkingMemoryHost, text: str, *, user_id: str, session_id: str, name: str | None = None
     ) -> OffloadInfo:
         """Put a text on disk, such as a tool's output before it becomes a message; the same again is kept once.
 
@@ -256,7 +256,7 @@ class WorkingFace:
         if not whole:
             msg = "text: is empty, there is nothing to offload"
             raise InvalidInputError(msg)
-        offload = Offload(
+        offload = OffloadRecord(
             session_id=inputs.read_id(session_id, "session_id"),
             kind=OffloadKind.TOOL_RESULT,
             text=whole,
@@ -268,7 +268,7 @@ class WorkingFace:
         return offload.info.model_copy(update={"reference": reference})
 
     async def reload_context(
-        self: WorkingHost,
+        self: WorkingMemoryHost,
         *,
         user_id: str,
         reference: str | None = None,
@@ -318,7 +318,7 @@ class WorkingFace:
         return await reload_context(ports.store, scope, request)
 
     async def list_offloads(
-        self: WorkingHost,
+        self: WorkingMemoryHost,
         *,
         user_id: str,
         session_id: str | None = None,
@@ -339,7 +339,7 @@ class WorkingFace:
         return page.offloads, page.next_cursor
 
     async def clean_offloads(
-        self: WorkingHost,
+        self: WorkingMemoryHost,
         *,
         user_id: str,
         older_than_days: float | None = RETENTION_DAYS,
@@ -369,7 +369,7 @@ class WorkingFace:
         )
         return await ports.store.clean_offloads(scope, clean)
 
-    async def close_context(self: WorkingHost, session_id: str, *, user_id: str) -> None:
+    async def close_context(self: WorkingMemoryHost, session_id: str, *, user_id: str) -> None:
         """Say that a session's context is no more: clean-ups may take what it referred to."""
         ports, scope = self._working_ports(), self._scope(user_id)
         session = inputs.read_id(session_id, "session_id")
@@ -379,7 +379,7 @@ class WorkingFace:
         )
 
     def in_context_memory(
-        self: WorkingHost,
+        self: WorkingMemoryHost,
         *,
         user_id: str,
         session_id: str | None = None,

@@ -14,7 +14,7 @@ from reme_core.schema import Scope
 _LOG = logging.getLogger("reme")
 
 
-class Background:
+class BackgroundTasks:
     """At most one task a scope and event loop, which works as long as it is told that there is something to do."""
 
     def __init__(self, work: Callable[[Scope], Awaitable[None]], *, max_scopes: int = 8) -> None:
@@ -23,7 +23,7 @@ class Background:
         self._max_scopes = max_scopes
         self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._gate = threading.Lock()
-        self._running: dict[tuple[int, Scope], _Running] = {}
+        self._running: dict[tuple[int, Scope], _RunningTask] = {}
 
     def start(self, scope: Scope) -> None:
         """See to it that the work is done for a scope, with what was there when this was called."""
@@ -34,7 +34,7 @@ class Background:
             if running is not None and running.loop is loop:
                 running.again = True
                 return
-            running = self._running[key] = _Running(loop)
+            running = self._running[key] = _RunningTask(loop)
             self._slots.setdefault(loop, asyncio.Semaphore(self._max_scopes))
         running.task = loop.create_task(self._run(key, running))
         running.task.add_done_callback(lambda _: self._end(key, running))  # also of one that never came to run
@@ -58,13 +58,13 @@ class Background:
                 item.loop.call_soon_threadsafe(item.task.cancel)
         await self.join()
 
-    def _end(self, key: tuple[int, Scope], running: _Running) -> None:
+    def _end(self, key: tuple[int, Scope], running: _RunningTask) -> None:
         with self._gate:
             if self._running.get(key) is running:
                 del self._running[key]
         running.ended.set_result(None)
 
-    async def _run(self, key: tuple[int, Scope], running: _Running) -> None:
+    async def _run(self, key: tuple[int, Scope], running: _RunningTask) -> None:
         try:
             while True:
                 async with self._slots[running.loop]:
@@ -78,7 +78,7 @@ class Background:
             _LOG.exception("background work has failed; its jobs are still there")
 
 
-class _Running:
+class _RunningTask:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.again = False

@@ -14,7 +14,7 @@ _LOG = logging.getLogger("reme")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class JobOutcome:
     """What became of one job.
 
     Attributes:
@@ -45,7 +45,7 @@ def distinct(memories: tuple[Memory, ...]) -> tuple[Memory, ...]:
     return tuple({memory.memory_id: memory for memory in memories}.values())
 
 
-def outcome_of(job: Job, distilled: Distilled, written: tuple[Memory, ...], usage: Usage) -> Outcome:
+def outcome_of(job: Job, distilled: Distilled, written: tuple[Memory, ...], usage: Usage) -> JobOutcome:
     """Return what a job came to, given what was written of it."""
     failure = distilled.failures[0][1] if distilled.failures else None
     if failure is not None:
@@ -57,7 +57,7 @@ def outcome_of(job: Job, distilled: Distilled, written: tuple[Memory, ...], usag
     answered = [(put.memory, memory) for put, memory in zip(batch.puts, written, strict=True)] if written else []
     own = [memory for new, memory in answered if memory.memory_id == new.memory_id]
     known = [(new, memory) for new, memory in answered if memory.memory_id != new.memory_id]
-    return Outcome(
+    return JobOutcome(
         job=job,
         memories=distinct(tuple(own)),
         usage=usage,
@@ -78,12 +78,12 @@ def _repeated(new: Memory, known: Memory) -> RejectedExperience:
     )
 
 
-def with_outcomes_degraded(degraded: Sequence[str], outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+def with_outcomes_degraded(degraded: Sequence[str], outcomes: Sequence[JobOutcome]) -> tuple[str, ...]:
     """Return what a call and its jobs have done without, each once."""
     return tuple(dict.fromkeys([*degraded, *(item for outcome in outcomes for item in outcome.degraded)]))
 
 
-def undone(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
+def undone(outcomes: Sequence[JobOutcome]) -> tuple[str, ...]:
     """Return the jobs that are still to be done, in order; those that are no more are not among them."""
     failed = (outcome for outcome in outcomes if outcome.failure is not None)
     return tuple(outcome.job.job_id for outcome in failed if not isinstance(outcome.failure, JobNotFoundError))

@@ -22,9 +22,9 @@ from reme_core.errors import (
     RunError,
     StoreError,
 )
-from reme_core.jobs.job_outcomes import Outcome, distinct, outcome_of
+from reme_core.jobs.job_outcomes import JobOutcome, distinct, outcome_of
 from reme_core.jobs.process_identity import holder, is_gone
-from reme_core.jobs.retry_policy import Trying
+from reme_core.jobs.retry_policy import RetryPolicy
 from reme_core.ports import (
     ClaimJob,
     Clock,
@@ -32,7 +32,7 @@ from reme_core.ports import (
     Store,
 )
 from reme_core.schema import Job, JobState, Scope, Usage
-from reme_core.steps.distillation import Distilled, Spent, Worker, run_events
+from reme_core.steps.distillation import Distilled, UsageCounter, Worker, run_events
 
 _LOG = logging.getLogger("reme")
 T = TypeVar("T")
@@ -56,15 +56,15 @@ class JobRunner:
         *,
         store: Store,
         clock: Clock,
-        trying: Trying | None = None,
+        trying: RetryPolicy | None = None,
     ) -> None:
         """Keep what it works on; which jobs it does is told by `set_worker`."""
         self._store = store
         self._workers: dict[str, Worker] = {}
         self._clock = clock
-        self._trying = trying or Trying()
+        self._trying = trying or RetryPolicy()
         # Outcomes that somebody in this process waits for, of jobs that somebody else in it has done.
-        self._awaited: dict[str, Outcome | None] = {}
+        self._awaited: dict[str, JobOutcome | None] = {}
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -82,9 +82,9 @@ class JobRunner:
         """Promise work; it is on disk when this returns."""
         await self._store.add_jobs(scope, jobs)
 
-    async def finish(self, scope: Scope, jobs: Sequence[Job]) -> list[Outcome]:
+    async def finish(self, scope: Scope, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Wait until each of these jobs is done or has failed, doing those that come before them where nobody does."""
-        outcomes: dict[str, Outcome] = {}
+        outcomes: dict[str, JobOutcome] = {}
         wanted = {job.job_id: job for job in jobs}
         self._awaited.update(dict.fromkeys(wanted))
         pause = _FIRST_LOOK_S
@@ -99,10 +99,10 @@ class JobRunner:
                 left = [job for job_id, job in wanted.items() if job_id not in outcomes]
                 if done is not None and isinstance(done.failure, ModelUnavailableError):
                     # It is out for the others as well, and each try would wait for it anew: they stay pending.
-                    outcomes |= {job.job_id: Outcome(job=job, failure=done.failure) for job in left}
+                    outcomes |= {job.job_id: JobOutcome(job=job, failure=done.failure) for job in left}
                 elif done is None:
                     undone = [job for job in left if job.kind not in self._workers]
-                    outcomes |= {job.job_id: Outcome(job=job, failure=_nobody(job)) for job in undone}
+                    outcomes |= {job.job_id: JobOutcome(job=job, failure=_nobody(job)) for job in undone}
                     left = [job for job in left if job.job_id not in outcomes]
                     outcomes |= {item.job.job_id: item for item in await self._done_elsewhere(scope, left)}
                     if len(outcomes) < len(wanted):
@@ -120,7 +120,7 @@ class JobRunner:
         everything: bool = False,
         is_patient: Callable[[], bool] = lambda: True,
         skip: frozenset[str] = frozenset(),
-    ) -> list[Outcome]:
+    ) -> list[JobOutcome]:
         """Do each job once that is due; stop where the model can't be reached.
 
         Args:
@@ -129,7 +129,7 @@ class JobRunner:
             is_patient: Whether to wait while somebody else holds a job that due ones stand behind.
             skip: Not these jobs.
         """
-        outcomes: list[Outcome] = []
+        outcomes: list[JobOutcome] = []
         pause = _FIRST_LOOK_S
         while True:
             tried = skip | {outcome.job.job_id for outcome in outcomes}
@@ -157,7 +157,7 @@ class JobRunner:
 
     async def run_next(
         self, scope: Scope, *, waiting: bool = False, skip: frozenset[str] = frozenset()
-    ) -> Outcome | None:
+    ) -> JobOutcome | None:
         """Take the oldest job that may be begun and do it; None if there is none, or somebody is at one.
 
         A failure is in the outcome; the job is pending or dead then.
@@ -181,7 +181,7 @@ class JobRunner:
             worker = self._workers.get(job.kind)
             if worker is None:  # taken away since the claim
                 await self._give_back(scope, job, owner)
-                return Outcome(job=job, failure=_nobody(job))
+                return JobOutcome(job=job, failure=_nobody(job))
             outcome = await self._attempt(scope, job, owner, worker)
         if job.job_id in self._awaited and not outcome.is_lost:
             self._awaited[job.job_id] = outcome
@@ -208,27 +208,27 @@ class JobRunner:
         if is_cancelled:
             raise asyncio.CancelledError
 
-    async def _attempt(self, scope: Scope, job: Job, owner: str, worker: Worker) -> Outcome:
+    async def _attempt(self, scope: Scope, job: Job, owner: str, worker: Worker) -> JobOutcome:
         if job.attempts > self._trying.max_attempts:
             failure = RunError(f"begun {job.attempts - 1} times and never ended: the process died each time")
             await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            return Outcome(job=job, failure=failure)
-        meter = Spent()
+            return JobOutcome(job=job, failure=failure)
+        meter = UsageCounter()
         try:
             return await self._held(scope, job, owner, self._do(scope, job, owner, worker, meter))
         except JobNotFoundError as exc:  # done by somebody who took it over, dropped, or the scope was erased
             done = await self._done_before(scope, job)
-            return done if done.has_written else Outcome(job=job, failure=exc)
+            return done if done.has_written else JobOutcome(job=job, failure=exc)
         except _LostError as exc:
             _LOG.info("job %s was taken over meanwhile", job.job_id)
-            return Outcome(job=job, usage=meter.usage, failure=exc, is_lost=True)
+            return JobOutcome(job=job, usage=meter.usage, failure=exc, is_lost=True)
         except ConfigurationError as exc:  # no attempt at the work: it waits for who can do it
             _LOG.error("job %s can't be done as things are set, and waits: %s", job.job_id, exc)
             await self._give_back(scope, job, owner)
-            return Outcome(job=job, usage=meter.usage, failure=exc)
+            return JobOutcome(job=job, usage=meter.usage, failure=exc)
         except ReMeError as exc:
             await self._settle_unless_taken(scope, self._after(job, owner, exc))
-            return Outcome(job=job, usage=meter.usage, failure=exc)
+            return JobOutcome(job=job, usage=meter.usage, failure=exc)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -238,13 +238,13 @@ class JobRunner:
                 "the work was cancelled from within"
             )  # by a stage of somebody's; nobody asked us to stop
             await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            return Outcome(job=job, usage=meter.usage, failure=failure)
+            return JobOutcome(job=job, usage=meter.usage, failure=failure)
         except Exception as exc:  # noqa: BLE001  # the outer edge of a strategy, which may be somebody else's
             _LOG.exception("job %s met an error that is none of ours", job.job_id)
             failure = RunError(f"{type(exc).__name__}: {exc}")
             failure.__cause__ = exc
             await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            return Outcome(job=job, usage=meter.usage, failure=failure)
+            return JobOutcome(job=job, usage=meter.usage, failure=failure)
 
     async def _held(self, scope: Scope, job: Job, owner: str, work: Coroutine[None, None, T]) -> T:
         """Do work while the job is held; losing it cancels the work."""
@@ -283,7 +283,7 @@ class JobRunner:
         except ConflictError as exc:
             raise _LostError(str(exc)) from exc
 
-    async def _do(self, scope: Scope, job: Job, owner: str, worker: Worker, meter: Spent) -> Outcome:
+    async def _do(self, scope: Scope, job: Job, owner: str, worker: Worker, meter: UsageCounter) -> JobOutcome:
         usage = Usage()
         for left in reversed(range(_TIMES_OVERTAKEN)):
             distilled = await worker.work(scope, job, meter)
@@ -307,16 +307,16 @@ class JobRunner:
         _, failure = distilled.failures[0]
         return replace(self._after(job, owner, failure), payload={**job.payload, "targets": left}, summaries=summaries)
 
-    async def _done_before(self, scope: Scope, job: Job) -> Outcome:
+    async def _done_before(self, scope: Scope, job: Job) -> JobOutcome:
         """Return what a job's run has written, as the events tell."""
         events = await run_events(self._store, scope, job.run_id)
         memories = distinct(tuple(event.after for event in events if event.after is not None))
-        return Outcome(job=job, memories=memories, has_written=bool(events))
+        return JobOutcome(job=job, memories=memories, has_written=bool(events))
 
-    async def _done_elsewhere(self, scope: Scope, jobs: Sequence[Job]) -> list[Outcome]:
+    async def _done_elsewhere(self, scope: Scope, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Return what became of jobs that somebody else has ended, in this process or in another."""
         there = {job.job_id: job for job in await self._store.list_jobs(scope)}
-        outcomes: list[Outcome] = []
+        outcomes: list[JobOutcome] = []
         for job in jobs:
             told, now = self._awaited.get(job.job_id), there.get(job.job_id)
             if told is not None:
@@ -329,7 +329,7 @@ class JobRunner:
                 await self._settle_unless_taken(scope, due)
             elif now.state is JobState.DEAD or (now.state is JobState.PENDING and now.attempts):
                 failure = RunError(f"another process has tried and failed: {now.error}")
-                outcomes.append(Outcome(job=now, failure=failure))
+                outcomes.append(JobOutcome(job=now, failure=failure))
         return outcomes
 
     def _after(self, job: Job, owner: str, failure: ReMeError) -> SettleJob:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from reme_core.errors import ModelError, ModelUnavailableError, PartialFailureError, ReMeError
-from reme_core.jobs.background_tasks import Background
-from reme_core.jobs.job_outcomes import Outcome
+from reme_core.jobs.background_tasks import BackgroundTasks
+from reme_core.jobs.job_outcomes import JobOutcome
 from reme_core.jobs.job_runner import JobRunner
 from reme_core.jobs.process_identity import is_gone
 from reme_core.ports import Clock, SettleJob, Store
@@ -19,7 +19,7 @@ from reme_core.steps.embedding import embed_waiting
 _LOG = logging.getLogger("reme")
 
 
-class Work:
+class JobService:
     """The open work of one memory space."""
 
     def __init__(
@@ -38,13 +38,13 @@ class Work:
             store: What has texts that wait for vectors, and jobs.
             embedder: Gives vectors.
             clock: Tells the time.
-            max_scopes: As in `Trying`.
+            max_scopes: As in `RetryPolicy`.
         """
         self._memory_space = memory_space
         self._store = store
         self._embedder = embedder
         self._clock = clock
-        self._background = Background(self._work, max_scopes=max_scopes)
+        self._background = BackgroundTasks(self._work, max_scopes=max_scopes)
         self._touched = False
         # What failed in the background and still waits: told at the end, unless it was done meanwhile.
         self._failed: dict[str, tuple[Scope, ReMeError]] = {}
@@ -164,8 +164,8 @@ class Work:
                 return job.owner
         return None
 
-    async def _drain_all(self, *, everything: bool, skip: frozenset[str] = frozenset()) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    async def _drain_all(self, *, everything: bool, skip: frozenset[str] = frozenset()) -> list[JobOutcome]:
+        outcomes: list[JobOutcome] = []
         if self.runner is None:
             return outcomes
         for scope in await self._store.job_scopes(self._memory_space):
@@ -207,7 +207,7 @@ class Work:
         left = {job.job_id for scope in scopes for job in await self._store.list_jobs(scope)}
         return [error for job_id, (_, error) in failed.items() if job_id in left]
 
-    def _noted(self, scope: Scope, outcomes: list[Outcome]) -> list[Outcome]:
+    def _noted(self, scope: Scope, outcomes: list[JobOutcome]) -> list[JobOutcome]:
         for outcome in outcomes:
             self._failed.pop(outcome.job.job_id, None)
             if outcome.degraded:

@@ -11,7 +11,7 @@ _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trying:
+class RetryPolicy:
     """How often a job is tried, and how long it is held.
 
     Attributes:

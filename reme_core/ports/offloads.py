@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from reme_core.schema import Offload, OffloadInfo, OffloadKind, bounded_query
+from reme_core.schema import OffloadInfo, OffloadKind, OffloadRecord, bounded_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class PutOffloads:
         exact: Keep each under the reference it has, also where the same is there under another one.
     """
 
-    offloads: Sequence[Offload]
+    offloads: Sequence[OffloadRecord]
     hold: bool = False
     exact: bool = False
 

@@ -51,7 +51,7 @@ from reme_core.schema import (
     JobState,
     Memory,
     MemoryPage,
-    Offload,
+    OffloadRecord,
     Scope,
     StoredMessage,
     ToolCallResult,
@@ -262,7 +262,7 @@ class Store(Protocol):
         """
         ...
 
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         """Return an offload with its text.
 
         Raises:

@@ -51,7 +51,7 @@ from reme_core.schema import (
     JobState,
     Memory,
     MemoryPage,
-    Offload,
+    OffloadRecord,
     Scope,
     StoredMessage,
     ToolCallResult,
@@ -170,7 +170,7 @@ class WrappedStore:
         """See `Store.put_offloads`."""
         return await self._store.put_offloads(scope, put)
 
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         """See `Store.get_offload`."""
         return await self._store.get_offload(scope, reference)
 

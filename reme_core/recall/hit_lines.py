@@ -35,7 +35,7 @@ def show_hits(hits: Sequence[Hit], query: str, fits: Callable[[str], bool]) -> S
     last ones are left out.
     """
     ranked = rank_parts([text_of(hit) for hit in hits], frozenset(query_terms(query)))
-    shown = [_Shown(fields=_fields(hit), parts=parts) for hit, parts in zip(hits, ranked, strict=True)]
+    shown = [_ShownHit(fields=_fields(hit), parts=parts) for hit, parts in zip(hits, ranked, strict=True)]
     longest = max((item.parts.chars for item in shown), default=0)
     if fits(whole := _lines(shown, longest)):
         return ShownHits(lines=whole, count=len(shown))
@@ -47,7 +47,7 @@ def show_hits(hits: Sequence[Hit], query: str, fits: Callable[[str], bool]) -> S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
+class _ShownHit:
     fields: dict[str, JsonValue]
     parts: RankedParts
 
@@ -63,7 +63,7 @@ def _fields(hit: Hit) -> dict[str, JsonValue]:
     return {name: value for name, value in given.items() if value}
 
 
-def _lines(shown: Sequence[_Shown], chars: int) -> str:
+def _lines(shown: Sequence[_ShownHit], chars: int) -> str:
     return "\n".join(
         json_line({"n": number, **item.fields, "text": item.parts.excerpt(chars)})
         for number, item in enumerate(shown, 1)

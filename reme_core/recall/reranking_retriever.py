@@ -17,7 +17,7 @@ from reme_core.recall.hit_lines import show_hits
 from reme_core.recall.simple_retriever import BUDGET_CANDIDATES, SimpleRetriever, check_request
 from reme_core.remember.record_messages import since
 from reme_core.schema import Hit, RetrieveResult, Scope, Usage
-from reme_core.steps.ask_json import Question
+from reme_core.steps.ask_json import JsonQuestion
 from reme_core.steps.model_order import ORDER_SCHEMA, bare_order, read_order, with_rest
 from reme_core.text import Language, fence, json_line, load_prompt, prompt_language, prompt_time, shortened
 
@@ -63,7 +63,7 @@ class RerankedRetrieval:
         wanted = (request.limit or DEFAULT_LIMIT) if request.token_budget is None else BUDGET_CANDIDATES
         found = await self.simple.retrieve(scope, replace(request, limit=max(wanted, self.first), token_budget=None))
         # What lies in a time comes in an order of its own, and there is no question to answer.
-        order = _Order() if found.by_time else await self._order(found.results[: self.first], request)
+        order = _ModelOrder() if found.by_time else await self._order(found.results[: self.first], request)
         results = await asyncio.to_thread(
             cut_hits,
             _in_order(found.results, order.places),
@@ -79,9 +79,9 @@ class RerankedRetrieval:
             degraded=(*found.degraded, *order.degraded),
         )
 
-    async def _order(self, hits: Sequence[Hit], request: RetrieveRequest) -> _Order:
+    async def _order(self, hits: Sequence[Hit], request: RetrieveRequest) -> _ModelOrder:
         if len(hits) < 2:
-            return _Order()
+            return _ModelOrder()
         question = await asyncio.to_thread(order_question, hits, request, self.counter, self.language)
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -98,9 +98,9 @@ class RerankedRetrieval:
             places = question.read(answer)
         except ValueError as exc:
             return _as_found("the model gave no order", usage, str(exc))
-        return _Order(places=places, usage=usage)
+        return _ModelOrder(places=places, usage=usage)
 
-    async def _ask(self, question: Question[tuple[int, ...]]) -> tuple[JsonValue, Usage]:
+    async def _ask(self, question: JsonQuestion[tuple[int, ...]]) -> tuple[JsonValue, Usage]:
         try:
             result = await self.model.chat(question.request())
         except ModelOutputError as exc:
@@ -113,7 +113,7 @@ class RerankedRetrieval:
 
 def order_question(
     hits: Sequence[Hit], request: RetrieveRequest, counter: TokenCounter, language: Language | None
-) -> Question[tuple[int, ...]]:
+) -> JsonQuestion[tuple[int, ...]]:
     """Return what the model is asked, in at most `MAX_PROMPT_TOKENS`; read are the places of the hits that it names.
 
     All hits are shown, long ones in parts, unless they are so many that some tens of characters of each don't fit: then
@@ -128,7 +128,7 @@ def order_question(
         return f"{fence('texts', lines)}\n{fence('question', json_line(asked))}"
 
     shown = show_hits(hits, request.query, lambda lines: counter.count(written(lines)) <= room)
-    return Question(
+    return JsonQuestion(
         system=system,
         user=written(shown.lines),
         schema=ORDER_SCHEMA,
@@ -138,7 +138,7 @@ def order_question(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
+class _ModelOrder:
     """Places of hits that were named, what it cost to know them, and what failed."""
 
     places: tuple[int, ...] = ()
@@ -154,10 +154,10 @@ def _named(answer: JsonValue, count: int) -> tuple[int, ...]:
     return places
 
 
-def _as_found(problem: str, usage: Usage, detail: str = "") -> _Order:
+def _as_found(problem: str, usage: Usage, detail: str = "") -> _ModelOrder:
     sentence = f"reranking: {problem}; the order is that of the search"
     _LOG.warning("%s%s", sentence, f" ({' '.join(detail.split())})" if detail else "")
-    return _Order(usage=usage, degraded=(sentence,))
+    return _ModelOrder(usage=usage, degraded=(sentence,))
 
 
 def _in_order(hits: Sequence[Hit], places: Sequence[int]) -> list[Hit]:

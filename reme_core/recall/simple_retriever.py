@@ -28,7 +28,7 @@ from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, is_told, scoring
 from reme_core.recall.time_search import asks_by_time, list_by_time, prefer_in_time
 from reme_core.retrieval import asked_time
 from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
-from reme_core.retrieval.passage_hits import Told, passage_hit, passage_scores, word_share
+from reme_core.retrieval.passage_hits import MessageMatch, passage_hit, passage_scores, word_share
 from reme_core.retrieval.times.time_question import telling_terms
 from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
 from reme_core.steps.embedding import try_question
@@ -195,7 +195,7 @@ class SimpleRetriever:
 def _passage_hits(
     scope: Scope, found: Sequence[ScoredOffload], asked: frozenset[str], said: Sequence[Hit]
 ) -> list[Hit]:
-    told = [Told(word_share(asked, hit.memory), hit.score) for hit in said]
+    told = [MessageMatch(word_share(asked, hit.memory), hit.score) for hit in said]
     scores = passage_scores([word_share(asked, item.passage) for item in found], told)
     return [passage_hit(scope, item, score) for item, score in zip(found, scores, strict=True)]
 

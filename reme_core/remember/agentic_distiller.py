@@ -22,11 +22,11 @@ from reme_core.ports import (
 from reme_core.rules import Change
 from reme_core.schema import Memory, MemoryType, Scope, Source, Usage
 from reme_core.schema.checks import check_id
-from reme_core.steps.ask_json import Metered
+from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import Distilled, DistilTask
 from reme_core.steps.targets import MAX_TARGET_CHARS, target_of
 from reme_core.text import Language, json_line, load_prompt, prompt_language, prompt_time
-from reme_core.tools import AddMetaMemoryOp, Draft, HandsOffOp, Verdict, read_meta, revise
+from reme_core.tools import AddMetaMemoryOp, DraftStore, HandsOffOp, RevisionVerdict, read_meta, revise
 
 REASON = "agentic summary"
 
@@ -70,7 +70,7 @@ class AgenticDistiller:
             before = [change.before for change in changes if change.before is not None]
             after = [change.after for change in changes if change.after is not None]
             language = self.language or prompt_language(message.full_text for message in task.messages)
-            verdict = await revise(Metered(self.model, task.meter), task.messages, before, after, language)
+            verdict = await revise(MeteredChatModel(self.model, task.meter), task.messages, before, after, language)
             usage += verdict.usage
             if not verdict.ok:
                 draft, trace, again = await self._attempt(scope, task, _said_of(changes, verdict, language))
@@ -79,8 +79,8 @@ class AgenticDistiller:
         degraded = tuple(trace.degraded)
         return Distilled(batch=batch, usage=usage, failures=tuple(trace.failures), degraded=degraded)
 
-    async def _attempt(self, scope: Scope, task: DistilTask, query: str) -> tuple[Draft, RunTrace, Usage]:
-        draft, trace = Draft(self.store), RunTrace()
+    async def _attempt(self, scope: Scope, task: DistilTask, query: str) -> tuple[DraftStore, RunTrace, Usage]:
+        draft, trace = DraftStore(self.store), RunTrace()
         try:
             own = await self._run(scope, task, query, draft, trace)
         except BaseException:
@@ -90,7 +90,7 @@ class AgenticDistiller:
         task.meter.add(usage)
         return draft, trace, usage
 
-    async def _run(self, scope: Scope, task: DistilTask, query: str, draft: Draft, trace: RunTrace) -> Usage:
+    async def _run(self, scope: Scope, task: DistilTask, query: str, draft: DraftStore, trace: RunTrace) -> Usage:
         """Have the agents write to a draft; return what the router has cost, the rest is in the trace."""
         context = ToolContext(
             scope=scope,
@@ -146,7 +146,7 @@ def _states(change: Change) -> list[Memory]:
     return [memory for memory in (change.before, change.after) if memory is not None]
 
 
-def _said_of(changes: Sequence[Change], verdict: Verdict, language: Language) -> str:
+def _said_of(changes: Sequence[Change], verdict: RevisionVerdict, language: Language) -> str:
     """Return what a second attempt is told: what the first has made, and what is wrong with it."""
     words = load_prompt("reme_core.remember", "second_attempt", language)
     problems = "\n".join(json_line({"problem": " ".join(problem.split())}) for problem in verdict.problems)

@@ -36,7 +36,7 @@ _READ_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Neighbourhood:
+class ComparedMemories:
     """Finds neighbours within a scope. What was read of a target is kept: make one for each time of looking.
 
     Attributes:

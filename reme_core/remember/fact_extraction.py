@@ -11,9 +11,9 @@ from pydantic import JsonValue
 
 from reme_core.ports import ResponseSchema, Target
 from reme_core.remember.known_targets import KnownTargets, is_same_target
-from reme_core.remember.written_facts import FactReader, Written, WrittenFact
+from reme_core.remember.written_facts import FactReader, WrittenFact, WrittenFacts
 from reme_core.schema import MemoryType, Message, Source, TimePrecision, last_part
-from reme_core.steps.ask_json import Mending, Question, with_problems
+from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, with_problems
 from reme_core.steps.distillation import SHOWN_CHARS, DistilTask
 from reme_core.steps.guidance import EXTRACTED
 from reme_core.text import (
@@ -104,7 +104,7 @@ def wanted_types(task: DistilTask) -> tuple[MemoryType, ...]:
 
 def extraction_question(
     task: DistilTask, known: KnownTargets, language: Language, problems: Sequence[str]
-) -> Question[Written]:
+) -> JsonQuestion[WrittenFacts]:
     """Return what the model is asked; `problems` are those of an earlier attempt."""
     types = wanted_types(task)
     messages = [with_media_told(message) for message in task.messages]
@@ -116,13 +116,13 @@ def extraction_question(
     system = load_prompt("reme_core.remember", "extract", language).fill({"example": _example(task)})
     guided = task.guidance.shown(language)
     schema = partial(_schema, types, parts=len(task.blocks))
-    return Question(
+    return JsonQuestion(
         system=f"{system}\n\n{guided}" if guided else system,
         user=with_problems("\n".join(fences), problems, language),
         schema=schema(),
         language=language,
         read=reader.read,
-        mending=Mending(schema=schema(is_numbered=True), problems=reader.problems, join=reader.join),
+        mending=AnswerRepair(schema=schema(is_numbered=True), problems=reader.problems, join=reader.join),
         temperature=0.0,
         max_tokens=_room(len(task.messages), lines),
     )

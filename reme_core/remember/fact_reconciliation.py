@@ -17,7 +17,7 @@ from reme_core.remember.fact_extraction import Fact, list_schema
 from reme_core.remember.written_facts import MAX_CONTENT_CHARS, listed, numbered, told_problems
 from reme_core.schema import Memory, TimePrecision, describe, last_part, shown_time
 from reme_core.schema.checks import Text
-from reme_core.steps.ask_json import Mending, Question, lowered, with_problems
+from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, lowered, with_problems
 from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, shortened
 
 SHOWN_CHARS = 300
@@ -35,7 +35,7 @@ _MOST_TIMES = 10
 _TOKENS_ANYWAY, _TOKENS_PER_FACT, _MOST_TOKENS = 500, 150, 8192
 
 
-class Action(StrEnum):
+class FactAction(StrEnum):
     """What becomes of a fact."""
 
     ADD = "add"
@@ -45,12 +45,12 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-CHANGING = frozenset({Action.UPDATE, Action.SUPERSEDE, Action.DELETE})
+CHANGING = frozenset({FactAction.UPDATE, FactAction.SUPERSEDE, FactAction.DELETE})
 """Actions that change a memory that is there, and so have to name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class ComparedFact:
     """A fact, and the memories that it may change."""
 
     fact: Fact
@@ -58,7 +58,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class FactOutcome:
     """What becomes of a fact.
 
     Attributes:
@@ -69,13 +69,13 @@ class Outcome:
     """
 
     fact: Fact
-    action: Action
+    action: FactAction
     memories: tuple[Memory, ...] = ()
     content: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class ReadDecisions:
     """What was read of an answer.
 
     Attributes:
@@ -83,7 +83,7 @@ class Decided:
         problems: Why not, in words for a model, by the place of the fact.
     """
 
-    outcomes: tuple[Outcome | None, ...]
+    outcomes: tuple[FactOutcome | None, ...]
     problems: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -98,12 +98,12 @@ class Decision(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    action: Annotated[Action, BeforeValidator(lowered)]
+    action: Annotated[FactAction, BeforeValidator(lowered)]
     memory: Annotated[tuple[int, ...], BeforeValidator(_numbers)] = ()
     content: Annotated[Text, AfterValidator(str.strip), Field(max_length=MAX_CONTENT_CHARS)] | None = None
 
 
-def nearest(cases: Sequence[Case]) -> list[Case]:
+def nearest(cases: Sequence[ComparedFact]) -> list[ComparedFact]:
     """Return cases with the nearest of their candidates, as many as a prompt has room for.
 
     The nearest of each fact goes first, then the second of each; a memory takes its room once.
@@ -122,8 +122,8 @@ def nearest(cases: Sequence[Case]) -> list[Case]:
 
 
 def reconcile_question(
-    cases: Sequence[Case], language: Language, problems: Sequence[str], *, zone: tzinfo = UTC
-) -> Question[Decided]:
+    cases: Sequence[ComparedFact], language: Language, problems: Sequence[str], *, zone: tzinfo = UTC
+) -> JsonQuestion[ReadDecisions]:
     """Return what the model is asked about facts that have candidates; `problems` are those of an earlier attempt.
 
     Days are those of `zone`, as in the words of facts.
@@ -138,13 +138,13 @@ def reconcile_question(
     facts = [_fact_line(case, place, numbers, zone) for place, case in enumerate(cases, 1)]
     parts = [fence("memories", "\n".join(memories)), fence("facts", "\n".join(facts))]
     reader = DecisionReader(cases=cases, numbers=numbers)
-    return Question(
+    return JsonQuestion(
         system=load_prompt("reme_core.remember", "reconcile", language).fill({}),
         user=with_problems("\n".join(parts), problems, language),
         schema=_SCHEMA,
         language=language,
         read=reader.read,
-        mending=Mending(schema=_SCHEMA, problems=reader.problems, join=reader.join),
+        mending=AnswerRepair(schema=_SCHEMA, problems=reader.problems, join=reader.join),
         temperature=0.0,
         max_tokens=min(_MOST_TOKENS, _TOKENS_ANYWAY + _TOKENS_PER_FACT * len(cases) + estimate_tokens(parts[1])),
     )
@@ -159,7 +159,7 @@ def _memory_line(memory: Memory, number: int, zone: tzinfo) -> str:
     return json_line({**line, "text": shortened(memory.content, SHOWN_CHARS)})
 
 
-def _fact_line(case: Case, number: int, numbers: Mapping[str, int], zone: tzinfo) -> str:
+def _fact_line(case: ComparedFact, number: int, numbers: Mapping[str, int], zone: tzinfo) -> str:
     fact = case.fact
     line: dict[str, JsonValue] = {"fact": number}
     if fact.stated_from is not None:
@@ -188,7 +188,7 @@ _SCHEMA = ResponseSchema(
         "decisions",
         {
             "fact": {"type": "integer"},
-            "action": {"type": "string", "enum": [action.value for action in Action]},
+            "action": {"type": "string", "enum": [action.value for action in FactAction]},
             "memory": {"type": "array", "items": {"type": "integer"}},
             "content": {"type": ["string", "null"]},
         },
@@ -205,10 +205,10 @@ class DecisionReader:
         numbers: The numbers that the candidates were shown with, by memory id.
     """
 
-    cases: Sequence[Case]
+    cases: Sequence[ComparedFact]
     numbers: Mapping[str, int]
 
-    def read(self, value: JsonValue) -> Decided:
+    def read(self, value: JsonValue) -> ReadDecisions:
         """Read an answer.
 
         Raises:
@@ -219,15 +219,15 @@ class DecisionReader:
             raise ValueError("\n".join(self.problems(decided)))
         return decided
 
-    def problems(self, decided: Decided) -> list[str]:
+    def problems(self, decided: ReadDecisions) -> list[str]:
         """Return what is wrong with the facts that are not decided, by number."""
         return told_problems("fact", [(place + 1, problem) for place, problem in decided.problems.items()])
 
-    def join(self, first: Decided, value: JsonValue) -> Decided:
+    def join(self, first: ReadDecisions, value: JsonValue) -> ReadDecisions:
         """Put the decisions of a second answer in place of those that are missing (ValueError: there are none)."""
         return self._decided(list(first.outcomes), value, list(first.problems))
 
-    def _decided(self, outcomes: list[Outcome | None], value: JsonValue, open_: Sequence[int]) -> Decided:
+    def _decided(self, outcomes: list[FactOutcome | None], value: JsonValue, open_: Sequence[int]) -> ReadDecisions:
         items = listed(value, "decisions", "action")
         if len(items) > _MOST_TIMES * len(self.cases) + _MOST_TIMES:
             msg = f"decisions: {len(items)} for {len(self.cases)} facts; each fact is decided once"
@@ -247,9 +247,9 @@ class DecisionReader:
             else:
                 outcomes[place] = outcome
                 changed |= {memory.memory_id for memory in outcome.memories}
-        return Decided(outcomes=tuple(outcomes), problems=problems)
+        return ReadDecisions(outcomes=tuple(outcomes), problems=problems)
 
-    def _outcome(self, case: Case, told: Sequence[JsonValue], changed: Set[str]) -> Outcome:
+    def _outcome(self, case: ComparedFact, told: Sequence[JsonValue], changed: Set[str]) -> FactOutcome:
         """Return what becomes of a fact (ValueError: saying why that can't be told)."""
         decisions = {Decision.model_validate(item) for item in told}
         if len(decisions) != 1:
@@ -263,19 +263,19 @@ class DecisionReader:
         return outcome
 
 
-def _outcome(case: Case, decision: Decision, numbers: Mapping[str, int]) -> Outcome:
+def _outcome(case: ComparedFact, decision: Decision, numbers: Mapping[str, int]) -> FactOutcome:
     if decision.action not in CHANGING:
-        return Outcome(fact=case.fact, action=decision.action)
+        return FactOutcome(fact=case.fact, action=decision.action)
     own = {numbers[memory.memory_id]: memory for memory in case.candidates}
     named = tuple(dict.fromkeys(decision.memory))
-    if not named or (decision.action == Action.UPDATE and len(named) > 1):
+    if not named or (decision.action == FactAction.UPDATE and len(named) > 1):
         msg = f"{decision.action} has to name {'one memory' if named else 'a memory'}"
         raise ValueError(msg)
     foreign = [number for number in named if number not in own]
     if foreign:
         msg = f"memory {str(foreign[0])[:20]} is none of its candidates {sorted(own)}"
         raise ValueError(msg)
-    return Outcome(
+    return FactOutcome(
         fact=case.fact,
         action=decision.action,
         memories=tuple(own[number] for number in named),

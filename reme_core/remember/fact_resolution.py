@@ -15,7 +15,7 @@ from typing import assert_never
 
 from reme_core.ports import DeleteMemory, PutMemory, Target, Vector, WriteBatch
 from reme_core.remember.fact_extraction import Fact, join_sources
-from reme_core.remember.fact_reconciliation import SHOWN_CHARS, SHOWN_FACT_CHARS, Action, Outcome
+from reme_core.remember.fact_reconciliation import SHOWN_CHARS, SHOWN_FACT_CHARS, FactAction, FactOutcome
 from reme_core.rules import chain_of, place
 from reme_core.schema import (
     Block,
@@ -39,7 +39,7 @@ _ORDER = {action: place for place, action in enumerate(("delete", "supersede", "
 
 
 @dataclass(slots=True, kw_only=True)
-class Changes:
+class MemoryChanges:
     """What a run changes, gathered outcome by outcome.
 
     Attributes:
@@ -63,21 +63,21 @@ class Changes:
     _leaving: set[str] = field(default_factory=set)
     _claimed: dict[tuple[Target, str], Memory] = field(default_factory=dict)
 
-    def take(self, outcomes: Iterable[Outcome]) -> None:
+    def take(self, outcomes: Iterable[FactOutcome]) -> None:
         """Work out what outcomes change; what leaves the present goes first, and makes room for what comes."""
         ordered = sorted(outcomes, key=lambda outcome: _ORDER[outcome.action])
         for outcome in ordered:
             match outcome.action:
-                case Action.DELETE:
+                case FactAction.DELETE:
                     self.deletes += outcome.memories
                     self._leaving |= {memory.memory_id for memory in outcome.memories}
-                case Action.SUPERSEDE:
+                case FactAction.SUPERSEDE:
                     self._supersede(outcome)
-                case Action.UPDATE:
+                case FactAction.UPDATE:
                     self._update(outcome)
-                case Action.ADD:
+                case FactAction.ADD:
                     self._add(self._new(outcome.fact))
-                case Action.SKIP:
+                case FactAction.SKIP:
                     continue
                 case _:
                     assert_never(outcome.action)
@@ -171,7 +171,7 @@ class Changes:
         self.adds.append(memory)
         return memory.memory_id
 
-    def _supersede(self, outcome: Outcome) -> None:
+    def _supersede(self, outcome: FactOutcome) -> None:
         """Give the fact its time among the memories that it replaces and those that these have replaced; see `place`.
 
         A change that lies ahead closes nothing yet but what lies ahead itself.
@@ -198,7 +198,7 @@ class Changes:
             return memory.valid_from > self.now
         return memory.valid_from > self.now.astimezone(self.zone).replace(tzinfo=UTC)
 
-    def _chain(self, outcome: Outcome) -> list[Memory]:
+    def _chain(self, outcome: FactOutcome) -> list[Memory]:
         """Return what a fact replaces, and all that hangs together with it, as outcomes so far have left it."""
         target = outcome.fact.target
         held = {memory.memory_id: memory for memory in (*outcome.memories, *self.past.get(target, ()))}
@@ -219,7 +219,7 @@ class Changes:
         if not changed.is_current:
             self._claimed.pop(_key_of(changed), None)
 
-    def _update(self, outcome: Outcome) -> None:
+    def _update(self, outcome: FactOutcome) -> None:
         """Put the better text into the memory; it keeps its id, and says when it was said first.
 
         It holds from the date that was stated, else as before. A memory of which the model saw a part alone keeps its
@@ -285,13 +285,13 @@ def summed_up(texts: Sequence[str], blocks: Sequence[Block]) -> list[tuple[str, 
     return [(" ".join(texts), blocks)] if texts else []
 
 
-def needs_past(outcome: Outcome) -> bool:
+def needs_past(outcome: FactOutcome) -> bool:
     """Tell whether an outcome concerns memories that were replaced: the fact began before one that it replaces.
 
     A fact that comes last replaces what is current and nothing else.
     """
     fact = outcome.fact
-    return outcome.action is Action.SUPERSEDE and any(
+    return outcome.action is FactAction.SUPERSEDE and any(
         old.valid_from >= fact.valid_from or old.observed_at >= fact.observed_at for old in outcome.memories
     )
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, Store, Target, Vector, WriteBatch
-from reme_core.remember.compared_memories import Neighbourhood
+from reme_core.remember.compared_memories import ComparedMemories
 from reme_core.remember.fact_extraction import Fact, extraction_question, facts_of
-from reme_core.remember.fact_reconciliation import Action, Case, Outcome, nearest, reconcile_question
-from reme_core.remember.fact_resolution import AUTHOR, Changes, is_of_another_time, key_of, needs_past, summed_up
+from reme_core.remember.fact_reconciliation import ComparedFact, FactAction, FactOutcome, nearest, reconcile_question
+from reme_core.remember.fact_resolution import AUTHOR, MemoryChanges, is_of_another_time, key_of, needs_past, summed_up
 from reme_core.remember.known_targets import read_known_targets
 from reme_core.remember.written_facts import rejected
 from reme_core.schema import Memory, RejectedFact, Scope, Usage
 from reme_core.schema.tool_calls import is_guideline
-from reme_core.steps.ask_json import Metered, ask
+from reme_core.steps.ask_json import MeteredChatModel, ask
 from reme_core.steps.distillation import Distilled, DistilTask
 from reme_core.steps.embedding import try_embedding
 from reme_core.steps.flow import Stage, stage
@@ -56,7 +56,7 @@ class SimpleDistiller:
         """Work out what a task changes; see `Distiller.distil`. Nothing is written."""
         if not task.messages:
             return Distilled(batch=WriteBatch(reason="summary", run_id=task.run_id, actor=AUTHOR, at=self.clock.now()))
-        run = _Run(options=self, scope=scope, task=task, language=self.language or _language(task))
+        run = _DistilState(options=self, scope=scope, task=task, language=self.language or _language(task))
         changes = await run.work_out(())
         if self.use_reviser:
             problems = await run.review(changes)
@@ -70,7 +70,7 @@ def _language(task: DistilTask) -> Language:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Run:
+class _DistilState:
     """One call of `distil`, and what it has cost so far: the context of its stages."""
 
     options: SimpleDistiller
@@ -78,7 +78,7 @@ class _Run:
     task: DistilTask
     language: Language
     problems: Sequence[str] = ()
-    near: Neighbourhood = field(init=False)
+    near: ComparedMemories = field(init=False)
     usage: Usage = field(default_factory=Usage)
     rejected: list[RejectedFact] = field(default_factory=list)
     summaries: tuple[str, ...] = ()
@@ -89,15 +89,15 @@ class _Run:
     @property
     def model(self) -> ChatModel:
         """The model, its calls counted."""
-        return Metered(self.options.model, self.task.meter)
+        return MeteredChatModel(self.options.model, self.task.meter)
 
-    async def work_out(self, problems: Sequence[str]) -> Changes:
+    async def work_out(self, problems: Sequence[str]) -> MemoryChanges:
         """Go through all stages; `problems` are those of an earlier attempt."""
         self.problems = problems
-        self.near = Neighbourhood(store=self.options.store, scope=self.scope)
+        self.near = ComparedMemories(store=self.options.store, scope=self.scope)
         return await _DISTILLING(self.task, self)
 
-    async def review(self, changes: Changes) -> Sequence[str]:
+    async def review(self, changes: MemoryChanges) -> Sequence[str]:
         """Have the model check what came out; return what is wrong with it."""
         before = list(self.seen.values())
         after = changes.after(before)
@@ -106,7 +106,7 @@ class _Run:
         self.usage += verdict.usage
         return verdict.problems
 
-    async def distilled(self, changes: Changes) -> Distilled:
+    async def distilled(self, changes: MemoryChanges) -> Distilled:
         """Return changes as a write, with the vectors of all that is new, and what the index is to say."""
         parts = summed_up(self.summaries, self.task.blocks)
         is_open = self.task.memory_type is None and self.task.targets is None
@@ -141,16 +141,16 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sorted:
+class _SortedFacts:
     """Facts of which it is clear what becomes of them, and those that have to be held against others."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[FactOutcome, ...]
     facts: tuple[Fact, ...] = ()
-    cases: tuple[Case, ...] = ()
+    cases: tuple[ComparedFact, ...] = ()
 
 
 @stage
-async def extract(task: DistilTask, run: _Run) -> tuple[Fact, ...]:
+async def extract(task: DistilTask, run: _DistilState) -> tuple[Fact, ...]:
     """Have the model take facts from the messages."""
     known = await read_known_targets(run.options.store, run.scope)
     written, usage = await ask(run.model, extraction_question(task, known, run.language, run.problems))
@@ -161,12 +161,12 @@ async def extract(task: DistilTask, run: _Run) -> tuple[Fact, ...]:
 
 
 @stage
-async def settle_known(facts: tuple[Fact, ...], run: _Run) -> _Sorted:
+async def settle_known(facts: tuple[Fact, ...], run: _DistilState) -> _SortedFacts:
     """Decide without a model what is known word by word.
 
     A memory whose words are said again with an end gets that end. One that speaks of another time is another memory.
     """
-    outcomes, others = list[Outcome](), list[Fact]()
+    outcomes, others = list[FactOutcome](), list[Fact]()
     await run.near.prepare(facts)
     for fact in facts:
         found = await run.near.find_equal(fact.target, fact.content)
@@ -174,29 +174,31 @@ async def settle_known(facts: tuple[Fact, ...], run: _Run) -> _Sorted:
         equal = [memory for memory in found if not is_of_another_time(memory, fact)]
         told = tuple(memory for memory in equal if not is_guideline(memory))
         if told and fact.ended_at is not None:
-            outcomes.append(Outcome(fact=fact, action=Action.UPDATE, memories=told[:1]))
+            outcomes.append(FactOutcome(fact=fact, action=FactAction.UPDATE, memories=told[:1]))
         elif not equal:
             others.append(fact)
-    return _Sorted(outcomes=tuple(outcomes), facts=tuple(others))
+    return _SortedFacts(outcomes=tuple(outcomes), facts=tuple(others))
 
 
 @stage
-async def find_candidates(given: _Sorted, run: _Run) -> _Sorted:
+async def find_candidates(given: _SortedFacts, run: _DistilState) -> _SortedFacts:
     """Find what each fact may change; what has no neighbours is new."""
     await run.embed([fact.index_text for fact in given.facts])
     taken = {memory.memory_id for outcome in given.outcomes for memory in outcome.memories}
-    cases = list[Case]()
+    cases = list[ComparedFact]()
     for fact in given.facts:
         found = await run.near.near(fact, run.vectors.get(fact.index_text))
         run.seen |= {memory.memory_id: memory for memory in found}
-        cases.append(Case(fact=fact, candidates=tuple(memory for memory in found if memory.memory_id not in taken)))
+        cases.append(
+            ComparedFact(fact=fact, candidates=tuple(memory for memory in found if memory.memory_id not in taken))
+        )
     cases = nearest(cases)
-    new = tuple(Outcome(fact=case.fact, action=Action.ADD) for case in cases if not case.candidates)
-    return _Sorted(outcomes=(*given.outcomes, *new), cases=tuple(case for case in cases if case.candidates))
+    new = tuple(FactOutcome(fact=case.fact, action=FactAction.ADD) for case in cases if not case.candidates)
+    return _SortedFacts(outcomes=(*given.outcomes, *new), cases=tuple(case for case in cases if case.candidates))
 
 
 @stage
-async def reconcile(given: _Sorted, run: _Run) -> tuple[Outcome, ...]:
+async def reconcile(given: _SortedFacts, run: _DistilState) -> tuple[FactOutcome, ...]:
     """Have the model decide what the facts mean for their neighbours."""
     if not given.cases:
         return given.outcomes
@@ -209,10 +211,10 @@ async def reconcile(given: _Sorted, run: _Run) -> tuple[Outcome, ...]:
 
 
 @stage
-async def resolve(outcomes: tuple[Outcome, ...], run: _Run) -> Changes:
+async def resolve(outcomes: tuple[FactOutcome, ...], run: _DistilState) -> MemoryChanges:
     """Work out what changes."""
     late = dict.fromkeys(outcome.fact.target for outcome in outcomes if needs_past(outcome))
-    changes = Changes(
+    changes = MemoryChanges(
         scope=run.scope,
         now=run.options.clock.now(),
         equal=await _equal(outcomes, run),
@@ -223,7 +225,7 @@ async def resolve(outcomes: tuple[Outcome, ...], run: _Run) -> Changes:
     return changes
 
 
-async def _equal(outcomes: Sequence[Outcome], run: _Run) -> dict[tuple[Target, str], Memory]:
+async def _equal(outcomes: Sequence[FactOutcome], run: _DistilState) -> dict[tuple[Target, str], Memory]:
     """Return the current memories that say what facts say, which were seen, or what the model wrote into updates."""
     equal = {key_of(target_of(memory), memory.content): memory for memory in run.seen.values()}
     for outcome in outcomes:
@@ -234,4 +236,6 @@ async def _equal(outcomes: Sequence[Outcome], run: _Run) -> dict[tuple[Target, s
     return equal
 
 
-_DISTILLING: Stage[DistilTask, Changes, _Run] = extract >> settle_known >> find_candidates >> reconcile >> resolve
+_DISTILLING: Stage[DistilTask, MemoryChanges, _DistilState] = (
+    extract >> settle_known >> find_candidates >> reconcile >> resolve
+)

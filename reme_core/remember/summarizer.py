@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from reme_core.errors import InvalidInputError, ReMeError
-from reme_core.jobs.job_outcomes import Outcome, not_all_done, undone, with_outcomes_degraded
+from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.jobs.job_runner import JobRunner
 from reme_core.ports import Clock, SummaryRequest
 from reme_core.remember.record_messages import VerbatimSummarizer, recorded, since
@@ -104,7 +104,7 @@ def _groups(blocks: Sequence[Block], sizes: dict[str, int]) -> list[list[Block]]
 
 
 def _with_outcomes(
-    result: SummaryResult, outcomes: Sequence[Outcome], usage: Usage, milliseconds: float
+    result: SummaryResult, outcomes: Sequence[JobOutcome], usage: Usage, milliseconds: float
 ) -> SummaryResult:
     written: dict[str, Memory] = {}
     for outcome in outcomes:

@@ -10,10 +10,10 @@ from reme_core.errors import ConfigurationError
 from reme_core.ports import FindMessages, Store
 from reme_core.remember.summary_payload import SummaryPayload
 from reme_core.schema import EXTRACTIVE, Job, Message, Scope, StoredMessage, read_zone
-from reme_core.steps.distillation import Distilled, Distiller, DistilTask, Spent
+from reme_core.steps.distillation import Distilled, Distiller, DistilTask, UsageCounter
 from reme_core.steps.guidance import Guidance
 
-NOT_GUIDED = "instructions, types and examples are for the simple summarizer: set_summarizer(SimpleSummarizer())"
+NOT_GUIDED = "instructions, types and examples are for the simple summarizer: set_summarizer(SimpleDistillation())"
 """What is said where somebody else is to follow them."""
 
 # What a reader needs to know who "she" is; and where to look for it, past what was said at the same moment.
@@ -34,11 +34,11 @@ class SummaryWorker:
     distiller: Distiller
     is_guided: bool = False
 
-    async def work(self, scope: Scope, job: Job, meter: Spent) -> Distilled:
+    async def work(self, scope: Scope, job: Job, meter: UsageCounter) -> Distilled:
         """Work out what a job changes; see `Worker.work`."""
         return await self.distiller.distil(scope, await self._task(scope, job, meter))
 
-    async def _task(self, scope: Scope, job: Job, meter: Spent) -> DistilTask:
+    async def _task(self, scope: Scope, job: Job, meter: UsageCounter) -> DistilTask:
         payload = SummaryPayload.read(job)
         if payload.guidance != Guidance() and not self.is_guided:
             raise ConfigurationError(NOT_GUIDED)

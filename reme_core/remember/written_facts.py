@@ -73,7 +73,7 @@ class WrittenFact(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class WrittenItem:
     """One item of an answer.
 
     Attributes:
@@ -88,7 +88,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenFacts:
     """What was read of an answer.
 
     Attributes:
@@ -97,7 +97,7 @@ class Written:
         foreign: Whether these are in another script than the conversation.
     """
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[WrittenItem, ...] = ()
     summaries: tuple[str, ...] = ()
     foreign: bool = False
 
@@ -143,7 +143,7 @@ class FactReader:
         """How many messages were shown."""
         return len(self.texts)
 
-    def read(self, value: JsonValue) -> Written:
+    def read(self, value: JsonValue) -> WrittenFacts:
         """Read an answer, in its own form or another one that holds facts.
 
         Raises:
@@ -155,7 +155,7 @@ class FactReader:
             msg = f"facts: {len(items)} of them for {self.messages} messages, at most {most}: only what is worth it"
             raise ValueError(msg)
         summaries = _summaries(value)
-        written = Written(
+        written = WrittenFacts(
             entries=tuple(map(self._entry, items)),
             summaries=summaries,
             foreign=_is_foreign(self.texts, " ".join(summaries)),
@@ -164,12 +164,12 @@ class FactReader:
             raise ValueError("\n".join(self.problems(written)))
         return written
 
-    def problems(self, written: Written) -> list[str]:
+    def problems(self, written: WrittenFacts) -> list[str]:
         """Return what is wrong with each item that something is wrong with, by number, and with the summary."""
         lines = told_problems("fact", [(place + 1, written.entries[place].problem) for place in written.doubtful])
         return [*lines, "summary: write it in the language of the conversation"] if written.foreign else lines
 
-    def join(self, first: Written, value: JsonValue) -> Written:
+    def join(self, first: WrittenFacts, value: JsonValue) -> WrittenFacts:
         """Put what an answer holds in place of the items of another one that something is wrong with.
 
         Items without a number are taken in the order in which the others were told. One that could be read and is not
@@ -187,13 +187,13 @@ class FactReader:
                 entries[place] = entry
         return replace(first, entries=tuple(entries), summaries=summaries)
 
-    def _entry(self, item: JsonValue) -> Entry:
+    def _entry(self, item: JsonValue) -> WrittenItem:
         if not isinstance(item, dict):
-            return Entry(written=item, fact=None, problem="is no object with type, target, content, messages")
+            return WrittenItem(written=item, fact=None, problem="is no object with type, target, content, messages")
         kind = lowered(item.get("type"))
         if kind not in self.types:
             problem = f"type: {shown(kind)} is none of {', '.join(self.types)}"
-            return Entry(written=item, fact=None, problem=problem)
+            return WrittenItem(written=item, fact=None, problem=problem)
         dates, problems = dict[str, PartialTime | None](), list[str]()
         for name in ("valid_from", "valid_to"):
             try:
@@ -205,11 +205,11 @@ class FactReader:
             kept = {**item, **_in_order(dates), "messages": self._numbers(item.get("messages"))}
             fact = WrittenFact.model_validate(kept)
         except ValidationError as exc:
-            return Entry(written=item, fact=None, problem=describe(exc, "").removeprefix("."))
+            return WrittenItem(written=item, fact=None, problem=describe(exc, "").removeprefix("."))
         told = [self.texts[number - 1] for number in fact.messages]
         if _is_foreign(told, fact.content, self.texts):
             problems.append("content: is in another script than its messages: write it in their language")
-        return Entry(written=item, fact=fact, problem="; ".join(problems))
+        return WrittenItem(written=item, fact=fact, problem="; ".join(problems))
 
     def _numbers(self, value: JsonValue) -> tuple[int, ...]:
         """Return the numbers of messages that there are, as they were written: 1, "1", "1, 2" or a list of such."""

@@ -19,7 +19,7 @@ happens to be embedded. What stands nearby is scored from the cosines of neighbo
 from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix
 from reme_core.retrieval.bm25 import bm25_order
 from reme_core.retrieval.message_text import message_text
-from reme_core.retrieval.ranking.partition_index import Query, RankingIndex, Scored
+from reme_core.retrieval.ranking.partition_index import Query, RankingIndex, ScoredRow
 from reme_core.retrieval.ranking.row_columns import Rows, plain_rows
 from reme_core.retrieval.ranking.score_weights import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, Weights
 from reme_core.retrieval.ranking.vector_search import BLOCK_ROWS
@@ -43,7 +43,7 @@ __all__ = [
     "Query",
     "RankingIndex",
     "Rows",
-    "Scored",
+    "ScoredRow",
     "Weights",
     "asked_time",
     "bm25_order",

@@ -18,7 +18,7 @@ _MOST = 0.5
 _BEHIND, _BEFORE = 0.99, 1.01
 
 
-class Told(NamedTuple):
+class MessageMatch(NamedTuple):
     """A message that was found: the share of the question's words that it holds, and its score in [0, 0.5]."""
 
     share: float
@@ -30,7 +30,7 @@ def word_share(asked: frozenset[str], text: str) -> float:
     return len(asked.intersection(terms(text))) / len(asked) if asked else 1.0
 
 
-def passage_score(share: float, told: Sequence[Told]) -> float:
+def passage_score(share: float, told: Sequence[MessageMatch]) -> float:
     """Return the score in [0, 0.5] of a passage beside messages.
 
     Scores of messages add up what stands around them, who speaks and when, none of which a passage has, so the two are
@@ -46,7 +46,7 @@ def passage_score(share: float, told: Sequence[Told]) -> float:
     return max(share * _MOST, min(_MOST, best * _BEFORE)) if told else share * _MOST
 
 
-def passage_scores(shares: Sequence[float], told: Sequence[Told]) -> list[float]:
+def passage_scores(shares: Sequence[float], told: Sequence[MessageMatch]) -> list[float]:
     """Return the scores of passages beside messages, in their order, so that they don't crowd them out.
 
     The best passage stands where `passage_score` puts it; each further one behind one message more, at best.

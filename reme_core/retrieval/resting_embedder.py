@@ -31,7 +31,7 @@ _GIVEN_UP_S = 0.5
 """A caller who is cancelled after so long has waited in vain; one who goes earlier says nothing about the model."""
 
 
-class Circuit:
+class CircuitBreaker:
     """Whether a part may be asked. Usable from any number of threads and event loops.
 
     Closed while the part works. A failure opens it; after the pause one call tries the part, while others are still
@@ -125,7 +125,7 @@ class Circuit:
 
 
 class RestingEmbedder:
-    """Holds an embedder, and is one: while that fails it answers at once with the failure, see `Circuit`.
+    """Holds an embedder, and is one: while that fails it answers at once with the failure, see `CircuitBreaker`.
 
     What it refuses as a text, and not for itself (`ModelError` that is not retryable), is left to the caller, who says
     `rest` where the refusal is about more than that text.
@@ -149,7 +149,7 @@ class RestingEmbedder:
         """
         self._embedder = embedder
         self._clock = clock
-        self._circuit = Circuit(clock)
+        self._circuit = CircuitBreaker(clock)
         self._on_recovery = on_recovery
         self._question_timeout_s = question_timeout_s
 

@@ -4,7 +4,7 @@ What a write comes to, which memories a filter means, and how memories that took
 """
 
 from reme_core.rules.blocks import block_from
-from reme_core.rules.chain import Placed, chain_of, place, replaced
+from reme_core.rules.chain import ChainUpdate, chain_of, place, replaced
 from reme_core.rules.item_filters import meets, needle
 from reme_core.rules.items import (
     ItemTexts,
@@ -23,7 +23,7 @@ from reme_core.rules.match import CheckedFilter, check_filter, matches, metadata
 from reme_core.rules.plan import (
     Change,
     Claim,
-    Plan,
+    WritePlan,
     beside,
     check_batch,
     check_vector,
@@ -40,12 +40,12 @@ from reme_core.rules.plan import (
 from reme_core.rules.uses import check_useless, check_uses, is_useless, used
 
 __all__ = [
+    "ChainUpdate",
     "Change",
     "CheckedFilter",
     "Claim",
     "ItemTexts",
-    "Placed",
-    "Plan",
+    "WritePlan",
     "beside",
     "block_from",
     "chain_of",

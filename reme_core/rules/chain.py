@@ -17,7 +17,7 @@ from reme_core.text import normalise_content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class ChainUpdate:
     """What a new memory comes to in a chain.
 
     Attributes:
@@ -63,7 +63,7 @@ def replaced(memory: Memory, by: Memory) -> Memory:
     return memory.model_copy(update=changes)
 
 
-def place(chain: Sequence[Memory], new: Memory, *, at: datetime, named: Collection[str] = ()) -> Placed:
+def place(chain: Sequence[Memory], new: Memory, *, at: datetime, named: Collection[str] = ()) -> ChainUpdate:
     """Give a new memory its time in a chain; the new one must have begun.
 
     Of two memories the one said later holds from its beginning on: it ends the other one there, or makes it one that
@@ -90,8 +90,8 @@ def place(chain: Sequence[Memory], new: Memory, *, at: datetime, named: Collecti
         elif old.valid_from <= at:
             placed = _ended(placed, old, held.get(placed.superseded_by or "")) or placed
     if any(_says(old, placed) for old in held.values()):
-        return Placed(memory=None)
-    return Placed(memory=placed, changed=tuple(changed))
+        return ChainUpdate(memory=None)
+    return ChainUpdate(memory=placed, changed=tuple(changed))
 
 
 def _rank(memory: Memory) -> tuple[datetime, str, str]:

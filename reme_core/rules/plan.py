@@ -70,7 +70,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WritePlan:
     """What a batch comes to: the answer to each of its puts, and the changes in order."""
 
     answers: tuple[Memory, ...]
@@ -213,7 +213,7 @@ def _checked(put: PutMemory, what: str) -> PutMemory:
     return replace(put, memory=put.memory.detached(), vector=vector)
 
 
-def plan_batch(batch: WriteBatch, memories: Iterable[Memory]) -> Plan:
+def plan_batch(batch: WriteBatch, memories: Iterable[Memory]) -> WritePlan:
     """Work out what a checked batch does to a scope.
 
     `memories` are those of the scope that the batch touches: by `ids_of`, and the current ones by `claims_of`; more do
@@ -223,15 +223,15 @@ def plan_batch(batch: WriteBatch, memories: Iterable[Memory]) -> Plan:
         MemoryNotFoundError: A delete names an id that is not there.
         ConflictError: See `Store.put`.
     """
-    draft = _Draft(held={memory.memory_id: memory for memory in memories}, at=batch.at)
+    draft = _PlannedScope(held={memory.memory_id: memory for memory in memories}, at=batch.at)
     draft.claims = {claim: held.memory_id for held in draft.held.values() if (claim := claim_of(held)) is not None}
     draft.delete(batch.deletes)
     answers = tuple(draft.put(put) for put in batch.puts)
-    return Plan(answers=answers, changes=tuple(draft.changes))
+    return WritePlan(answers=answers, changes=tuple(draft.changes))
 
 
 @dataclass(slots=True, kw_only=True)
-class _Draft:
+class _PlannedScope:
     """The scope as it will be, while a batch is gone through."""
 
     held: dict[str, Memory]

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from reme_core.schema.notes import found_line, found_text
     from reme_core.schema.offloads import (
         CleanedOffloads,
-        Offload,
         OffloadInfo,
         OffloadKind,
+        OffloadRecord,
         Reloaded,
         ReloadResult,
         new_reference,
@@ -119,9 +119,9 @@ __all__ = [
     "MemoryPage",
     "MemoryType",
     "Message",
-    "Offload",
     "OffloadInfo",
     "OffloadKind",
+    "OffloadRecord",
     "OffloadedContext",
     "OtherBlock",
     "PartialTime",
@@ -196,7 +196,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
                 "ContentBlock FileBlock ImageBlock Message OtherBlock Role TextBlock ToolCallBlock ToolResultBlock "
                 "parse_messages read_stored_message"
             ),
-            "offloads": "CleanedOffloads Offload OffloadInfo OffloadKind Reloaded ReloadResult new_reference",
+            "offloads": "CleanedOffloads OffloadRecord OffloadInfo OffloadKind Reloaded ReloadResult new_reference",
             "problems": "describe shown",
             "queries": "QUERY_CHARS bounded_query",
             "scope": "Scope make_scope",

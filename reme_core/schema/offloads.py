@@ -61,7 +61,7 @@ class OffloadInfo(MappingModel):
     said_at: UtcTime | None = None
 
 
-class Offload(MappingModel):
+class OffloadRecord(MappingModel):
     """A text, or a pointer at messages, that left a context. See `OffloadInfo` for the fields.
 
     `tool_result` and `text` hold a text and no `message_ids`, `messages` the reverse.
@@ -79,7 +79,7 @@ class Offload(MappingModel):
     said_at: UtcTime | None = None
 
     @model_validator(mode="after")
-    def _text_or_messages(self) -> Offload:
+    def _text_or_messages(self) -> OffloadRecord:
         if self.kind is OffloadKind.MESSAGES:
             if self.text or not self.message_ids:
                 msg = "an offload of messages points at one or more of them, and has no text of its own"

@@ -15,7 +15,7 @@ from pydantic import JsonValue, ValidationError
 from reme_core.errors import ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, ResponseSchema
 from reme_core.schema import Message, TextBlock, Usage, describe
-from reme_core.steps.distillation import Spent
+from reme_core.steps.distillation import UsageCounter
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
 
 PACKAGE = "reme_core.steps"
@@ -48,7 +48,7 @@ def none_as_empty(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mending(Generic[T]):
+class AnswerRepair(Generic[T]):
     """How the rest of an answer is asked for, of which a part can be used.
 
     Attributes:
@@ -63,7 +63,7 @@ class Mending(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question(Generic[T]):
+class JsonQuestion(Generic[T]):
     """What is asked, and how the answer is read.
 
     Attributes:
@@ -82,7 +82,7 @@ class Question(Generic[T]):
     schema: ResponseSchema
     language: Language
     read: Callable[[JsonValue], T]
-    mending: Mending[T] | None = None
+    mending: AnswerRepair[T] | None = None
     temperature: float | None = None
     max_tokens: int | None = None
 
@@ -106,19 +106,19 @@ def with_problems(user: str, problems: Sequence[str], language: Language) -> str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Usable(Generic[T]):
+class _UsableAnswer(Generic[T]):
     value: T
     raw: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Unusable:
+class _UnusableAnswer:
     problem: str
     raw: str
 
 
 @dataclass(frozen=True, slots=True)
-class Metered:
+class MeteredChatModel:
     """A `ChatModel` over another one whose calls are counted, those that end in an unusable answer as well.
 
     Attributes:
@@ -127,7 +127,7 @@ class Metered:
     """
 
     model: ChatModel
-    meter: Spent
+    meter: UsageCounter
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         """Ask the model; see `ChatModel.chat`."""
@@ -140,7 +140,7 @@ class Metered:
         return result
 
 
-async def ask(model: ChatModel, question: Question[T]) -> tuple[T, Usage]:
+async def ask(model: ChatModel, question: JsonQuestion[T]) -> tuple[T, Usage]:
     """Ask, once more if the answer or a part of it can't be used, and return what was read and what it all cost.
 
     Raises:
@@ -149,17 +149,17 @@ async def ask(model: ChatModel, question: Question[T]) -> tuple[T, Usage]:
     """
     request = question.request()
     first, spent = await _try(model, request, question.read)
-    if isinstance(first, _Usable):
+    if isinstance(first, _UsableAnswer):
         value, more = await _mended(model, question, first)
         return value, spent + more
     second, more = await _try(model, _again(request, first, question.language), question.read)
-    if isinstance(second, _Usable):
+    if isinstance(second, _UsableAnswer):
         return second.value, spent + more
     msg = f"the model's answer ({question.schema.name}) can't be used, asked twice: {second.problem}"
     raise ModelOutputError(msg, raw=second.raw)
 
 
-async def _mended(model: ChatModel, question: Question[T], first: _Usable[T]) -> tuple[T, Usage]:
+async def _mended(model: ChatModel, question: JsonQuestion[T], first: _UsableAnswer[T]) -> tuple[T, Usage]:
     """Ask for what could not be used of an answer; the first value where the second answer is of no use."""
     mending = question.mending
     problems = () if mending is None else mending.problems(first.value)
@@ -170,28 +170,28 @@ async def _mended(model: ChatModel, question: Question[T], first: _Usable[T]) ->
     request = _told(question.request(), first.raw, words.fill({"problems": fence("problems", lines)}))
     read = partial(mending.join, first.value)
     second, spent = await _try(model, replace(request, response_schema=mending.schema), read)
-    return second.value if isinstance(second, _Usable) else first.value, spent
+    return second.value if isinstance(second, _UsableAnswer) else first.value, spent
 
 
 async def _try(
     model: ChatModel, request: ChatRequest, read: Callable[[JsonValue], T]
-) -> tuple[_Usable[T] | _Unusable, Usage]:
+) -> tuple[_UsableAnswer[T] | _UnusableAnswer, Usage]:
     try:
         result = await model.chat(request)
     except ModelOutputError as exc:
-        return _Unusable(problem=exc.message, raw=exc.raw), Usage(model_calls=1)  # its tokens are not known
+        return _UnusableAnswer(problem=exc.message, raw=exc.raw), Usage(model_calls=1)  # its tokens are not known
     raw = result.message.full_text
     if result.finish_reason == "length":
-        return _Unusable(problem="it was cut off at the limit of tokens: write less", raw=raw), result.usage
+        return _UnusableAnswer(problem="it was cut off at the limit of tokens: write less", raw=raw), result.usage
     try:
-        return _Usable(value=read(result.parsed), raw=raw), result.usage
+        return _UsableAnswer(value=read(result.parsed), raw=raw), result.usage
     except ValidationError as exc:
-        return _Unusable(problem=describe(exc, "answer"), raw=raw), result.usage
+        return _UnusableAnswer(problem=describe(exc, "answer"), raw=raw), result.usage
     except ValueError as exc:
-        return _Unusable(problem=str(exc), raw=raw), result.usage
+        return _UnusableAnswer(problem=str(exc), raw=raw), result.usage
 
 
-def _again(request: ChatRequest, failed: _Unusable, language: Language) -> ChatRequest:
+def _again(request: ChatRequest, failed: _UnusableAnswer, language: Language) -> ChatRequest:
     words = load_prompt(PACKAGE, "again", language)
     told = _told(request, failed.raw, words.fill({"problem": fence("problem", failed.problem)}))
     # Models that think aloud do so within the limit, and what is cut off then may hold nothing at all.

@@ -18,7 +18,7 @@ _EVENTS = 1000
 
 
 @dataclass(slots=True)
-class Spent:
+class UsageCounter:
     """Counts what an attempt costs as it goes on, so that an attempt that fails has a cost, too.
 
     Attributes:
@@ -60,7 +60,7 @@ class DistilTask:
     guidance: Guidance = field(default_factory=Guidance)
     zone: tzinfo = UTC
     targets: tuple[Target, ...] | None = None
-    meter: Spent = field(default_factory=Spent, compare=False)
+    meter: UsageCounter = field(default_factory=UsageCounter, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Distiller(Protocol):
 class Worker(Protocol):
     """Works out what the jobs of one kind come to; what it answers is written by who runs it."""
 
-    async def work(self, scope: Scope, job: Job, meter: Spent) -> Distilled:
+    async def work(self, scope: Scope, job: Job, meter: UsageCounter) -> Distilled:
         """Work out what a job changes. It may be called again for the same job after a failure or a crash.
 
         `meter` is told what calls cost as they happen. Raises what `Distiller.distil` raises.

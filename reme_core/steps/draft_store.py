@@ -27,7 +27,7 @@ from reme_core.ports import (
 )
 from reme_core.rules import (
     Change,
-    Plan,
+    WritePlan,
     check_batch,
     check_filter,
     claim_of,
@@ -39,7 +39,7 @@ from reme_core.rules import (
 )
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, parse_time
 from reme_core.schema.checks import check_id
-from reme_core.steps.equal_memories import find_twins
+from reme_core.steps.equal_memories import find_equal_memories
 from reme_core.text import query_terms, terms
 
 # How a search weighs vector and words; see `MemorySearch`.
@@ -48,7 +48,7 @@ _VECTOR_WEIGHT, _TEXT_WEIGHT = 0.7, 0.4
 _FIRST_SEQUENCE = 1 << 62
 
 
-class Draft(WrappedStore):
+class DraftStore(WrappedStore):
     """A store over another one that keeps the changes of one scope to itself; somebody else writes its batch.
 
     Reads show the store below with the changes over it. A write is checked as a store would check it, so a tool learns
@@ -212,9 +212,9 @@ class Draft(WrappedStore):
     async def close(self) -> None:
         """Do nothing: whoever opened the store below closes it."""
 
-    def _keep(self, plan: Plan, batch: WriteBatch) -> None:
+    def _keep(self, plan: WritePlan, batch: WriteBatch) -> None:
         self._changes += plan.changes
-        self._outcome = Plan(answers=(), changes=tuple(self._changes)).outcome
+        self._outcome = WritePlan(answers=(), changes=tuple(self._changes)).outcome
         self._strict |= {put.memory.memory_id for put in batch.puts if put.on_duplicate == "raise"}
         for item in batch.deletes:  # the first one is of the memory below; a later one of what the draft put there
             self._limits.setdefault(item.memory_id, item.only_if_useless)
@@ -239,7 +239,7 @@ class Draft(WrappedStore):
         """Return the memories, as the draft has them, that a batch names or may repeat."""
         touched = self._touched_in(scope)
         below = await self._find(scope, [name for name in ids_of(batch) if name not in touched])
-        below |= await find_twins(self._store, scope, claims_of(batch))
+        below |= await find_equal_memories(self._store, scope, claims_of(batch))
         own = [memory for name, memory in below.items() if name not in touched]
         return own + list(_states(touched).values())
 

@@ -22,7 +22,7 @@ _GRAMS = re.compile(f"[{GRAM_RANGES}]+")
 _MOST_WORDS, _MOST_GRAMS = 24, 12
 
 
-async def find_twins(store: Store, scope: Scope, claims: Iterable[Claim]) -> dict[str, Memory]:
+async def find_equal_memories(store: Store, scope: Scope, claims: Iterable[Claim]) -> dict[str, Memory]:
     """Return the current memories that say what claims say, by id.
 
     A store has no search by normal form. It has one by words, and those that every spelling of a claim has leave few

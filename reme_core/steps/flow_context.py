@@ -9,7 +9,7 @@ from reme_core.errors import ConfigurationError
 from reme_core.ports import ChatModel, Clock, Embedder, Matrix, Store, Vector
 from reme_core.schema import RejectedExperience, Scope, Usage
 from reme_core.steps.embedding import try_embedding
-from reme_core.steps.missing_model import needs_model
+from reme_core.steps.missing_model import missing_model_message
 from reme_core.text import Language
 
 
@@ -70,6 +70,6 @@ class FlowContext:
     def chat_model(self, wanted_for: str) -> ChatModel:
         """Return the model (ConfigurationError: there is none)."""
         if self.model is None:
-            msg = f"{needs_model(wanted_for)}, or a flow without this stage"
+            msg = f"{missing_model_message(wanted_for)}, or a flow without this stage"
             raise ConfigurationError(msg)
         return self.model

@@ -21,9 +21,9 @@ from reme_core.ports import (
 from reme_core.retrieval import Candidate, fill_budget
 from reme_core.schema import (
     Message,
-    Offload,
     OffloadInfo,
     OffloadKind,
+    OffloadRecord,
     Reloaded,
     ReloadResult,
     Scope,
@@ -32,7 +32,7 @@ from reme_core.schema import (
     ToolResultBlock,
 )
 from reme_core.steps.message_lines import message_text, talk_text
-from reme_core.text import Matches, read_piece, search_text, shortened
+from reme_core.text import TextMatches, read_piece, search_text, shortened
 
 TOOL_NAME = "reload"
 # The messages that a pointer or an earlier summary is about are found themselves.
@@ -129,7 +129,7 @@ def _check(request: ReloadRequest) -> None:
         raise InvalidInputError(problem)
 
 
-def _piece_of(row: Offload, stored: Sequence[StoredMessage], request: ReloadRequest) -> Reloaded:
+def _piece_of(row: OffloadRecord, stored: Sequence[StoredMessage], request: ReloadRequest) -> Reloaded:
     name = row.name
     if row.kind is not OffloadKind.MESSAGES:
         text = row.text
@@ -185,7 +185,7 @@ def _searched(text: str, query: str, request: ReloadRequest) -> dict[str, object
     }
 
 
-def _match_lines(found: Matches, limit_chars: int) -> list[str]:
+def _match_lines(found: TextMatches, limit_chars: int) -> list[str]:
     """Write matches with their places, as many as there is room for, the first one always."""
     lines: list[str] = []
     room = limit_chars

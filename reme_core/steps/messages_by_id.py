@@ -9,7 +9,7 @@ from reme_core.ports import Store
 from reme_core.schema import Scope, StoredMessage
 
 
-async def held_messages(store: Store, scope: Scope, message_ids: Iterable[str]) -> dict[str, StoredMessage]:
+async def find_messages_by_id(store: Store, scope: Scope, message_ids: Iterable[str]) -> dict[str, StoredMessage]:
     """Return those messages that the scope holds, by id, in the order named; others are left out."""
     ids = list(message_ids)
     if not ids:

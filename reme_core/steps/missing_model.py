@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def needs_model(wanted_for: str) -> str:
+def missing_model_message(wanted_for: str) -> str:
     """Say what to set where a chat model is needed and there is none."""
     return (
         f"{wanted_for} needs a chat model: set REME_LLM_MODEL and REME_LLM_API_KEY (or OPENAI_API_KEY), with "

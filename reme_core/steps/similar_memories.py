@@ -19,7 +19,7 @@ import numpy as np
 from reme_core.ports import Matrix, MemoryFilter, MemorySearch, Store, Target, Vector
 from reme_core.rules import Claim, claim_of
 from reme_core.schema import Memory, Scope
-from reme_core.steps.equal_memories import find_twins
+from reme_core.steps.equal_memories import find_equal_memories
 from reme_core.steps.targets import all_memories
 from reme_core.text import normalise_content, terms
 
@@ -37,7 +37,7 @@ _MANY = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer:
+class NewMemory:
     """A memory that is to be written.
 
     Attributes:
@@ -59,16 +59,16 @@ class Newcomer:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Duplicate:
     """What a newcomer repeats: a stored memory, or the newcomer at a place before it."""
 
     memory: Memory | None = None
     place: int | None = None
 
 
-async def find_known(
-    store: Store, scope: Scope, newcomers: Sequence[Newcomer], *, similarity: float = SIMILARITY
-) -> list[Known | None]:
+async def find_duplicates(
+    store: Store, scope: Scope, newcomers: Sequence[NewMemory], *, similarity: float = SIMILARITY
+) -> list[Duplicate | None]:
     """Return for each newcomer what it repeats, None where that is nothing; the first of equal newcomers stays.
 
     `similarity` is the least cosine of two that say the same, in [-1, 1].
@@ -82,7 +82,7 @@ async def find_known(
     return await asyncio.to_thread(_compared, newcomers, near, similarity)
 
 
-async def _equal(store: Store, scope: Scope, newcomers: Sequence[Newcomer]) -> dict[Claim, Memory]:
+async def _equal(store: Store, scope: Scope, newcomers: Sequence[NewMemory]) -> dict[Claim, Memory]:
     claims: dict[Target, set[Claim]] = {}
     for newcomer in newcomers:
         claims.setdefault(newcomer.target, set()).add(newcomer.claim)
@@ -92,12 +92,12 @@ async def _equal(store: Store, scope: Scope, newcomers: Sequence[Newcomer]) -> d
         if len(wanted) >= _MANY:
             held = await all_memories(store, scope, _of(target))
         else:
-            held = list((await find_twins(store, scope, wanted)).values())
+            held = list((await find_equal_memories(store, scope, wanted)).values())
         equal |= {claim: memory for memory in held if (claim := claim_of(memory)) in wanted and claim is not None}
     return equal
 
 
-async def _near(store: Store, scope: Scope, newcomer: Newcomer, similarity: float) -> list[Memory]:
+async def _near(store: Store, scope: Scope, newcomer: NewMemory, similarity: float) -> list[Memory]:
     near = _of(newcomer.target)
     if newcomer.vector is not None:
         search = MemorySearch(vector=newcomer.vector, limit=_NEAREST, filter=near, min_score=similarity)
@@ -108,13 +108,15 @@ async def _near(store: Store, scope: Scope, newcomer: Newcomer, similarity: floa
     return [item.memory for item in await store.search(scope, search)]
 
 
-def _compared(newcomers: Sequence[Newcomer], near: Sequence[Sequence[Memory]], similarity: float) -> list[Known | None]:
-    known: list[Known | None] = []
+def _compared(
+    newcomers: Sequence[NewMemory], near: Sequence[Sequence[Memory]], similarity: float
+) -> list[Duplicate | None]:
+    known: list[Duplicate | None] = []
     seen: dict[Claim, int] = {}
-    kept: dict[Target, _Kept] = {}
+    kept: dict[Target, _KeptMemories] = {}
     for place, (newcomer, memories) in enumerate(zip(newcomers, near, strict=True)):
         words = _words(newcomer.index_text)
-        others = kept.setdefault(newcomer.target, _Kept())
+        others = kept.setdefault(newcomer.target, _KeptMemories())
         stored = next((memory for memory in memories if _says(newcomer, words, memory)), None)
         earlier = seen.get(newcomer.claim)
         if stored is None and earlier is None:
@@ -124,11 +126,11 @@ def _compared(newcomers: Sequence[Newcomer], near: Sequence[Sequence[Memory]], s
             others.add(newcomer, words, place)
             known.append(None)
         else:
-            known.append(Known(memory=stored, place=None if stored is not None else earlier))
+            known.append(Duplicate(memory=stored, place=None if stored is not None else earlier))
     return known
 
 
-def _says(newcomer: Newcomer, words: _Words, memory: Memory) -> bool:
+def _says(newcomer: NewMemory, words: _ComparedWords, memory: Memory) -> bool:
     """Tell whether a memory that was found near says what a newcomer says."""
     if claim_of(memory) == newcomer.claim:
         return True
@@ -137,16 +139,16 @@ def _says(newcomer: Newcomer, words: _Words, memory: Memory) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
+class _ComparedWords:
     """What texts are compared by beside vectors: the terms in their order, and the numbers and denials."""
 
     terms: tuple[str, ...]
     turns: frozenset[str]
 
-    def equals(self, other: _Words) -> bool:
+    def equals(self, other: _ComparedWords) -> bool:
         return bool(self.terms) and self == other
 
-    def agrees_with(self, other: _Words) -> bool:
+    def agrees_with(self, other: _ComparedWords) -> bool:
         """Tell whether nothing speaks against it that two texts which are near say the same."""
         if self.turns != other.turns:
             return False
@@ -163,21 +165,21 @@ def _is_within(few: Sequence[str], many: Sequence[str]) -> bool:
     return all(word in rest for word in few)
 
 
-def _words(text: str) -> _Words:
+def _words(text: str) -> _ComparedWords:
     turns = (turn.lower() for turn in _TURNS.findall(text))
-    return _Words(tuple(terms(text)), frozenset("not" if turn in _NOT else turn for turn in turns))
+    return _ComparedWords(tuple(terms(text)), frozenset("not" if turn in _NOT else turn for turn in turns))
 
 
-class _Kept:
+class _KeptMemories:
     """The newcomers of one target that repeat nothing, so far."""
 
     def __init__(self) -> None:
         self._places: list[int] = []
-        self._said: list[_Words] = []
+        self._said: list[_ComparedWords] = []
         self._rows: Matrix | None = None
-        self._by_words: dict[_Words, int] = {}
+        self._by_words: dict[_ComparedWords, int] = {}
 
-    def add(self, newcomer: Newcomer, words: _Words, place: int) -> None:
+    def add(self, newcomer: NewMemory, words: _ComparedWords, place: int) -> None:
         if newcomer.vector is None:
             self._by_words.setdefault(words, place)
             return
@@ -189,7 +191,7 @@ class _Kept:
         self._places.append(place)
         self._said.append(words)
 
-    def nearest(self, newcomer: Newcomer, words: _Words, similarity: float) -> int | None:
+    def nearest(self, newcomer: NewMemory, words: _ComparedWords, similarity: float) -> int | None:
         if newcomer.vector is None:
             return self._by_words.get(words) if words.terms else None
         if self._rows is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from reme_core.errors import BlockNotFoundError, ConflictError, ReMeError
-from reme_core.jobs.job_outcomes import Outcome, not_all_done, undone, with_outcomes_degraded
+from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.jobs.job_runner import JobRunner
 from reme_core.ports import AppendMessages, Clock, Store
 from reme_core.remember.record_messages import VerbatimSummarizer, since
@@ -21,7 +21,7 @@ from reme_core.rules import block_from
 from reme_core.schema import Block, Job, JobState, Memory, Message, Scope, TaskSummary, Trajectory, Usage, new_id
 from reme_core.schema.checks import check_metadata
 from reme_core.schema.messages import ORIGINAL_ID
-from reme_core.steps.messages_by_id import held_messages
+from reme_core.steps.messages_by_id import find_messages_by_id
 from reme_core.tasks.task_payload import TASK, AttemptEntry, TaskPayload, read_task_payload
 
 # One job asks a model once for each step of each attempt, and `preprocess` makes at most eight of one: what a failure
@@ -102,7 +102,7 @@ class TaskRecorder:
             raise not_all_done(result, failures, kept="the trajectories") from failures[0]
         return result
 
-    async def _keep(self, scope: Scope, request: TaskRequest) -> _Kept:
+    async def _keep(self, scope: Scope, request: TaskRequest) -> _StoredAttempts:
         for left in reversed(range(_TIMES_OVERTAKEN)):
             plan = await self._plan(scope, request)
             if not plan.blocks:
@@ -116,7 +116,7 @@ class TaskRecorder:
                 return plan
         raise AssertionError  # the last round returns or raises
 
-    def _append(self, plan: _Kept) -> AppendMessages:
+    def _append(self, plan: _StoredAttempts) -> AppendMessages:
         return AppendMessages(
             session_id=plan.session_id,
             messages=plan.messages,
@@ -125,7 +125,7 @@ class TaskRecorder:
             planner=(lambda _, __: plan.jobs) if plan.jobs else None,
         )
 
-    async def _plan(self, scope: Scope, request: TaskRequest) -> _Kept:
+    async def _plan(self, scope: Scope, request: TaskRequest) -> _StoredAttempts:
         held = {block.block_id: block for block in await self._find_blocks(scope, request.trajectories)}
         for trajectory in request.trajectories:
             if trajectory.trajectory_id in held:
@@ -134,14 +134,18 @@ class TaskRecorder:
         known = tuple(name for name in (item.trajectory_id for item in request.trajectories) if name in held)
         if not fresh:
             session_id = next(iter(held.values())).session_id if held else new_id()
-            return _Kept(session_id=session_id, known=known, waiting=await self._waiting(scope, request, known))
+            return _StoredAttempts(
+                session_id=session_id, known=known, waiting=await self._waiting(scope, request, known)
+            )
         session_id = new_id()
         ids = dict.fromkeys(message.message_id for item in fresh for message in item.messages)
-        taken = await held_messages(self.store, scope, ids)
+        taken = await find_messages_by_id(self.store, scope, ids)
         messages, blocks = await asyncio.to_thread(_blocks, session_id, fresh, taken)
         jobs = tuple(self._jobs(request.task_name, fresh))
         waiting = await self._waiting(scope, request, known)
-        return _Kept(session_id=session_id, known=known, messages=messages, blocks=blocks, jobs=jobs, waiting=waiting)
+        return _StoredAttempts(
+            session_id=session_id, known=known, messages=messages, blocks=blocks, jobs=jobs, waiting=waiting
+        )
 
     async def _waiting(self, scope: Scope, request: TaskRequest, known: Sequence[str]) -> tuple[Job, ...]:
         """Return the jobs that are still to be done on attempts that were kept before.
@@ -203,7 +207,7 @@ class TaskRecorder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _StoredAttempts:
     """What is on disk, or is to be written."""
 
     session_id: str
@@ -270,7 +274,7 @@ def _says_the_same(one: Message, other: Message) -> bool:
     return (one.role, one.name, one.content) == (other.role, other.name, other.content)
 
 
-def _with_outcomes(result: TaskSummary, outcomes: Sequence[Outcome]) -> TaskSummary:
+def _with_outcomes(result: TaskSummary, outcomes: Sequence[JobOutcome]) -> TaskSummary:
     written: dict[str, Memory] = {m.memory_id: m for outcome in outcomes for m in outcome.memories}
     return result.model_copy(
         update={

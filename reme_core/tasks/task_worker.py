@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ChatModel, Clock, Embedder, PutMemory, Store, Vector, WriteBatch
 from reme_core.schema import Block, Job, Memory, MemoryType, Scope, StoredMessage, Trajectory, shown
-from reme_core.steps.ask_json import Metered
-from reme_core.steps.distillation import Distilled, Spent
+from reme_core.steps.ask_json import MeteredChatModel
+from reme_core.steps.distillation import Distilled, UsageCounter
 from reme_core.steps.flow_context import FlowContext
 from reme_core.tasks.learn.prepare_attempts import attempt_of
 from reme_core.tasks.task_payload import AttemptEntry, TaskPayload, read_task_payload
@@ -41,16 +41,16 @@ class TaskWorker:
     flow: TaskFlow
     language: Language | None = None
 
-    async def work(self, scope: Scope, job: Job, meter: Spent) -> Distilled:
+    async def work(self, scope: Scope, job: Job, meter: UsageCounter) -> Distilled:
         """Work out what the attempts of a job teach; see `Worker.work`."""
         payload = read_task_payload(job)
-        calls = Spent()
+        calls = UsageCounter()
         context = FlowContext(
             scope=scope,
             memory_target=payload.task_name,
             store=self.store,
             embedder=self.embedder,
-            model=None if self.model is None else Metered(self.model, calls),
+            model=None if self.model is None else MeteredChatModel(self.model, calls),
             clock=self.clock,
             run_id=job.run_id,
             language=self.language,

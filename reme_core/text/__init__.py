@@ -12,9 +12,9 @@ from reme_core.text.conversation import (
     with_media_told,
 )
 from reme_core.text.excerpt import (
-    Match,
-    Matches,
-    Piece,
+    TextMatch,
+    TextMatches,
+    TextPiece,
     cut_middle,
     is_cut_of,
     read_piece,
@@ -37,12 +37,12 @@ from reme_core.text.wishes import states_wish
 __all__ = [
     "TERMS_VERSION",
     "Language",
-    "Match",
-    "Matches",
     "Passage",
-    "Piece",
     "Prompt",
     "RankedParts",
+    "TextMatch",
+    "TextMatches",
+    "TextPiece",
     "conversation_lines",
     "count_scripts",
     "cut_middle",

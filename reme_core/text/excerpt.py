@@ -26,7 +26,7 @@ _MOST_TAKEN_APART = 1 << 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class TextPiece:
     """A piece of a text.
 
     Attributes:
@@ -49,7 +49,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class TextMatch:
     """A place that a search has found: the line it lies in, and an excerpt, which begins at `offset` of the text."""
 
     line: int
@@ -58,10 +58,10 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matches:
+class TextMatches:
     """The first places that a search has found, in order, and how many there are, counted up to 100,000."""
 
-    matches: tuple[Match, ...]
+    matches: tuple[TextMatch, ...]
     total: int
 
 
@@ -119,7 +119,7 @@ def read_piece(
     end_line: int | None = None,
     offset: int | None = None,
     limit_chars: int,
-) -> Piece:
+) -> TextPiece:
     """Return a piece of a text: from its beginning, from a character on, or of a range of lines, both included.
 
     A piece has at most `limit_chars` characters and, where it can't have all, ends at a line end if one is near. An
@@ -145,7 +145,7 @@ def read_piece(
     if stop < end:
         stop = begin + _whole_lines(text[begin:stop])
     first = text.count("\n", 0, begin) + 1
-    return Piece(
+    return TextPiece(
         text=text[begin:stop],
         first_line=first,
         last_line=first + text.count("\n", begin, max(begin, stop - 1)),
@@ -156,7 +156,7 @@ def read_piece(
     )
 
 
-def search_text(text: str, query: str, *, limit: int, around: int) -> Matches:
+def search_text(text: str, query: str, *, limit: int, around: int) -> TextMatches:
     """Find the lines that hold a phrase, case ignored; if none does, those that hold all its words.
 
     The excerpt of a match is its line. Of a line longer than the phrase and `around` characters on both sides, it is
@@ -336,13 +336,13 @@ def _key(word: str) -> str:
     return word[:-1] if len(word) > 3 and word[-1] in "iey" else word
 
 
-def _collected(text: str, spans: Iterator[tuple[int, int]], limit: int) -> Matches:
-    matches: list[Match] = []
+def _collected(text: str, spans: Iterator[tuple[int, int]], limit: int) -> TextMatches:
+    matches: list[TextMatch] = []
     total = line = counted = 0
     for begin, end in islice(spans, _MOST_MATCHES):
         total += 1
         if len(matches) < limit:
             line += text.count("\n", counted, begin)
             counted = begin
-            matches.append(Match(line=line + 1, offset=begin, excerpt=text[begin:end]))
-    return Matches(matches=tuple(matches), total=total)
+            matches.append(TextMatch(line=line + 1, offset=begin, excerpt=text[begin:end]))
+    return TextMatches(matches=tuple(matches), total=total)

@@ -4,7 +4,7 @@ A tool gets two things that never meet: the arguments, which a model has written
 See `BaseMemoryToolOp` for tools of one's own.
 """
 
-from reme_core.steps.draft_store import Draft
+from reme_core.steps.draft_store import DraftStore
 from reme_core.steps.targets import find_target, may_touch
 from reme_core.tools.base import (
     BaseMemoryToolOp,
@@ -21,7 +21,7 @@ from reme_core.tools.history import AddHistoryMemoryOp, ReadHistoryMemoryOp
 from reme_core.tools.identity import ReadIdentityMemoryOp, UpdateIdentityMemoryOp
 from reme_core.tools.meta import AddMetaMemoryOp, ReadMetaMemoryOp, describe_target, read_descriptions, read_meta
 from reme_core.tools.reload import ReloadOp
-from reme_core.tools.reviser import ReviseMemoryOp, Verdict, revise
+from reme_core.tools.reviser import ReviseMemoryOp, RevisionVerdict, revise
 from reme_core.tools.search import VectorRetrieveMemoryOp
 from reme_core.tools.summary import AddSummaryMemoryOp
 from reme_core.tools.think import ThinkToolOp
@@ -36,7 +36,7 @@ __all__ = [
     "BaseMemoryToolOp",
     "DatetimeToolOp",
     "DeleteMemoryOp",
-    "Draft",
+    "DraftStore",
     "HandsOffOp",
     "NoArguments",
     "ReadHistoryMemoryOp",
@@ -46,13 +46,13 @@ __all__ = [
     "RetrieveBlockOp",
     "RetrieveMessageOp",
     "ReviseMemoryOp",
+    "RevisionVerdict",
     "ThinkToolOp",
     "TimeAwareRetrieveOp",
     "ToolItem",
     "UpdateIdentityMemoryOp",
     "UpdateMemoryOp",
     "VectorRetrieveMemoryOp",
-    "Verdict",
     "check_arguments",
     "describe_target",
     "find_target",

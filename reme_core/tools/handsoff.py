@@ -27,7 +27,7 @@ from reme_core.errors import (
 from reme_core.ports import AgentResult, AgentTask, MemoryAgent, Target, ToolContext
 from reme_core.schema import MemoryType
 from reme_core.schema.checks import Text
-from reme_core.steps.draft_store import Draft
+from reme_core.steps.draft_store import DraftStore
 from reme_core.steps.targets import IDENTITY, ROUTED, TargetName, find_target, label, may_touch
 from reme_core.text import shortened
 from reme_core.tools.base import MAX_ITEMS, BaseMemoryToolOp, ToolItem, check_arguments
@@ -191,7 +191,7 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
     async def _work(self, target: Target, context: ToolContext) -> AgentResult:
         """Run the agent and write what it has come to; once more, where it was overtaken."""
         for left in reversed(range(_TIMES)):
-            draft = Draft(context.store)
+            draft = DraftStore(context.store)
             result = await self._attempt(target, replace(context, store=draft))
             author = self.agents[target.memory_type].name
             batch = draft.batch(reason=self.name, run_id=context.run_id, actor=author, at=context.clock.now())

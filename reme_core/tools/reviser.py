@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, ResponseSchema, RunTrace, ToolContext
 from reme_core.schema import Memory, Message, TextBlock, Usage, describe
-from reme_core.steps.draft_store import Draft
+from reme_core.steps.draft_store import DraftStore
 from reme_core.text import Language, conversation_lines, fence, load_prompt, prompt_language
 from reme_core.tools.base import BaseMemoryToolOp, NoArguments, parameters_of
 from reme_core.tools.search import memory_line
@@ -21,7 +21,7 @@ _MOST_PROBLEMS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RevisionVerdict:
     """What the reviser found.
 
     Attributes:
@@ -35,7 +35,7 @@ class Verdict:
     usage: Usage = field(default_factory=Usage)
 
 
-class _Answer(BaseModel):
+class _WrittenVerdict(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     ok: bool = Field(description="Whether there is no problem worth correcting.")
@@ -53,7 +53,7 @@ async def revise(
     *,
     trace: RunTrace | None = None,
     remark: str = "",
-) -> Verdict:
+) -> RevisionVerdict:
     """Ask whether memories hold what messages say, without repetition or conflict.
 
     `before` are the memories concerned as they were, `after` as they are now. What asking has cost is in the verdict;
@@ -65,18 +65,18 @@ async def revise(
         ModelError: What the model raises.
     """
     spent: list[Usage] = []
-    verdict: Verdict | None = None
+    verdict: RevisionVerdict | None = None
     try:
         answer = await _answer(model, _questions(messages, before, after, language, remark), spent)
         problems = tuple(text for text in answer.problems if text.strip())
-        verdict = Verdict(ok=not problems, problems=problems, usage=sum(spent, Usage()))
+        verdict = RevisionVerdict(ok=not problems, problems=problems, usage=sum(spent, Usage()))
     finally:
         if verdict is None and trace is not None:
             trace.usage += sum(spent, Usage())
     return verdict
 
 
-async def _answer(model: ChatModel, asked: list[Message], spent: list[Usage]) -> _Answer:
+async def _answer(model: ChatModel, asked: list[Message], spent: list[Usage]) -> _WrittenVerdict:
     """Ask, and once more where the answer can't be used; what each call has cost goes to `spent`."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -118,8 +118,8 @@ class ReviseMemoryOp(BaseMemoryToolOp[NoArguments]):
         Raises:
             ConfigurationError: The context has no model, or its memories are no draft.
         """
-        if context.model is None or not isinstance(context.store, Draft):
-            msg = "revise_memory needs a model, and a Draft as the memories of its context"
+        if context.model is None or not isinstance(context.store, DraftStore):
+            msg = "revise_memory needs a model, and a DraftStore as the memories of its context"
             raise ConfigurationError(msg)
         changes = context.store.changes
         before = [change.before for change in changes if change.before is not None]
@@ -132,7 +132,7 @@ class ReviseMemoryOp(BaseMemoryToolOp[NoArguments]):
         return "\n".join(["to be corrected:", *(f"- {' '.join(problem.split())}" for problem in verdict.problems)])
 
 
-_SCHEMA = ResponseSchema(name="verdict", schema=parameters_of(_Answer))
+_SCHEMA = ResponseSchema(name="verdict", schema=parameters_of(_WrittenVerdict))
 
 
 def _questions(
@@ -153,13 +153,13 @@ def _message(role: str, text: str) -> Message:
     return Message.model_validate({"role": role, "content": (TextBlock(text=text),)})
 
 
-def _read(result: ChatResult) -> _Answer:
+def _read(result: ChatResult) -> _WrittenVerdict:
     raw = result.message.full_text
     if result.finish_reason == "length":
         msg = "the answer was cut off at its limit: name the problems more shortly"
         raise ModelOutputError(msg, raw=raw)
     try:
-        answer = _Answer.model_validate(result.parsed)
+        answer = _WrittenVerdict.model_validate(result.parsed)
     except ValidationError as exc:
         raise ModelOutputError(describe(exc, "verdict"), raw=raw) from exc
     if not answer.ok and not answer.problems:

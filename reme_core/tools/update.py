@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 
 from reme_core.errors import ConflictError, ToolFeedback
 from reme_core.ports import MemoryFilter, PutMemory, ToolContext
-from reme_core.rules import Placed, chain_of, place
+from reme_core.rules import ChainUpdate, chain_of, place
 from reme_core.schema import Memory
 from reme_core.schema.checks import Id, Metadata
 from reme_core.schema.tool_calls import is_guideline
@@ -104,7 +104,9 @@ class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
         for memory, item in zip(before, items, strict=True):
             made = _successor(context, memory, item) if self.keep_past else None
             placed = (
-                Placed(memory=_updated(context, memory, item)) if made is None else await _placed(context, made, memory)
+                ChainUpdate(memory=_updated(context, memory, item))
+                if made is None
+                else await _placed(context, made, memory)
             )
             closed += [PutMemory(memory=ended, expected_revision=ended.revision) for ended in placed.changed]
             (known if placed.memory is None else after).append(placed.memory or memory)
@@ -139,7 +141,7 @@ def _successor(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory
     return made.model_copy(update={"when_to_use": memory.when_to_use, "importance": memory.importance})
 
 
-async def _placed(context: ToolContext, made: Memory, instead_of: Memory) -> Placed:
+async def _placed(context: ToolContext, made: Memory, instead_of: Memory) -> ChainUpdate:
     """Give a memory its time among the one that it is to replace and all that this one has replaced; see `place`.
 
     Two current memories have nothing of that in common, so of several updates at once none sees another one's.

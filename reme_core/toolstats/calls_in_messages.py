@@ -40,7 +40,7 @@ class ReadCalls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _BlockPosition:
     """A block of a message: the message with its number, and the number of the block in it."""
 
     message: Message
@@ -54,28 +54,28 @@ class _Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Called:
-    place: _Place
+class _OpenCall:
+    place: _BlockPosition
     call: ToolCallBlock
 
 
 @dataclass(slots=True)
-class _Reader:
+class _CallReader:
     """Goes through a conversation; remembers the calls that wait for their results, by id."""
 
     calls: list[ToolCallResult] = field(default_factory=list)
-    waiting: dict[str, list[_Called]] = field(default_factory=dict)
+    waiting: dict[str, list[_OpenCall]] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
 
     def read(self, message: Message, number: int) -> None:
         for place, block in enumerate(message.content):
-            here = _Place(message=message, number=number, block=place)
+            here = _BlockPosition(message=message, number=number, block=place)
             if block.type == "tool_call":
-                self.waiting.setdefault(block.call_id, []).append(_Called(here, block))
+                self.waiting.setdefault(block.call_id, []).append(_OpenCall(here, block))
             elif block.type == "tool_result":
                 self._answered(self._take(block.call_id), here, block)
 
-    def _answered(self, called: _Called | None, here: _Place, result: ToolResultBlock) -> None:
+    def _answered(self, called: _OpenCall | None, here: _BlockPosition, result: ToolResultBlock) -> None:
         name = ((result.name or "") if called is None else called.call.name).strip()
         if called is None and not name:
             return
@@ -84,7 +84,7 @@ class _Reader:
         else:
             self.skipped.append(result.call_id)
 
-    def _take(self, call_id: str) -> _Called | None:
+    def _take(self, call_id: str) -> _OpenCall | None:
         """Take the nearest message's call with this id that is still open; of several in it, the first."""
         there = self.waiting.get(call_id)
         if not there:
@@ -104,7 +104,7 @@ def read_tool_calls(messages: Sequence[Message]) -> ReadCalls:
     result alone, its message, its place there and the call's id, so that the same messages, or those from the result
     on, give the same ids again. An output that is too long for a call is cut, with a notice; the message has all of it.
     """
-    reader = _Reader()
+    reader = _CallReader()
     for number, message in enumerate(messages):
         reader.read(message, number)
     still_open = [called for there in reader.waiting.values() for called in there]
@@ -131,7 +131,7 @@ def _is_name(name: str) -> bool:
     return len(name) <= _MOST_NAME_CHARS
 
 
-def _result(name: str, called: _Called | None, place: _Place, result: ToolResultBlock) -> ToolCallResult:
+def _result(name: str, called: _OpenCall | None, place: _BlockPosition, result: ToolResultBlock) -> ToolCallResult:
     asked_in = place if called is None else called.place
     call_input, output = _fitting({} if called is None else called.call.arguments, result.output)
     metadata = place.message.metadata if len(place.message.result_ids) == 1 else {}

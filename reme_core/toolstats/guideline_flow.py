@@ -18,10 +18,10 @@ from reme_core.schema import (
     shown_input,
 )
 from reme_core.steps.ask_json import ask
-from reme_core.steps.equal_memories import find_twins
+from reme_core.steps.equal_memories import find_equal_memories
 from reme_core.steps.flow import Stage, stage
 from reme_core.steps.flow_context import FlowContext
-from reme_core.steps.messages_by_id import held_messages
+from reme_core.steps.messages_by_id import find_messages_by_id
 from reme_core.text import Language, normalise_content, prompt_language
 from reme_core.toolstats.example_calls import SHOWN_CHARS, pick_examples
 from reme_core.toolstats.tool_guideline import KIND, find_guideline, guideline_question
@@ -31,7 +31,7 @@ AUTHOR = "tool_summary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class CollectedCalls:
     """What a guideline is written from.
 
     Attributes:
@@ -46,10 +46,10 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class GuidelineText:
     """What a model has written from what was collected."""
 
-    collected: Collected
+    collected: CollectedCalls
     text: str
 
 
@@ -73,13 +73,13 @@ class GuidelineDraft:
 
 
 @stage
-async def collect(tool_name: str, context: FlowContext) -> Collected:
+async def collect(tool_name: str, context: FlowContext) -> CollectedCalls:
     """Gather what is known of a tool (InvalidInputError: no call of it is recorded)."""
     [statistics] = await context.store.tool_statistics(context.scope, [tool_name])
     if not statistics.calls:
         msg = f"no call of the tool {tool_name!r} is recorded: add some with add_tool_call_results, or check the name"
         raise InvalidInputError(msg)
-    return Collected(
+    return CollectedCalls(
         statistics=statistics,
         examples=await pick_examples(context.store, context.scope, statistics),
         before=await find_guideline(context.store, context.scope, tool_name),
@@ -87,7 +87,7 @@ async def collect(tool_name: str, context: FlowContext) -> Collected:
 
 
 @stage
-async def write(collected: Collected, context: FlowContext) -> Written:
+async def write(collected: CollectedCalls, context: FlowContext) -> GuidelineText:
     """Have the model write (ModelOutputError: neither of two answers can be used)."""
     question = guideline_question(
         collected.statistics.tool_name,
@@ -96,15 +96,15 @@ async def write(collected: Collected, context: FlowContext) -> Written:
         context.language or _language(collected.examples),
     )
     text, _ = await ask(context.chat_model("a guideline"), question)
-    return Written(collected=collected, text=text)
+    return GuidelineText(collected=collected, text=text)
 
 
 @stage
-async def link(written: Written, context: FlowContext) -> GuidelineDraft:
+async def link(written: GuidelineText, context: FlowContext) -> GuidelineDraft:
     """Look up the messages that the calls were taken from."""
     collected = written.collected
     ids = dict.fromkeys(message_id for call in collected.examples for message_id in call.message_ids)
-    stored = (await held_messages(context.store, context.scope, ids)).values()
+    stored = (await find_messages_by_id(context.store, context.scope, ids)).values()
     return GuidelineDraft(
         tool_name=collected.statistics.tool_name,
         text=written.text,
@@ -137,7 +137,7 @@ async def guideline_batch(draft: GuidelineDraft, context: FlowContext) -> WriteB
     """
     now = context.clock.now()
     claim = Claim(MemoryType.TOOL, draft.tool_name, normalise_content(draft.text))
-    twins = await find_twins(context.store, context.scope, [claim])
+    twins = await find_equal_memories(context.store, context.scope, [claim])
     if draft.before is not None:
         twins.pop(draft.before.memory_id, None)
     twin = next(iter(twins.values()), None)

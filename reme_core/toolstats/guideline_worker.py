@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from reme_core.errors import RunError
 from reme_core.ports import ChatModel, Clock, Embedder, Store, WriteBatch
 from reme_core.schema import Job, Scope
-from reme_core.steps.ask_json import Metered
-from reme_core.steps.distillation import Distilled, Spent
+from reme_core.steps.ask_json import MeteredChatModel
+from reme_core.steps.distillation import Distilled, UsageCounter
 from reme_core.steps.flow_context import FlowContext
 from reme_core.text import Language
 from reme_core.toolstats.guideline_flow import guideline_batch, guideline_flow
@@ -37,7 +37,7 @@ class GuidelineWorker:
     clock: Clock
     language: Language | None = None
 
-    async def work(self, scope: Scope, job: Job, meter: Spent) -> Distilled:
+    async def work(self, scope: Scope, job: Job, meter: UsageCounter) -> Distilled:
         """Work out the guideline that a job asks for; see `Worker.work`."""
         name = job.payload.get("tool_name")
         if not isinstance(name, str):
@@ -47,13 +47,13 @@ class GuidelineWorker:
         before = await find_guideline(self.store, scope, name)
         if not statistics.calls or (before is not None and written_from(before) == statistics.calls):
             return Distilled(batch=WriteBatch(run_id=job.run_id, at=self.clock.now()))
-        calls = Spent()
+        calls = UsageCounter()
         context = FlowContext(
             scope=scope,
             memory_target=name,
             store=self.store,
             embedder=self.embedder,
-            model=Metered(self.model, calls),
+            model=MeteredChatModel(self.model, calls),
             clock=self.clock,
             run_id=job.run_id,
             language=self.language,

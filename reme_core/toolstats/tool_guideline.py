@@ -12,7 +12,7 @@ from reme_core.ports import MemoryFilter, ResponseSchema, Store
 from reme_core.schema import Memory, MemoryType, Scope, ToolCallResult
 from reme_core.schema.checks import Text
 from reme_core.schema.tool_calls import GUIDELINE_KIND
-from reme_core.steps.ask_json import Question, none_as_empty
+from reme_core.steps.ask_json import JsonQuestion, none_as_empty
 from reme_core.steps.targets import all_memories
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
 from reme_core.toolstats.example_calls import shown_calls
@@ -68,7 +68,7 @@ class WrittenGuideline(BaseModel):
 
 def guideline_question(
     tool_name: str, examples: Sequence[ToolCallResult], before: str, language: Language
-) -> Question[str]:
+) -> JsonQuestion[str]:
     """Return what the model is asked: calls of the tool and the guideline before (may be empty), no statistics.
 
     The answer is read as the text of the guideline. The request has at most `MAX_REQUEST_CHARS` characters.
@@ -78,7 +78,7 @@ def guideline_question(
     if before:
         parts.append(fence("guideline", _bounded_line(before)))
     room = MAX_REQUEST_CHARS - len(system) - sum(map(len, parts)) - _AROUND
-    return Question(
+    return JsonQuestion(
         system=system,
         user="\n".join([*parts, fence("calls", shown_calls(examples, room))]),
         schema=_SCHEMA,

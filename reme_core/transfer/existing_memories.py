@@ -14,13 +14,13 @@ from reme_core.errors import NotFoundError
 from reme_core.ports import EventQuery, MemoryFilter, Store, Target
 from reme_core.rules import Claim, claim_of
 from reme_core.schema import LineProblem, Memory, MemoryType, Scope, Source, describe
-from reme_core.steps.equal_memories import find_twins
+from reme_core.steps.equal_memories import find_equal_memories
 from reme_core.steps.targets import all_memories, target_of
 from reme_core.toolstats.tool_guideline import KIND
-from reme_core.transfer.json_lines import Entry
+from reme_core.transfer.json_lines import LibraryLine
 from reme_core.transfer.library_plan import (
-    Held,
-    Replaced,
+    ReplacedMemory,
+    ScopeContents,
     changed,
     is_current_guideline,
     is_taken,
@@ -56,8 +56,8 @@ def pages_of(items: Sequence[T], size: int = _PAGE) -> Iterator[Sequence[T]]:
 
 
 async def with_held_sources(
-    store: Store, scope: Scope, entries: Sequence[Entry]
-) -> tuple[list[Entry], list[LineProblem]]:
+    store: Store, scope: Scope, entries: Sequence[LibraryLine]
+) -> tuple[list[LibraryLine], list[LineProblem]]:
     """Move sources that the scope doesn't hold to the origin of their memories."""
     sources = [source for entry in entries if entry.memory is not None for source in entry.memory.sources]
     wanted_blocks = {source.block_id for source in sources if source.block_id is not None}
@@ -71,8 +71,10 @@ async def with_held_sources(
     return await asyncio.to_thread(_sourced, entries, is_here)
 
 
-def _sourced(entries: Sequence[Entry], is_here: Callable[[Source], bool]) -> tuple[list[Entry], list[LineProblem]]:
-    kept: list[Entry] = []
+def _sourced(
+    entries: Sequence[LibraryLine], is_here: Callable[[Source], bool]
+) -> tuple[list[LibraryLine], list[LineProblem]]:
+    kept: list[LibraryLine] = []
     problems: list[LineProblem] = []
     for entry in entries:
         memory = entry.memory
@@ -89,7 +91,7 @@ def _sourced(entries: Sequence[Entry], is_here: Callable[[Source], bool]) -> tup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _Lookup:
     """What is to be looked for: memories whose ids are taken, what lines say, and targets of replaced ones."""
 
     taken: Sequence[Memory]
@@ -97,14 +99,14 @@ class _Wanted:
     replaced: Collection[Target]
 
 
-async def read_held(store: Store, scope: Scope, entries: Sequence[Entry]) -> Held:
+async def read_held(store: Store, scope: Scope, entries: Sequence[LibraryLine]) -> ScopeContents:
     """Read what a scope holds of what the lines of a library speak of."""
     new = [entry.memory for entry in entries if entry.memory is not None]
     ids = {memory.memory_id for memory in new} | {item.superseded_by for item in new if item.superseded_by is not None}
     by_id = {memory.memory_id: memory for memory in await find_all(partial(store.get, scope), ids)}
     wanted = await asyncio.to_thread(_wanted, entries, by_id)
     tools = {memory.memory_target for memory in new if is_current_guideline(memory)}
-    return Held(
+    return ScopeContents(
         by_id=by_id,
         claims=await _held_claims(store, scope, wanted.claims),
         former=await _held_former(store, scope, wanted.taken, by_id),
@@ -113,7 +115,7 @@ async def read_held(store: Store, scope: Scope, entries: Sequence[Entry]) -> Hel
     )
 
 
-def _wanted(entries: Sequence[Entry], by_id: Mapping[str, Memory]) -> _Wanted:
+def _wanted(entries: Sequence[LibraryLine], by_id: Mapping[str, Memory]) -> _Lookup:
     new = [entry.memory for entry in entries if entry.memory is not None]
     taken = [memory for memory in new if is_taken(by_id.get(memory.memory_id), memory)]
     claims: dict[Target, set[Claim]] = {}
@@ -121,7 +123,7 @@ def _wanted(entries: Sequence[Entry], by_id: Mapping[str, Memory]) -> _Wanted:
         if (claim := claim_of(memory)) is not None:
             claims.setdefault(target_of(memory), set()).add(claim)
     replaced = {target_of(entry.memory) for entry in entries if entry.memory is not None and may_be_replaced(entry)}
-    return _Wanted(taken=taken, claims=claims, replaced=replaced)
+    return _Lookup(taken=taken, claims=claims, replaced=replaced)
 
 
 async def _held_claims(store: Store, scope: Scope, wanted: Mapping[Target, set[Claim]]) -> dict[Claim, str]:
@@ -129,7 +131,7 @@ async def _held_claims(store: Store, scope: Scope, wanted: Mapping[Target, set[C
     for target, claims in wanted.items():
         found: Iterable[Memory]
         if len(claims) < _MANY:
-            found = (await find_twins(store, scope, claims)).values()
+            found = (await find_equal_memories(store, scope, claims)).values()
         else:
             found = await all_memories(store, scope, _about(target))
         said = {own: memory.memory_id for memory in found if (own := claim_of(memory)) is not None}
@@ -170,8 +172,8 @@ async def _has_said(store: Store, memory: Memory, claim: Claim) -> bool:
         after = events[-1].sequence
 
 
-async def _held_replaced(store: Store, scope: Scope, targets: Iterable[Target]) -> dict[Replaced, str]:
-    found: dict[Replaced, str] = {}
+async def _held_replaced(store: Store, scope: Scope, targets: Iterable[Target]) -> dict[ReplacedMemory, str]:
+    found: dict[ReplacedMemory, str] = {}
     for target in targets:
         for memory in await all_memories(store, scope, _with_replaced(target)):
             for past in (replaced_as(memory), replaced_as(memory, is_dated=False)):

@@ -146,7 +146,7 @@ def _settle(flush: Callable[[], None], descriptor: int) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LibraryLine:
     """What a line of a library brings.
 
     Attributes:
@@ -168,7 +168,7 @@ class Entry:
 class Library:
     """A file that was read: its entries and its bad lines, both in their order."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LibraryLine, ...]
     problems: tuple[LineProblem, ...]
 
 
@@ -184,7 +184,7 @@ def read_library(path: Path, scope: Scope, *, memory_target: str | None, at: dat
     Raises:
         StoreAccessError: The file can't be read.
     """
-    entries: list[Entry] = []
+    entries: list[LibraryLine] = []
     problems: list[LineProblem] = []
     seen: dict[str, int] = {}
     for number, read in _read_objects(path):
@@ -203,7 +203,7 @@ def read_library(path: Path, scope: Scope, *, memory_target: str | None, at: dat
 
 def _entry(
     number: int, item: dict[str, JsonValue], scope: Scope, memory_target: str | None, at: datetime
-) -> Entry | LineProblem:
+) -> LibraryLine | LineProblem:
     try:
         fields, calls = translate(item) if is_older(item) else (_own_fields(item), ())
         fields = None if fields is None else _present(fields)
@@ -215,7 +215,7 @@ def _entry(
     named = item.get("memory_id")
     memory_id = named if isinstance(named, str) and named.strip() else None
     is_dated = fields is not None and not _DATES.isdisjoint(fields)
-    return Entry(line=number, memory=memory, memory_id=memory_id, is_dated=is_dated, calls=calls)
+    return LibraryLine(line=number, memory=memory, memory_id=memory_id, is_dated=is_dated, calls=calls)
 
 
 def _own_fields(item: dict[str, JsonValue]) -> dict[str, JsonValue]:

@@ -47,7 +47,7 @@ _Time = Annotated[UtcTime | None, BeforeValidator(_no_blank)]
 _Text = Annotated[Text | None, BeforeValidator(_no_blank)]
 
 
-class _Line(BaseModel):
+class _LegacyLine(BaseModel):
     # Further keys are kept: those tools wrote what their users put there.
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -66,7 +66,7 @@ class _Line(BaseModel):
     tool_call_results: tuple[dict[str, JsonValue], ...] | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> _Line:
+    def _whole(self) -> _LegacyLine:
         if self.memory_type is MemoryType.TOOL and self.when_to_use is None:
             msg = "when_to_use is empty: for a tool it is the tool's name"
             raise ValueError(msg)
@@ -96,7 +96,7 @@ def translate(item: Mapping[str, JsonValue]) -> tuple[dict[str, JsonValue] | Non
         InvalidInputError: Naming the field that is wrong.
     """
     try:
-        line = _Line.model_validate(item)
+        line = _LegacyLine.model_validate(item)
     except ValidationError as exc:
         raise InvalidInputError(describe(exc, "memory")) from exc
     calls = _calls(line)
@@ -115,7 +115,7 @@ def with_origin(metadata: Mapping[str, JsonValue], origin: Mapping[str, JsonValu
     return {**metadata, "origin": {**(before or {}), **origin}}
 
 
-def _fields(line: _Line) -> dict[str, JsonValue]:
+def _fields(line: _LegacyLine) -> dict[str, JsonValue]:
     metadata = dict(line.metadata or {})
     origin: dict[str, JsonValue] = {"workspace_id": line.workspace_id, "memory_id": line.memory_id}
     origin |= line.model_extra or {}
@@ -152,7 +152,7 @@ def _fields(line: _Line) -> dict[str, JsonValue]:
     return _present(fields | _times(line))
 
 
-def _target(line: _Line) -> str:
+def _target(line: _LegacyLine) -> str:
     if line.memory_type is MemoryType.TOOL:
         return (line.when_to_use or "").strip()
     if line.memory_type is not MemoryType.PROCEDURAL:
@@ -161,7 +161,7 @@ def _target(line: _Line) -> str:
     return (task if isinstance(task, str) and task.strip() else None) or line.workspace_id or DEFAULT_TARGET
 
 
-def _times(line: _Line) -> dict[str, JsonValue]:
+def _times(line: _LegacyLine) -> dict[str, JsonValue]:
     created = line.time_created or line.time_modified
     changed = line.time_modified or created
     if created is None or changed is None:
@@ -169,7 +169,7 @@ def _times(line: _Line) -> dict[str, JsonValue]:
     return {"created_at": created.isoformat(), "updated_at": changed.isoformat()}
 
 
-def _told(line: _Line) -> int:
+def _told(line: _LegacyLine) -> int:
     """Return of how many calls a guideline knows: those said to be summarised, all where nothing is said of it."""
     calls = line.tool_call_results or ()
     if any("is_summarized" in call for call in calls):
@@ -177,7 +177,7 @@ def _told(line: _Line) -> int:
     return len(calls)
 
 
-def _calls(line: _Line) -> tuple[ToolCallResult, ...]:
+def _calls(line: _LegacyLine) -> tuple[ToolCallResult, ...]:
     equal = Counter[str]()
     calls: list[ToolCallResult] = []
     for place, item in enumerate(line.tool_call_results or ()):
@@ -196,7 +196,7 @@ def _digest(key: str, number: int) -> str:
     return hashlib.blake2b(f"{number}:{key}".encode(), digest_size=16).hexdigest()
 
 
-def _call(line: _Line, call: Mapping[str, JsonValue], own_time: object, place: int) -> ToolCallResult:
+def _call(line: _LegacyLine, call: Mapping[str, JsonValue], own_time: object, place: int) -> ToolCallResult:
     where = f"memory.tool_call_results[{place}]"
     made = own_time or line.time_created or line.time_modified
     if made is None:

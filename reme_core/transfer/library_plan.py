@@ -13,12 +13,12 @@ from reme_core.rules import Claim, claim_of
 from reme_core.schema import LineProblem, Memory, describe, new_id
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.text import normalise_content
-from reme_core.transfer.json_lines import Entry
+from reme_core.transfer.json_lines import LibraryLine
 from reme_core.transfer.legacy_library import with_origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class ScopeContents:
     """What the scope holds of what a file speaks of.
 
     Attributes:
@@ -33,11 +33,11 @@ class Held:
     by_id: Mapping[str, Memory]
     claims: Mapping[Claim, str]
     former: Mapping[tuple[str, Claim], str]
-    replaced: Mapping[Replaced, str]
+    replaced: Mapping[ReplacedMemory, str]
     guided: frozenset[str]
 
 
-class Replaced(NamedTuple):
+class ReplacedMemory(NamedTuple):
     """What a memory said, and from when to when it held; `start` is None where a line doesn't say it."""
 
     claim: Claim
@@ -55,14 +55,14 @@ def is_taken(held: Memory | None, memory: Memory) -> bool:
     return held is not None and says(held) != says(memory)
 
 
-def replaced_as(memory: Memory, *, is_dated: bool = True) -> Replaced | None:
+def replaced_as(memory: Memory, *, is_dated: bool = True) -> ReplacedMemory | None:
     """Return what a memory said and when; None for one that is current."""
     if memory.is_current:
         return None
-    return Replaced(says(memory), memory.valid_from if is_dated else None, memory.valid_to)
+    return ReplacedMemory(says(memory), memory.valid_from if is_dated else None, memory.valid_to)
 
 
-def may_be_replaced(entry: Entry) -> bool:
+def may_be_replaced(entry: LibraryLine) -> bool:
     """Tell whether the memory of a line has to be looked for among the replaced ones: it has no id, and is one."""
     return entry.memory is not None and entry.memory_id is None and not entry.memory.is_current
 
@@ -73,7 +73,7 @@ def is_current_guideline(memory: Memory) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class NewLine:
     """A memory that is to be written, and its line."""
 
     line: int
@@ -81,7 +81,7 @@ class Fresh:
 
 
 @dataclass(slots=True)
-class Sorting:
+class LibraryPlan:
     """What becomes of the memories of a file.
 
     Attributes:
@@ -92,17 +92,17 @@ class Sorting:
         ids: From the id that a line gave to that of the memory here which says it.
     """
 
-    fresh: list[Fresh] = field(default_factory=list)
+    fresh: list[NewLine] = field(default_factory=list)
     known: list[str] = field(default_factory=list)
     duplicates: list[int] = field(default_factory=list)
     problems: list[LineProblem] = field(default_factory=list)
     ids: dict[str, str] = field(default_factory=dict)
 
 
-def sort_entries(entries: Sequence[Entry], held: Held) -> Sorting:
+def sort_entries(entries: Sequence[LibraryLine], held: ScopeContents) -> LibraryPlan:
     """Tell what is to be written from what is there, or stands in an earlier line; near-equal ones aside."""
-    sorting = Sorting()
-    claims, guided, replaced = dict(held.claims), set(held.guided), dict[Replaced, str]()
+    sorting = LibraryPlan()
+    claims, guided, replaced = dict(held.claims), set(held.guided), dict[ReplacedMemory, str]()
     for entry in entries:
         memory = entry.memory
         if memory is None:
@@ -131,7 +131,7 @@ def sort_entries(entries: Sequence[Entry], held: Held) -> Sorting:
         except ValidationError as exc:
             sorting.problems.append(LineProblem(line=entry.line, reason=describe(exc, "memory")))
             continue
-        sorting.fresh.append(Fresh(entry.line, made))
+        sorting.fresh.append(NewLine(entry.line, made))
         sorting.ids[memory.memory_id] = made.memory_id
         if claim is not None:
             claims[claim] = made.memory_id
@@ -142,7 +142,7 @@ def sort_entries(entries: Sequence[Entry], held: Held) -> Sorting:
     return sorting
 
 
-def _known_id(entry: Entry, memory: Memory, held: Held) -> str | None:
+def _known_id(entry: LibraryLine, memory: Memory, held: ScopeContents) -> str | None:
     if may_be_replaced(entry):
         past = replaced_as(memory, is_dated=entry.is_dated)
         return None if past is None else held.replaced.get(past)

@@ -37,11 +37,11 @@ from reme_core.schema import (
     new_id,
 )
 from reme_core.steps.embedding import try_embedding
-from reme_core.steps.similar_memories import Newcomer, find_known
+from reme_core.steps.similar_memories import NewMemory, find_duplicates
 from reme_core.steps.targets import target_of
 from reme_core.transfer.existing_memories import find_all, pages_of, read_held, with_held_sources
 from reme_core.transfer.json_lines import read_library, write_lines
-from reme_core.transfer.library_plan import Fresh, Sorting, sort_entries
+from reme_core.transfer.library_plan import LibraryPlan, NewLine, sort_entries
 
 T = TypeVar("T")
 
@@ -143,7 +143,7 @@ async def load_library(
     read = await asyncio.to_thread(read_library, path, scope, memory_target=memory_target, at=at)
     entries, unsourced = await with_held_sources(store, scope, read.entries)
     given = (*read.problems, *unsourced)
-    ready = _Ready(told=_Progress(progress, len(read.entries) + len(read.problems)))
+    ready = _PreparedWrite(told=_Progress(progress, len(read.entries) + len(read.problems)))
     run_id, tries = new_id(), 0
     while True:
         tries += 1
@@ -199,14 +199,14 @@ class _Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
+class _PreparedWrite:
     """What has been made ready for writing, and is so when it is tried again: vectors by line."""
 
     told: _Progress
     vectors: dict[int, Vector] = field(default_factory=dict)
 
 
-async def _embed(embedder: Embedder | None, fresh: Sequence[Fresh], ready: _Ready) -> None:
+async def _embed(embedder: Embedder | None, fresh: Sequence[NewLine], ready: _PreparedWrite) -> None:
     waiting = [item for item in fresh if item.line not in ready.vectors]
     ready.told.left(len(waiting))
     if embedder is None:
@@ -222,12 +222,12 @@ async def _embed(embedder: Embedder | None, fresh: Sequence[Fresh], ready: _Read
 
 
 async def _drop_near(
-    store: Store, scope: Scope, sorting: Sorting, vectors: Mapping[int, Vector], similarity: float
+    store: Store, scope: Scope, sorting: LibraryPlan, vectors: Mapping[int, Vector], similarity: float
 ) -> None:
     """Leave out what says nearly the same as a current memory, or as one of an earlier line."""
     compared = [item for item in sorting.fresh if item.memory.is_current]
     newcomers = [
-        Newcomer(
+        NewMemory(
             target=target_of(item.memory),
             content=item.memory.content,
             index_text=item.memory.index_text,
@@ -236,7 +236,9 @@ async def _drop_near(
         for item in compared
     ]
     instead: dict[str, str] = {}
-    for item, known in zip(compared, await find_known(store, scope, newcomers, similarity=similarity), strict=True):
+    for item, known in zip(
+        compared, await find_duplicates(store, scope, newcomers, similarity=similarity), strict=True
+    ):
         if known is None:
             continue
         same = known.memory if known.place is None else compared[known.place].memory
@@ -248,7 +250,7 @@ async def _drop_near(
 
 
 def _batch(
-    sorting: Sorting, vectors: Mapping[int, Vector], run_id: str, at: datetime, *, want_vectors: bool
+    sorting: LibraryPlan, vectors: Mapping[int, Vector], run_id: str, at: datetime, *, want_vectors: bool
 ) -> WriteBatch:
     puts = [
         PutMemory(
@@ -268,7 +270,7 @@ def _relinked(memory: Memory, ids: Mapping[str, str]) -> Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Written:
+class _WriteResult:
     """What a write came to: the memories stored for its puts, and how many tool calls were recorded."""
 
     memories: Sequence[Memory]
@@ -280,13 +282,13 @@ async def _write(
     scope: Scope,
     batch: WriteBatch,
     calls: Sequence[ToolCallResult],
-) -> _Written | ConflictError:
+) -> _WriteResult | ConflictError:
     """Write the memories, then the calls; a conflict of the memories is returned, and nothing was written."""
     try:
         stored = await store.put(scope, batch) if batch.puts else []
     except ConflictError as exc:
         return exc
-    return _Written(memories=stored, tool_calls=await _add_calls(store, scope, calls))
+    return _WriteResult(memories=stored, tool_calls=await _add_calls(store, scope, calls))
 
 
 async def _to_its_end(work: Coroutine[object, object, T]) -> T:
@@ -303,7 +305,7 @@ async def _to_its_end(work: Coroutine[object, object, T]) -> T:
         raise
 
 
-def _take_in(sorting: Sorting, stored: Sequence[Memory]) -> tuple[str, ...]:
+def _take_in(sorting: LibraryPlan, stored: Sequence[Memory]) -> tuple[str, ...]:
     """Return the ids of the memories that were added; other writers may have added equal ones."""
     pairs = list(zip(sorting.fresh, stored, strict=True))
     sorting.duplicates += [item.line for item, memory in pairs if memory.memory_id != item.memory.memory_id]

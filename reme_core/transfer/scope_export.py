@@ -43,7 +43,7 @@ from reme_core.schema import (
     Block,
     Memory,
     MemoryType,
-    Offload,
+    OffloadRecord,
     Scope,
     StoredMessage,
     ToolCallResult,
@@ -64,7 +64,7 @@ _KINDS = ("message", "tool_call", "block", "offload", "memory")
 M = TypeVar("M", bound=BaseModel)
 
 
-class Moved(MappingModel):
+class TransferCounts(MappingModel):
     """How many things an export wrote, or an import read (those that were there already included)."""
 
     messages: int = 0
@@ -75,7 +75,7 @@ class Moved(MappingModel):
     tool_calls: int = 0
 
 
-async def export_scope(store: Store, scope: Scope, path: Path) -> Moved:
+async def export_scope(store: Store, scope: Scope, path: Path) -> TransferCounts:
     """Write everything a scope holds to a file, which is replaced once all of it is on disk.
 
     Raises:
@@ -93,8 +93,8 @@ async def _lines(store: Store, scope: Scope, counts: dict[str, int]) -> AsyncIte
         yield json.dumps({"kind": kind, "value": item.model_dump(mode="json")}, ensure_ascii=False)
 
 
-def _moved(counts: Mapping[str, int]) -> Moved:
-    return Moved(
+def _moved(counts: Mapping[str, int]) -> TransferCounts:
+    return TransferCounts(
         messages=counts["message"],
         blocks=counts["block"],
         memories=counts["memory"],
@@ -137,7 +137,7 @@ async def _everything(store: Store, scope: Scope) -> AsyncIterator[tuple[str, Ba
         after = events[-1].sequence
 
 
-async def _offloads(store: Store, scope: Scope) -> AsyncIterator[Offload]:
+async def _offloads(store: Store, scope: Scope) -> AsyncIterator[OffloadRecord]:
     cursor: str | None = None
     while True:
         page = await store.list_offloads(scope, ListOffloads(limit=_PAGE, cursor=cursor))
@@ -168,7 +168,7 @@ async def import_scope(
     path: Path,
     *,
     progress: Callable[[int], None] | None = None,
-) -> Moved:
+) -> TransferCounts:
     """Read a file that `export_scope` wrote into a scope, which may be another one than it came from.
 
     The whole file is checked before anything is written. Importing it twice changes nothing more. `progress` is told
@@ -191,7 +191,7 @@ async def import_scope(
             case "block":
                 await store.put_blocks(scope, [item for item in items if isinstance(item, Block)])
             case "offload":
-                offloads = [item for item in items if isinstance(item, Offload)]
+                offloads = [item for item in items if isinstance(item, OffloadRecord)]
                 await store.put_offloads(scope, PutOffloads(offloads=offloads, exact=True))
             case "memory":
                 await _import_memories(store, embedder, scope, [i for i in items if isinstance(i, Memory)])
@@ -241,7 +241,7 @@ def _check_whole(lines: Sequence[tuple[str, BaseModel]]) -> None:
         if isinstance(item, Block) and not said.issuperset(item.message_ids):
             msg = f"block {item.block_id!r} has messages that the file lacks: nothing was imported; export anew"
             raise InvalidInputError(msg)
-        if isinstance(item, Offload):
+        if isinstance(item, OffloadRecord):
             if not said.issuperset(item.message_ids):
                 msg = f"offload {item.reference!r} points at messages that the file lacks: nothing was imported"
                 raise InvalidInputError(msg)
@@ -284,7 +284,7 @@ def _read_line(line: str, number: int, scope: Scope) -> tuple[str, BaseModel] | 
         case "block":
             return "block", _value(Block, value, number)
         case "offload":
-            return "offload", _value(Offload, value, number)
+            return "offload", _value(OffloadRecord, value, number)
         case "tool_call":
             return "tool_call", _value(ToolCallResult, value, number)
         case "memory" if isinstance(value, dict):

@@ -6,7 +6,7 @@ context of a session as an object. `pre_reasoning_hook` puts the others together
 
 from reme_core.steps.load_offloaded import ReloadRequest, reload_context
 from reme_core.working.check import ContextCheck, check_context
-from reme_core.working.fit import Fitted, fit_messages
+from reme_core.working.fit import FittedContext, fit_messages
 from reme_core.working.in_context import InContextMemory
 from reme_core.working.limits import ContextLimits
 from reme_core.working.ports import HeldContexts, WorkingPorts
@@ -22,7 +22,7 @@ __all__ = [
     "ContextCheck",
     "ContextLimits",
     "ContextRequest",
-    "Fitted",
+    "FittedContext",
     "HeldContexts",
     "InContextMemory",
     "ReloadRequest",

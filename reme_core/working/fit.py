@@ -13,8 +13,8 @@ from reme_core.schema import (
     FileBlock,
     ImageBlock,
     Message,
-    Offload,
     OffloadKind,
+    OffloadRecord,
     OtherBlock,
     TextBlock,
     ToolCallBlock,
@@ -34,7 +34,7 @@ _FIRST_LENGTH = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class FittedContext:
     """Messages that fit.
 
     Attributes:
@@ -45,7 +45,7 @@ class Fitted:
     """
 
     messages: tuple[Message, ...]
-    offloads: tuple[Offload, ...] = ()
+    offloads: tuple[OffloadRecord, ...] = ()
     recorded: tuple[str, ...] = ()
 
 
@@ -55,10 +55,10 @@ def fit_messages(
     allowance: int,
     ledger: TokenLedger,
     session_id: str,
-    known: Mapping[tuple[str, int], Offload],
+    known: Mapping[tuple[str, int], OffloadRecord],
     now: datetime,
     pointers: Mapping[str, str] = MappingProxyType({}),
-) -> Fitted:
+) -> FittedContext:
     """Cut the longest texts of messages, all to one length, until the messages fit.
 
     Texts, results and arguments longer than that length lose their middle, images and files that count more become a
@@ -84,8 +84,8 @@ def fit_messages(
     """
     needed = ledger.count_messages(messages)
     if needed <= allowance:
-        return Fitted(messages=tuple(messages))
-    work = _Work(
+        return FittedContext(messages=tuple(messages))
+    work = _FitState(
         messages=messages, known=known, session_id=session_id, now=now, ledger=ledger, tokens=needed, given=pointers
     )
     for places in _turns(messages):
@@ -110,11 +110,11 @@ def _turns(messages: Sequence[Message]) -> tuple[list[int], list[int], list[int]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Work:
+class _FitState:
     """One call of `fit_messages`: the views so far, and what they count."""
 
     messages: Sequence[Message]
-    known: Mapping[tuple[str, int], Offload]
+    known: Mapping[tuple[str, int], OffloadRecord]
     session_id: str
     now: datetime
     ledger: TokenLedger
@@ -143,9 +143,9 @@ class _Work:
         views, self.tokens = _longest(at, max(sizes.values(), default=0), allowance)
         self.views |= views
 
-    def fitted(self) -> Fitted:
+    def fitted(self) -> FittedContext:
         """Return the views among the messages, and what has to be kept for them."""
-        offloads, recorded = list[Offload](), list[str]()
+        offloads, recorded = list[OffloadRecord](), list[str]()
         for place, view in sorted(self.views.items()):
             message = self.messages[place]
             results, is_cut_elsewhere = _changes(message, view)
@@ -154,7 +154,7 @@ class _Work:
                 offloads.append(self._pointer_offload(place))
                 recorded.append(message.message_id)
         messages = tuple(self.views.get(place, message) for place, message in enumerate(self.messages))
-        return Fitted(messages=messages, offloads=tuple(offloads), recorded=tuple(dict.fromkeys(recorded)))
+        return FittedContext(messages=messages, offloads=tuple(offloads), recorded=tuple(dict.fromkeys(recorded)))
 
     def _view(self, place: int, length: int) -> Message:
         message = self.messages[place]
@@ -219,11 +219,11 @@ class _Work:
         row = self.known.get((self.messages[place].message_id, index))
         return row is None or row.reference != self.wholes[place, index][1]
 
-    def _result_offload(self, place: int, index: int) -> Offload:
+    def _result_offload(self, place: int, index: int) -> OffloadRecord:
         message = self.messages[place]
         block = message.content[index]
         text, reference = self.wholes[place, index]
-        return Offload(
+        return OffloadRecord(
             reference=reference,
             session_id=self.session_id,
             kind=OffloadKind.TOOL_RESULT,
@@ -235,8 +235,8 @@ class _Work:
             said_at=message.created_at,
         )
 
-    def _pointer_offload(self, place: int) -> Offload:
-        return Offload(
+    def _pointer_offload(self, place: int) -> OffloadRecord:
+        return OffloadRecord(
             reference=self._pointer(place),
             session_id=self.session_id,
             kind=OffloadKind.MESSAGES,
@@ -279,7 +279,7 @@ def _changes(message: Message, view: Message) -> tuple[list[int], bool]:
     return results, len(results) < len(changed)
 
 
-def _is_of(output: str, row: Offload) -> bool:
+def _is_of(output: str, row: OffloadRecord) -> bool:
     """Tell whether an output is what was kept, or a cut of it."""
     return output == row.text or is_cut_of(output, row.text, row.reference)
 

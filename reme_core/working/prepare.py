@@ -13,10 +13,10 @@ from typing import Literal
 
 from reme_core.errors import ContextTooLongError
 from reme_core.ports import HoldOffloads, ListOffloads
-from reme_core.schema import Message, Offload, OffloadInfo, OffloadKind, PreparedContext, Scope, Usage
+from reme_core.schema import Message, OffloadInfo, OffloadKind, OffloadRecord, PreparedContext, Scope, Usage
 from reme_core.text import Language
 from reme_core.working.check import ContextCheck, check_context
-from reme_core.working.fit import Fitted, fit_messages
+from reme_core.working.fit import FittedContext, fit_messages
 from reme_core.working.limits import ContextLimits
 from reme_core.working.ports import WorkingPorts
 from reme_core.working.record import find_wholes, record, with_ids
@@ -191,14 +191,14 @@ async def compact_messages(
 
 async def _leaving(
     ports: WorkingPorts, scope: Scope, request: ContextRequest, messages: Sequence[Message]
-) -> dict[Literal["messages", "summary"], Offload]:
+) -> dict[Literal["messages", "summary"], OffloadRecord]:
     """Put what leaves into the transcript, and return what points at it and keeps the summary that is replaced."""
-    offloads: dict[Literal["messages", "summary"], Offload] = {}
+    offloads: dict[Literal["messages", "summary"], OffloadRecord] = {}
     now = ports.clock.now()
     if messages:
         recorded = await record(ports, scope, request.session_id, messages)
         if recorded.message_ids:
-            offloads["messages"] = Offload(
+            offloads["messages"] = OffloadRecord(
                 session_id=request.session_id,
                 kind=OffloadKind.MESSAGES,
                 message_ids=recorded.message_ids,
@@ -218,8 +218,8 @@ async def offload_summary(ports: WorkingPorts, scope: Scope, session_id: str, su
     return reference
 
 
-def _summary_offload(ports: WorkingPorts, session_id: str, summary: str) -> Offload:
-    return Offload(
+def _summary_offload(ports: WorkingPorts, session_id: str, summary: str) -> OffloadRecord:
+    return OffloadRecord(
         session_id=session_id,
         kind=OffloadKind.TEXT,
         name=SUMMARY_NAME,
@@ -246,7 +246,7 @@ async def _fitted(ports: WorkingPorts, scope: Scope, request: ContextRequest) ->
     pointers = {name: whole.reference for name, whole in wholes.items() if whole.reference is not None}
     is_large = sum(len(message.full_text) for message in messages) > _LARGE_CHARS
 
-    async def fit(share: float) -> Fitted:
+    async def fit(share: float) -> FittedContext:
         """Cut the messages, away from the event loop where that takes long."""
         cut = partial(
             fit_messages,
@@ -272,8 +272,8 @@ async def _fitted(ports: WorkingPorts, scope: Scope, request: ContextRequest) ->
 
 
 async def _pointing(
-    ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message], fitted: Fitted
-) -> list[Offload]:
+    ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message], fitted: FittedContext
+) -> list[OffloadRecord]:
     """Put the messages on disk, whole, that views refer to; return what is to be kept for the views.
 
     They go in the order in which they were said: with those that stand before the last one of them.

@@ -13,10 +13,10 @@ from reme_core.schema import (
     FileBlock,
     ImageBlock,
     Message,
-    Offload,
     OffloadedContext,
     OffloadInfo,
     OffloadKind,
+    OffloadRecord,
     Scope,
     StoredMessage,
     TextBlock,
@@ -24,7 +24,7 @@ from reme_core.schema import (
     ToolResultBlock,
 )
 from reme_core.schema.messages import ORIGINAL_ID
-from reme_core.steps.messages_by_id import held_messages
+from reme_core.steps.messages_by_id import find_messages_by_id
 from reme_core.text import is_cut_of
 from reme_core.working.ports import WorkingPorts
 from reme_core.working.references import cited_in, cited_references
@@ -68,7 +68,7 @@ async def offload_context(
     recorded = await record(ports, scope, session_id, messages)
     if not recorded.message_ids:
         return recorded
-    offload = Offload(
+    offload = OffloadRecord(
         session_id=session_id,
         kind=OffloadKind.MESSAGES,
         message_ids=recorded.message_ids,
@@ -79,7 +79,7 @@ async def offload_context(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
+class WholeMessage:
     """The whole of which a message is a view: as it is stored, under the id it has in the context.
 
     `reference` loads it; None where nothing points at it.
@@ -91,7 +91,7 @@ class Whole:
 
 async def find_wholes(
     ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]
-) -> dict[str, Whole]:
+) -> dict[str, WholeMessage]:
     """Return the wholes of those messages that are views of what is stored, by the id that they have in the context."""
     views = [message for message in messages if cited_in(message)]
     found = {}
@@ -99,12 +99,12 @@ async def find_wholes(
         if item.stored is None or item.stored.content == view.content:
             continue
         whole = view.model_copy(update={"content": item.stored.content})
-        found[view.message_id] = Whole(message=whole, reference=item.pointer)
+        found[view.message_id] = WholeMessage(message=whole, reference=item.pointer)
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Placed:
+class _MessageLocation:
     """Where a message lies, or would: under which id, whether it is there, and what points at it."""
 
     message: Message
@@ -112,8 +112,10 @@ class _Placed:
     pointer: str | None
 
 
-async def _place(ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]) -> list[_Placed]:
-    found = await held_messages(ports.store, scope, [message.message_id for message in messages])
+async def _place(
+    ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]
+) -> list[_MessageLocation]:
+    found = await find_messages_by_id(ports.store, scope, [message.message_id for message in messages])
     differing = [
         message
         for message in messages
@@ -129,9 +131,11 @@ async def _place(ports: WorkingPorts, scope: Scope, session_id: str, messages: S
             candidate = message.model_copy(
                 update={"message_id": name, "metadata": {**message.metadata, ORIGINAL_ID: message.message_id}}
             )
-            stored = (await held_messages(ports.store, scope, [name])).get(name)
+            stored = (await find_messages_by_id(ports.store, scope, [name])).get(name)
         pointer = None if stored is None else _pointer(candidate, rows)
-        placed.append(_Placed(message=candidate, stored=None if stored is None else stored.message, pointer=pointer))
+        placed.append(
+            _MessageLocation(message=candidate, stored=None if stored is None else stored.message, pointer=pointer)
+        )
     return placed
 
 

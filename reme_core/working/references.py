@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from reme_core.ports import PutOffloads, Store
-from reme_core.schema import Message, Offload, Scope
+from reme_core.schema import Message, OffloadRecord, Scope
 
 _HINT = re.compile(r"\breload ([0-9a-f]{16})\b")
 
@@ -39,7 +39,7 @@ def cited_at_a_glance(message: Message) -> frozenset[str]:
     return frozenset()
 
 
-async def store_offloads(store: Store, scope: Scope, items: Sequence[Offload]) -> dict[str, str]:
+async def store_offloads(store: Store, scope: Scope, items: Sequence[OffloadRecord]) -> dict[str, str]:
     """Keep offloads for a context that is about to refer to them.
 
     Returns:

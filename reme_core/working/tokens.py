@@ -51,7 +51,7 @@ _TEXTS = 16
 _SHORT_TEXT = 64
 
 
-class _Counted(weakref.ref[Message]):
+class _CountedMessage(weakref.ref[Message]):
     """A message that was counted, which this doesn't keep alive."""
 
     __slots__ = ("key", "tokens")
@@ -60,7 +60,7 @@ class _Counted(weakref.ref[Message]):
     tokens: int
 
 
-class _Run:
+class _CountedRun:
     """A sequence of messages, and the sums of their tokens up to each place; it grows at its end."""
 
     __slots__ = ("messages", "sums")
@@ -83,9 +83,9 @@ class TokenLedger:
     def __init__(self, counter: TokenCounter) -> None:
         """Count with `counter`."""
         self._counter = counter
-        self._counted: dict[int, _Counted] = {}
+        self._counted: dict[int, _CountedMessage] = {}
         self._texts: dict[str, int] = {}
-        self._runs: list[_Run] = []
+        self._runs: list[_CountedRun] = []
         self._gate = threading.Lock()
 
     @property
@@ -121,7 +121,7 @@ class TokenLedger:
             tokens += _NAME_TOKENS + self._count(message.name)
         for block in message.content:
             tokens += self._count_block(block)
-        counted = _Counted(message, self._forget)
+        counted = _CountedMessage(message, self._forget)
         counted.key, counted.tokens = key, tokens
         self._counted[key] = counted
         return tokens
@@ -146,7 +146,7 @@ class TokenLedger:
             self._remember(run, wanted[:common], fresh, added)
         return added[-1]
 
-    def _nearest(self, wanted: list[Message]) -> tuple[_Run | None, int]:
+    def _nearest(self, wanted: list[Message]) -> tuple[_CountedRun | None, int]:
         """Return the run with the longest beginning in common, as the last one used, and the length of that."""
         best, common = None, 0
         for run in reversed(self._runs):
@@ -160,14 +160,14 @@ class TokenLedger:
             self._runs.append(best)
         return best, common
 
-    def _remember(self, run: _Run | None, before: list[Message], fresh: list[Message], sums: list[int]) -> None:
+    def _remember(self, run: _CountedRun | None, before: list[Message], fresh: list[Message], sums: list[int]) -> None:
         """Let a run grow by what follows on it, or begin another one."""
         if run is not None and len(run.messages) == len(before):
             run.messages += fresh
             run.sums += sums[1:]
             return
         begun = [] if run is None else run.sums[: len(before)]
-        self._runs.append(_Run(before + fresh, begun + sums))
+        self._runs.append(_CountedRun(before + fresh, begun + sums))
         del self._runs[:-_SEQUENCES]
 
     def _count_block(self, block: ContentBlock) -> int:
@@ -201,7 +201,7 @@ class TokenLedger:
 
     def _forget(self, gone: weakref.ref[Message]) -> None:
         # Runs before the memory, and with it the id, can be another message's.
-        if isinstance(gone, _Counted) and self._counted.get(gone.key) is gone:
+        if isinstance(gone, _CountedMessage) and self._counted.get(gone.key) is gone:
             del self._counted[gone.key]
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from reme_core.errors import OffloadNotFoundError
 from reme_core.ports import ListOffloads, Store
-from reme_core.schema import Message, Offload, OffloadInfo, OffloadKind, Scope, ToolResultBlock
+from reme_core.schema import Message, OffloadInfo, OffloadKind, OffloadRecord, Scope, ToolResultBlock
 from reme_core.text import cut_middle, is_cut_of
 from reme_core.working.limits import ContextLimits
 from reme_core.working.references import cited_references, renamed, store_offloads
@@ -30,12 +30,12 @@ class ToolResultPlan:
     """
 
     messages: tuple[Message, ...]
-    offloads: tuple[Offload, ...] = ()
+    offloads: tuple[OffloadRecord, ...] = ()
 
 
 async def known_offloads(
     store: Store, scope: Scope, session_id: str, messages: Sequence[Message], *, over_bytes: int
-) -> dict[Place, Offload]:
+) -> dict[Place, OffloadRecord]:
     """Return the rows of tool results of more than `over_bytes` bytes that are stored already, by where they stand now.
 
     A row belongs to a result of its message that is the row's text or a cut of it; where it stood in the message when
@@ -49,7 +49,7 @@ async def known_offloads(
     by_message: dict[str, list[Place]] = {}
     for place in outputs:
         by_message.setdefault(place[0], []).append(place)
-    found: dict[Place, Offload] = {}
+    found: dict[Place, OffloadRecord] = {}
     for info in await _rows(store, scope, tuple(by_message)):
         places = [
             place
@@ -74,7 +74,7 @@ def plan_tool_results(
     *,
     limits: ContextLimits,
     session_id: str,
-    known: Mapping[Place, Offload],
+    known: Mapping[Place, OffloadRecord],
     now: datetime,
     old: bool,
 ) -> ToolResultPlan:
@@ -101,7 +101,7 @@ def plan_tool_results(
     names: dict[str, str] = {}
     read = 0
     planned = list(messages)
-    made: list[Offload] = []
+    made: list[OffloadRecord] = []
     for place in long:
         for message in messages[read : place + 1]:
             names.update((block.call_id, block.name) for block in message.content if block.type == "tool_call")
@@ -113,7 +113,7 @@ def plan_tool_results(
                 continue
             row = _row_of(message, block, known.get((message.message_id, index)))
             if row is None:
-                row = Offload(
+                row = OffloadRecord(
                     session_id=session_id,
                     kind=OffloadKind.TOOL_RESULT,
                     text=block.output,
@@ -208,12 +208,12 @@ async def _rows(store: Store, scope: Scope, message_ids: tuple[str, ...]) -> lis
     return rows
 
 
-def _is_of(row: Offload, output: str) -> bool:
+def _is_of(row: OffloadRecord, output: str) -> bool:
     """Tell whether an output is the text of a row, or a cut of it."""
     return row.text == output or is_cut_of(output, row.text, row.reference)
 
 
-def _row_of(message: Message, block: ToolResultBlock, row: Offload | None) -> Offload | None:
+def _row_of(message: Message, block: ToolResultBlock, row: OffloadRecord | None) -> OffloadRecord | None:
     """Return the row if it is that of this result."""
     return row if row is not None and row.message_id == message.message_id and _is_of(row, block.output) else None
 

@@ -18,7 +18,7 @@ KEY = "langchain"
 """The key in a message's metadata."""
 
 
-class Carried(BaseModel):
+class LangChainFields(BaseModel):
     """The fields of a message that its blocks do not show, or show otherwise. Texts stand as they came.
 
     Attributes:
@@ -52,7 +52,7 @@ class Carried(BaseModel):
     left_out: list[str] = Field(default_factory=list)
 
 
-def pack(carried: Carried, blocks: Sequence[ContentBlock]) -> tuple[dict[str, JsonValue], list[ContentBlock]]:
+def pack(carried: LangChainFields, blocks: Sequence[ContentBlock]) -> tuple[dict[str, JsonValue], list[ContentBlock]]:
     """Return metadata and content of a message that carries it.
 
     It goes into the metadata, or into a block where metadata can't hold it. What is too large for a message is left
@@ -73,7 +73,7 @@ def pack(carried: Carried, blocks: Sequence[ContentBlock]) -> tuple[dict[str, Js
     return {}, [*kept, OtherBlock(kind=CARRIER, data=text)]
 
 
-def unpack(message: Message) -> tuple[Carried, list[ContentBlock]]:
+def unpack(message: Message) -> tuple[LangChainFields, list[ContentBlock]]:
     """Return what a message carries, and its content without the carrier; nothing where it is not from LangChain."""
     blocks = [block for block in message.content if not _is_carrier(block)]
     for block in message.content:
@@ -81,16 +81,16 @@ def unpack(message: Message) -> tuple[Carried, list[ContentBlock]]:
             return _read_json(block.data), blocks
     fields = message.metadata.get(KEY)
     try:
-        return Carried.model_validate(fields if isinstance(fields, dict) else {}), blocks
+        return LangChainFields.model_validate(fields if isinstance(fields, dict) else {}), blocks
     except ValidationError:  # a user's own metadata under this key: no message of ours
-        return Carried(), blocks
+        return LangChainFields(), blocks
 
 
-def _read_json(text: str) -> Carried:
+def _read_json(text: str) -> LangChainFields:
     try:
-        return Carried.model_validate(json.loads(text))  # Python's JSON knows NaN and escaped lone surrogates
+        return LangChainFields.model_validate(json.loads(text))  # Python's JSON knows NaN and escaped lone surrogates
     except (ValueError, RecursionError):  # a block of somebody else under this kind
-        return Carried()
+        return LangChainFields()
 
 
 def _is_carrier(block: ContentBlock) -> bool:

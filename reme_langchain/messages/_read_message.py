@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, Functio
 
 from reme_core.schema import ContentBlock, Message, Role, TextBlock, ToolCallBlock, ToolResultBlock, new_id
 from reme_core.schema.plain import as_json, as_object, clean_text, usable_id, usable_name
-from reme_langchain.messages._carried_fields import Carried, pack
+from reme_langchain.messages._carried_fields import LangChainFields, pack
 from reme_langchain.messages._content_parts import PLAIN, PartForm, read_part
 from reme_langchain.messages._tool_calls import read_call, write_call
 
@@ -49,7 +49,7 @@ def read_message(message: BaseMessage) -> Message:
         fields["usage_metadata"] = None if message.usage_metadata is None else as_object(message.usage_metadata)
     if isinstance(message.content, str) and clean_text(message.content) != message.content:
         fields["text"] = message.content
-    metadata, kept = pack(Carried.model_validate({**fields, "parts": parts}), blocks)
+    metadata, kept = pack(LangChainFields.model_validate({**fields, "parts": parts}), blocks)
     return Message(message_id=message_id, role=_role(message), name=name, content=tuple(kept), metadata=metadata)
 
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from reme_core.schema import ToolCallBlock, shown
 from reme_core.schema.plain import as_object, clean_json, clean_text, is_kept, usable_id
-from reme_langchain.messages._carried_fields import Carried
+from reme_langchain.messages._carried_fields import LangChainFields
 
 
 def read_call(call: Mapping[str, object], message_id: str, place: int) -> ToolCallBlock:
@@ -26,7 +26,7 @@ def read_call(call: Mapping[str, object], message_id: str, place: int) -> ToolCa
 
 
 def write_calls(
-    blocks: Sequence[ToolCallBlock], carried: Carried, message_id: str
+    blocks: Sequence[ToolCallBlock], carried: LangChainFields, message_id: str
 ) -> tuple[list[ToolCall], list[InvalidToolCall]]:
     valid: list[ToolCall] = []
     invalid: list[InvalidToolCall] = []

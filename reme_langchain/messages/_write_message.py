@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from reme_core.schema import ContentBlock, Message, TextBlock, ToolCallBlock, ToolResultBlock
 from reme_core.schema.plain import clean_text, usable_id, usable_name
-from reme_langchain.messages._carried_fields import Carried, unpack
+from reme_langchain.messages._carried_fields import LangChainFields, unpack
 from reme_langchain.messages._content_parts import Part, plain_part, write_part
 from reme_langchain.messages._tool_calls import write_calls
 
@@ -29,10 +29,10 @@ def write_message(message: Message) -> list[BaseMessage]:
     try:
         return _write(message, carried, blocks)
     except (ValidationError, TypeError):  # fields that LangChain does not take: they were never a message of its
-        return _write(message, Carried(), blocks)
+        return _write(message, LangChainFields(), blocks)
 
 
-def _write(message: Message, carried: Carried, blocks: Sequence[ContentBlock]) -> list[BaseMessage]:
+def _write(message: Message, carried: LangChainFields, blocks: Sequence[ContentBlock]) -> list[BaseMessage]:
     results = [block for block in blocks if isinstance(block, ToolResultBlock)]
     if len(results) == 1 and blocks[0] is results[0] and message.role == "tool":
         return [_write_result(message, carried, results[0], blocks[1:])]
@@ -42,9 +42,9 @@ def _write(message: Message, carried: Carried, blocks: Sequence[ContentBlock]) -
     for run in _runs(blocks):
         part = message.model_copy(update={"message_id": message.message_id + (f"-{len(written)}" if written else "")})
         if isinstance(run[0], ToolResultBlock):
-            written.append(_write_result(part, Carried(), run[0], ()))
+            written.append(_write_result(part, LangChainFields(), run[0], ()))
         else:
-            written.append(_write_said(part, Carried(), run))
+            written.append(_write_said(part, LangChainFields(), run))
     return written
 
 
@@ -63,7 +63,7 @@ def _runs(blocks: Sequence[ContentBlock]) -> Iterator[Sequence[ContentBlock]]:
         yield run
 
 
-def _write_said(message: Message, carried: Carried, blocks: Sequence[ContentBlock]) -> BaseMessage:
+def _write_said(message: Message, carried: LangChainFields, blocks: Sequence[ContentBlock]) -> BaseMessage:
     calls = [block for block in blocks if isinstance(block, ToolCallBlock)]
     content = _write_content([block for block in blocks if not isinstance(block, ToolCallBlock)], carried)
     fields = _fields(message, carried)
@@ -81,7 +81,7 @@ def _write_said(message: Message, carried: Carried, blocks: Sequence[ContentBloc
 
 
 def _write_result(
-    message: Message, carried: Carried, result: ToolResultBlock, others: Sequence[ContentBlock]
+    message: Message, carried: LangChainFields, result: ToolResultBlock, others: Sequence[ContentBlock]
 ) -> ToolMessage:
     call_id = carried.tool_call_id
     fields = _fields(message, carried)
@@ -94,7 +94,7 @@ def _write_result(
     )
 
 
-def _fields(message: Message, carried: Carried) -> dict[str, object]:
+def _fields(message: Message, carried: LangChainFields) -> dict[str, object]:
     """Return the fields that all messages have, and those that LangChain does not know."""
     own_id, own_name = carried.id, carried.name
     return {
@@ -106,7 +106,7 @@ def _fields(message: Message, carried: Carried) -> dict[str, object]:
     }
 
 
-def _write_content(blocks: Sequence[ContentBlock], carried: Carried) -> str | list[Part]:
+def _write_content(blocks: Sequence[ContentBlock], carried: LangChainFields) -> str | list[Part]:
     if carried.parts is not None and len(carried.parts) == len(blocks):
         parts = [write_part(block, form) for block, form in zip(blocks, carried.parts, strict=True)]
         known = [part for part in parts if part is not None]
@@ -119,11 +119,11 @@ def _write_content(blocks: Sequence[ContentBlock], carried: Carried) -> str | li
     return [plain_part(block) for block in blocks]
 
 
-def _original(text: str, carried: Carried) -> str:
+def _original(text: str, carried: LangChainFields) -> str:
     return carried.text if carried.text is not None and clean_text(carried.text) == text else text
 
 
-def _write_output(output: str, others: Sequence[ContentBlock], carried: Carried) -> str | list[Part]:
+def _write_output(output: str, others: Sequence[ContentBlock], carried: LangChainFields) -> str | list[Part]:
     """Return the content of a tool's message: of a list, with its parts where the output has not changed its length."""
     forms = carried.parts
     if forms is None:

@@ -12,7 +12,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from reme_core import Message, ReMe
 from reme_core.errors import ConflictError, CorruptDataError, PartialFailureError
 from reme_langchain._journal import Entry
-from reme_langchain._place import Place
+from reme_langchain._place import HookContext
 from reme_langchain._searching import known_messages
 from reme_langchain.messages import from_langchain
 from reme_langchain.middleware._own_messages import is_cut, said
@@ -41,12 +41,14 @@ def left_over(messages: Sequence[AnyMessage], cursor: str | None) -> list[AnyMes
     return waiting
 
 
-def queue_of(place: Place) -> str:
+def queue_of(place: HookContext) -> str:
     """Return the queue of a thread: within it the order is kept."""
     return json.dumps([place.user_id, place.session_id])
 
 
-def pack(place: Place, messages: Sequence[AnyMessage], *, memory_type: str, said_at: datetime, again: bool) -> bytes:
+def pack(
+    place: HookContext, messages: Sequence[AnyMessage], *, memory_type: str, said_at: datetime, again: bool
+) -> bytes:
     """Return messages of a thread as an entry of the journal; `again`: an earlier run may have captured them."""
     taken: dict[str, Message] = {}
     for message in from_langchain(messages):

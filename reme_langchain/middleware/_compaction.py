@@ -18,11 +18,11 @@ from langgraph.types import Command
 
 from reme_core import Message, PreparedContext, ReMe
 from reme_core.schema.plain import clean_text
-from reme_langchain._place import Place
+from reme_langchain._place import HookContext
 from reme_langchain._searching import known_messages
 from reme_langchain.messages import to_langchain
 from reme_langchain.middleware._capture import untimed
-from reme_langchain.middleware._converted_messages import Forms, most_tokens, most_tokens_of
+from reme_langchain.middleware._converted_messages import ConvertedMessages, most_tokens, most_tokens_of
 from reme_langchain.middleware._own_messages import as_cut, part_of, summary_message, summary_text
 from reme_langchain.middleware._settings import Compact
 
@@ -30,7 +30,7 @@ _LOG = logging.getLogger("reme")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class ModelContext:
     """What would be sent to a model."""
 
     messages: Sequence[AnyMessage]
@@ -39,30 +39,30 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class CompactedRequest:
     """What is sent instead, and what the thread has to be told so that it stays so."""
 
     messages: list[AnyMessage]
     update: list[BaseMessage]
 
 
-class Compaction:
+class ContextCompactor:
     """Decides by what was decided before: a context changes only when it is over its budget."""
 
     def __init__(self, memory: ReMe, settings: Compact) -> None:
         """Keep the settings."""
         self._memory = memory
         self._limits = settings.limits
-        self._forms = Forms()
+        self._forms = ConvertedMessages()
         self._tools: tuple[list[object], str] = ([], "")
 
     async def fit(
         self,
-        context: Context,
+        context: ModelContext,
         state: Sequence[AnyMessage],
-        place: Place,
+        place: HookContext,
         before: Callable[[], Awaitable[None]] | None = None,
-    ) -> Fitted | None:
+    ) -> CompactedRequest | None:
         """Return a context that fits; None where this one does.
 
         All that leaves is on disk and in the summary first. If that fails, what fits is sent, the newest messages, and
@@ -90,7 +90,7 @@ class Compaction:
             _LOG.warning("a summary of the context %s: %s", who, problem)
         return _fitted(context.messages, forms, prepared, state) if prepared.has_changed else None
 
-    def _surely_fits(self, context: Context, counted: str) -> bool:
+    def _surely_fits(self, context: ModelContext, counted: str) -> bool:
         """Tell by a bound whether a context fits: to read a long one costs more than to look at it."""
         room = self._limits.threshold - most_tokens(counted)
         for message in context.messages:
@@ -100,7 +100,7 @@ class Compaction:
         return True
 
     async def _prepare(
-        self, context: Context, place: Place, counted: str, before: Callable[[], Awaitable[None]] | None
+        self, context: ModelContext, place: HookContext, counted: str, before: Callable[[], Awaitable[None]] | None
     ) -> tuple[PreparedContext, list[Message | None]] | None:
         """Have the core bring the context below its budget; None where it is."""
         forms = self._read(context.messages)
@@ -122,7 +122,7 @@ class Compaction:
         return prepared, forms
 
     async def _as_stored(
-        self, messages: Sequence[AnyMessage], forms: Sequence[Message | None], place: Place
+        self, messages: Sequence[AnyMessage], forms: Sequence[Message | None], place: HookContext
     ) -> list[Message | None]:
         """Give messages the time at which they were captured: by it the memory knows what it has, though it is cut."""
         ids = [form.message_id for form in forms if form is not None]
@@ -153,7 +153,7 @@ class Compaction:
         )
         return check.is_over
 
-    async def _trimmed(self, context: Context, counted: str) -> Fitted | None:
+    async def _trimmed(self, context: ModelContext, counted: str) -> CompactedRequest | None:
         """Leave out the oldest messages, calls with their results, of this request alone."""
         try:
             forms = self._read(context.messages)
@@ -169,13 +169,13 @@ class Compaction:
             for message, form in zip(context.messages, forms, strict=True)
             if part_of(message) == "summary" or (form is not None and id(form) in kept)
         ]
-        return Fitted(messages=messages, update=[]) if check.is_over else None
+        return CompactedRequest(messages=messages, update=[]) if check.is_over else None
 
     def _read(self, messages: Sequence[AnyMessage]) -> list[Message | None]:
         now = self._memory.clock.now()
         return [self._forms.read(message, now=now) if part_of(message) is None else None for message in messages]
 
-    def _counted(self, context: Context) -> str:
+    def _counted(self, context: ModelContext) -> str:
         """Return what is sent besides, in one text: system prompt, tools and the memories shown."""
         system = "" if context.system is None else context.system.text
         recalled = (message.text for message in context.messages if part_of(message) == "recall")
@@ -194,7 +194,7 @@ def _fitted(
     forms: Sequence[Message | None],
     prepared: PreparedContext,
     state: Sequence[AnyMessage],
-) -> Fitted:
+) -> CompactedRequest:
     """Put the summary where the first message that left was; what changed takes its place, what stays is not touched.
 
     A message takes another's place in a thread by its id, and so the summary gets the id of that first one: thus the
@@ -231,7 +231,7 @@ def _fitted(
         sent.insert(0, summary_message(prepared.compressed_summary, message_id=None))
     if None in in_thread:  # outside a graph, which names them all: without ids, only all at once can be replaced
         update = [RemoveMessage(id=REMOVE_ALL_MESSAGES), *sent]
-    return Fitted(messages=sent, update=update)
+    return CompactedRequest(messages=sent, update=update)
 
 
 def _anchor(

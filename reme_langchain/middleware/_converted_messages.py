@@ -17,7 +17,7 @@ _REMEMBERED = 8_192
 _OTHER_TOKENS, _AROUND_TOKENS = 5_000, 32
 
 
-class Forms:
+class ConvertedMessages:
     """Remembers our form of the messages read last, so that each is converted once. Threads may share one.
 
     A message that was loaded from a checkpoint again is another object and an equal one: to compare them takes some

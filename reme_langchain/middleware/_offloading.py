@@ -13,7 +13,7 @@ from langgraph.types import Command
 
 from reme_core import ReMe
 from reme_core.schema.plain import clean_text
-from reme_langchain._place import Place
+from reme_langchain._place import HookContext
 from reme_langchain.middleware._settings import Offload
 
 _LOG = logging.getLogger("reme")
@@ -26,7 +26,7 @@ _MARK = "reme"
 _UNKEPT = re.compile("[\0\ud800-\udfff]")
 
 
-async def shorten_result(memory: ReMe, settings: Offload, place: Place, result: Result, *, tool: str) -> Result:
+async def shorten_result(memory: ReMe, settings: Offload, place: HookContext, result: Result, *, tool: str) -> Result:
     """Return a tool's result with long texts shortened, also inside a command; the same object where none is long."""
     if tool == RELOAD_TOOL:
         return result
@@ -45,7 +45,7 @@ async def shorten_result(memory: ReMe, settings: Offload, place: Place, result: 
     return replace(result, update=dict(changed) if isinstance(result.update, Mapping) else changed)
 
 
-async def _shorten_values(memory: ReMe, settings: Offload, place: Place, value: object, *, tool: str) -> object:
+async def _shorten_values(memory: ReMe, settings: Offload, place: HookContext, value: object, *, tool: str) -> object:
     """Shorten a message, or those in a list."""
     if not isinstance(value, list):
         return await _shorten_one(memory, settings, place, value, tool=tool)
@@ -53,7 +53,7 @@ async def _shorten_values(memory: ReMe, settings: Offload, place: Place, value: 
     return value if all(before is after for before, after in zip(value, changed, strict=True)) else changed
 
 
-async def _shorten_one(memory: ReMe, settings: Offload, place: Place, value: object, *, tool: str) -> object:
+async def _shorten_one(memory: ReMe, settings: Offload, place: HookContext, value: object, *, tool: str) -> object:
     message = _result_in(value)
     if message is None:
         return value
@@ -71,7 +71,9 @@ def _result_in(value: object) -> ToolMessage | None:
     return value if isinstance(value, ToolMessage) else None
 
 
-async def _shorten(memory: ReMe, settings: Offload, place: Place, message: ToolMessage, *, tool: str) -> ToolMessage:
+async def _shorten(
+    memory: ReMe, settings: Offload, place: HookContext, message: ToolMessage, *, tool: str
+) -> ToolMessage:
     texts, others = _split(message.content)
     whole = "\n".join(texts)
     if message.status == "error" or len(whole) <= settings.over_chars or _MARK in message.additional_kwargs:

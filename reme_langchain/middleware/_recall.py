@@ -13,7 +13,7 @@ from langchain_core.messages import AnyMessage, HumanMessage
 from reme_core import ReMe
 from reme_core.schema import Hit, found_text
 from reme_core.schema.plain import clean_text, usable_id
-from reme_langchain._place import Place
+from reme_langchain._place import HookContext
 from reme_langchain._searching import in_words
 from reme_langchain.middleware._own_messages import our_message, said, shown_in
 from reme_langchain.middleware._settings import Recall
@@ -29,7 +29,7 @@ _ASKED_FOR = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
+class RecalledText:
     """What was found: the text, fenced as data, and what is in it."""
 
     text: str
@@ -41,8 +41,8 @@ class Recalled:
 
 
 async def recall(
-    memory: ReMe, settings: Recall, place: Place, messages: Sequence[AnyMessage], *, again: bool = False
-) -> Recalled | None:
+    memory: ReMe, settings: Recall, place: HookContext, messages: Sequence[AnyMessage], *, again: bool = False
+) -> RecalledText | None:
     """Find what helps with the last words of the user; None where there is nothing, or it takes too long.
 
     Left out is what the thread holds already: memories shown before (but for `again`) and messages of the context.
@@ -61,10 +61,10 @@ async def recall(
     hits = [hit for hit in found if key_of(hit) not in shown and not _is_held(hit, held)][: settings.limit]
     if not hits:
         return None
-    return Recalled(text=found_text(hits, max_chars=_HIT_CHARS), shown=tuple(map(key_of, hits)))
+    return RecalledText(text=found_text(hits, max_chars=_HIT_CHARS), shown=tuple(map(key_of, hits)))
 
 
-async def _find(memory: ReMe, settings: Recall, place: Place, query: str) -> list[Hit]:
+async def _find(memory: ReMe, settings: Recall, place: HookContext, query: str) -> list[Hit]:
     """Return what is found and was said in words: no calls of tools, nor what they answered."""
     found = await memory.retrieve(
         query,

@@ -9,10 +9,10 @@ from langchain.tools import BaseTool, InjectedToolArg, ToolRuntime
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, Field
 
-from reme_core import BackgroundLoop, OffloadInfo, Reloaded, ReMe
+from reme_core import EventLoopThread, OffloadInfo, Reloaded, ReMe
 from reme_core.errors import InvalidInputError, NotFoundError
 from reme_core.schema.plain import clean_text
-from reme_langchain._place import Injected, Place
+from reme_langchain._place import HookContext, Injected
 from reme_langchain.middleware._offloading import RELOAD_TOOL
 
 _DESCRIPTION = (
@@ -25,7 +25,7 @@ _MOST_CHARS = 200_000
 _LISTED = 20
 
 
-class _Arguments(BaseModel):
+class _ReloadArguments(BaseModel):
     """What the model may give; `runtime` is given by the graph."""
 
     handle: str
@@ -37,7 +37,7 @@ class _Arguments(BaseModel):
 
 
 def create_reload_tool(
-    memory: ReMe, loop: BackgroundLoop, find_place: Callable[[ToolRuntime | None], Place]
+    memory: ReMe, loop: EventLoopThread, find_place: Callable[[ToolRuntime | None], HookContext]
 ) -> BaseTool:
     """Make the tool for a middleware.
 
@@ -61,13 +61,15 @@ def create_reload_tool(
     return StructuredTool(
         name=RELOAD_TOOL,
         description=_DESCRIPTION,
-        args_schema=_Arguments,
+        args_schema=_ReloadArguments,
         func=reload_context,
         coroutine=areload_context,
     )
 
 
-async def _reload(memory: ReMe, place: Place, handle: str, *, offset: int, limit: int, pattern: str | None) -> str:
+async def _reload(
+    memory: ReMe, place: HookContext, handle: str, *, offset: int, limit: int, pattern: str | None
+) -> str:
     """Answer in words, whatever the model asks for."""
     wanted = clean_text(handle).strip()
     words = clean_text(pattern or "").strip()
@@ -91,7 +93,13 @@ async def _reload(memory: ReMe, place: Place, handle: str, *, offset: int, limit
 
 
 async def _load(
-    memory: ReMe, place: Place, handle: str, *, limit_chars: int, query: str | None = None, offset: int | None = None
+    memory: ReMe,
+    place: HookContext,
+    handle: str,
+    *,
+    limit_chars: int,
+    query: str | None = None,
+    offset: int | None = None,
 ) -> Reloaded:
     found = await memory.reload_context(
         user_id=place.user_id,
@@ -105,7 +113,7 @@ async def _load(
     return piece
 
 
-async def _refusal(memory: ReMe, place: Place, handle: str, failure: NotFoundError | InvalidInputError) -> str:
+async def _refusal(memory: ReMe, place: HookContext, handle: str, failure: NotFoundError | InvalidInputError) -> str:
     infos, _ = await memory.list_offloads(
         user_id=place.user_id, session_id=place.session_id, limit=_LISTED, newest_first=True
     )

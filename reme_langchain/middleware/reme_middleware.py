@@ -25,16 +25,16 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from reme_core import BackgroundLoop
+from reme_core import EventLoopThread
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
 from reme_core.schema import Scope, new_id, shown
 from reme_langchain._journal import Entry, Journal
 from reme_langchain._loop_end import finish_tasks
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain._owner import Owner, check_owner
-from reme_langchain._place import BLOCK, CAPTURED, SESSION, Place, ReMeState, find_place, internal_calls
+from reme_langchain._place import BLOCK, CAPTURED, SESSION, HookContext, ReMeState, find_hook_context, internal_calls
 from reme_langchain.middleware._capture import behind, deliver, left_over, pack, queue_of
-from reme_langchain.middleware._compaction import Compaction, Context, Fitted, with_update
+from reme_langchain.middleware._compaction import CompactedRequest, ContextCompactor, ModelContext, with_update
 from reme_langchain.middleware._offloading import RELOAD_TOOL, shorten_result
 from reme_langchain.middleware._recall import recall
 from reme_langchain.middleware._reload_tool import create_reload_tool
@@ -101,8 +101,8 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         self._owner = owner
         self._name = name or type(self).__name__
         self._recall, self._capture, self._offload = recall, capture, offload
-        self._loop = BackgroundLoop(self, thread_name="reme-middleware")
-        self._compaction = None if compact is None else Compaction(self._memory, compact)
+        self._loop = EventLoopThread(self, thread_name="reme-middleware")
+        self._compaction = None if compact is None else ContextCompactor(self._memory, compact)
         self._journal = None if capture is None else self._make_journal()
         self.state_schema = ReMeState
         self.tools: Sequence[BaseTool] = self._make_tools(tools)
@@ -243,13 +243,13 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         result = await handler(request)
         return await shorten_result(self._memory, self._offload, place, result, tool=request.tool_call["name"])
 
-    def _place(self, state: object, runtime: object) -> Place:
+    def _place(self, state: object, runtime: object) -> HookContext:
         if self._loop.ended:
             msg = f"{self!r} was closed: make a new one"
             raise StoreClosedError(msg)
-        return find_place(self._owner, self._name, state, runtime)
+        return find_hook_context(self._owner, self._name, state, runtime)
 
-    def _place_of_tool(self, runtime: ToolRuntime | None) -> Place:
+    def _place_of_tool(self, runtime: ToolRuntime | None) -> HookContext:
         return self._place(None if runtime is None else runtime.state, runtime)
 
     def _make_journal(self) -> Journal:
@@ -276,7 +276,7 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         if self._owns:
             await self._memory.close()
 
-    async def _begin(self, state: ReMeState[ResponseT], place: Place) -> dict[str, object] | None:
+    async def _begin(self, state: ReMeState[ResponseT], place: HookContext) -> dict[str, object] | None:
         messages = state["messages"]
         notes: dict[str, str] = {}
         update: dict[str, object] = {}
@@ -299,10 +299,10 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         return update or None
 
     async def _fit(
-        self, compaction: Compaction, request: ModelRequest[ContextT], place: Place
-    ) -> tuple[Fitted | None, dict[str, object]]:
+        self, compaction: ContextCompactor, request: ModelRequest[ContextT], place: HookContext
+    ) -> tuple[CompactedRequest | None, dict[str, object]]:
         """Return what is sent instead, if anything, and what is noted with it."""
-        context = Context(messages=request.messages, system=request.system_message, tools=request.tools)
+        context = ModelContext(messages=request.messages, system=request.system_message, tools=request.tools)
         messages = request.state.get("messages", request.messages)
         notes: dict[str, str] = {}
 
@@ -316,7 +316,7 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         return fitted, self._update(notes) if notes else {}
 
     async def _capture_now(
-        self, place: Place, messages: Sequence[AnyMessage], *, again: bool = False
+        self, place: HookContext, messages: Sequence[AnyMessage], *, again: bool = False
     ) -> dict[str, str]:
         written = self._hand_in(place, messages, again=again)
         if written is None:
@@ -329,14 +329,16 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         return _cursor_at(messages[-1])
 
     def _noted(
-        self, place: Place, messages: Sequence[AnyMessage], error: BaseException | None
+        self, place: HookContext, messages: Sequence[AnyMessage], error: BaseException | None
     ) -> dict[str, object] | None:
         if error is None:
             return self._update(notes) if (notes := _cursor_at(messages[-1])) else None
         self._check_lost(place, error)
         return None
 
-    def _hand_in(self, place: Place, messages: Sequence[AnyMessage], *, again: bool = False) -> Future[None] | None:
+    def _hand_in(
+        self, place: HookContext, messages: Sequence[AnyMessage], *, again: bool = False
+    ) -> Future[None] | None:
         """Submit messages to the journal; None where there are none."""
         if self._journal is None or self._capture is None or not messages:
             return None
@@ -347,7 +349,7 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         entry_id = messages[-1].id or new_id()
         return self._journal.submit(queue_of(place), [(entry_id, payload)], scope=scope, settled=False)
 
-    def _check_lost(self, place: Place, error: BaseException) -> None:
+    def _check_lost(self, place: HookContext, error: BaseException) -> None:
         """Raise an error by which a turn would be lost; in a thread, the next run captures it."""
         if not place.has_thread or not isinstance(error, StoreError):
             raise error

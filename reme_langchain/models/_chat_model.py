@@ -19,7 +19,7 @@ from reme_core.ports import ChatRequest, ChatResult, ToolSpec
 from reme_langchain.models._chat_answer import result_of
 from reme_langchain.models._chat_request import sent_messages
 from reme_langchain.models._embedder import is_async
-from reme_langchain.models._named_models import Named
+from reme_langchain.models._named_models import NamedModel
 from reme_langchain.models._provider_failures import translated
 
 Messages: TypeAlias = list[BaseMessage]
@@ -32,7 +32,9 @@ class LangChainChat:
     """A chat model, runnable or function of LangChain behind the core's port. Bound to no event loop."""
 
     def __init__(
-        self, model: Runnable[Messages, object] | ChatFunction | Named[BaseChatModel], metadata: Mapping[str, object]
+        self,
+        model: Runnable[Messages, object] | ChatFunction | NamedModel[BaseChatModel],
+        metadata: Mapping[str, object],
     ) -> None:
         """Keep them; nothing is called."""
         self._model = model
@@ -46,7 +48,7 @@ class LangChainChat:
     @property
     def _name(self) -> str:
         model = self._model
-        if isinstance(model, Named):
+        if isinstance(model, NamedModel):
             return model.name
         # A function has a name, an object with __call__ none.
         return (
@@ -67,7 +69,7 @@ class LangChainChat:
         """
         messages = sent_messages(request)
         # Making a model imports the provider's library, which takes seconds.
-        model = await asyncio.to_thread(self._model.get) if isinstance(self._model, Named) else self._model
+        model = await asyncio.to_thread(self._model.get) if isinstance(self._model, NamedModel) else self._model
         started = time.perf_counter()
         said = await self._said(model, messages, request)
         result = result_of(said, request, self._name)

@@ -14,7 +14,7 @@ from langchain_core.runnables.config import run_in_executor
 from reme_core import unit_rows
 from reme_core.errors import ConfigurationError, ReMeError
 from reme_core.ports import Matrix, Vector
-from reme_langchain.models._named_models import Named
+from reme_langchain.models._named_models import NamedModel
 from reme_langchain.models._provider_failures import translated
 
 Rows: TypeAlias = Sequence[Sequence[float]]
@@ -27,7 +27,7 @@ _MODEL_FIELDS = ("model", "model_name", "model_id", "deployment")
 class LangChainEmbedder:
     """Embeddings of LangChain, or a function, behind the core's port. Bound to no event loop."""
 
-    def __init__(self, embed: Embeddings | EmbeddingFunction | Named[Embeddings], dims: int | None) -> None:
+    def __init__(self, embed: Embeddings | EmbeddingFunction | NamedModel[Embeddings], dims: int | None) -> None:
         """Keep them; nothing is called."""
         self._embed = embed
         self._dims = dims
@@ -40,7 +40,7 @@ class LangChainEmbedder:
     def model(self) -> str:
         """Class and model name, or the name of the function: what tells the vectors from those of another model."""
         embed = self._embed
-        if isinstance(embed, Named):
+        if isinstance(embed, NamedModel):
             return embed.name
         if isinstance(embed, Embeddings):
             names = [getattr(embed, field, None) for field in _MODEL_FIELDS]  # each provider has its own
@@ -58,7 +58,7 @@ class LangChainEmbedder:
             ConfigurationError: It was not given, and the model does not tell it.
         """
         if self._dims is None:
-            source = self._embed.get() if isinstance(self._embed, Named) else self._embed
+            source = self._embed.get() if isinstance(self._embed, NamedModel) else self._embed
             told = [getattr(source, field, None) for field in _DIMENSION_FIELDS]
             self._dims = next((n for n in told if isinstance(n, int) and not isinstance(n, bool) and n > 0), None)
         if self._dims is None:
@@ -113,7 +113,7 @@ class LangChainEmbedder:
 
     async def _model(self) -> Embeddings | EmbeddingFunction:
         # Making a model imports the provider's library, which takes seconds.
-        return await asyncio.to_thread(self._embed.get) if isinstance(self._embed, Named) else self._embed
+        return await asyncio.to_thread(self._embed.get) if isinstance(self._embed, NamedModel) else self._embed
 
 
 def _name(function: object) -> str:

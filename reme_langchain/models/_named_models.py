@@ -12,7 +12,7 @@ from reme_core.errors import ConfigurationError, MissingExtraError
 T = TypeVar("T")
 
 
-class Named(Generic[T]):
+class NamedModel(Generic[T]):
     """A model by name; one object is made, whoever asks first and from however many threads."""
 
     def __init__(self, name: str, make: Callable[[str], T]) -> None:

@@ -13,7 +13,7 @@ from reme_core.ports import ChatModel, Embedder
 from reme_core.schema import shown
 from reme_langchain.models._chat_model import ChatFunction, LangChainChat, Messages
 from reme_langchain.models._embedder import EmbeddingFunction, LangChainEmbedder
-from reme_langchain.models._named_models import Named
+from reme_langchain.models._named_models import NamedModel
 
 
 def as_chat_model(
@@ -35,7 +35,7 @@ def as_chat_model(
     """
     tags = dict(metadata or {})
     if isinstance(model, str):
-        return LangChainChat(Named(model, _init_chat_model), tags)
+        return LangChainChat(NamedModel(model, _init_chat_model), tags)
     if not _is_one(model, Runnable):
         msg = f"model: wanted a chat model, a runnable, a function or 'provider:model', found {shown(model)}"
         raise ConfigurationError(msg)
@@ -59,7 +59,7 @@ def as_embedder(embed: Embeddings | EmbeddingFunction | str, *, dims: int | None
         msg = f"dims: wanted the length of the vectors, an int above 0, found {shown(dims)}"
         raise ConfigurationError(msg)
     if isinstance(embed, str):
-        return LangChainEmbedder(Named(embed, _init_embeddings), dims)
+        return LangChainEmbedder(NamedModel(embed, _init_embeddings), dims)
     if not _is_one(embed, Embeddings):
         msg = f"embed: wanted Embeddings, a function or 'provider:model', found {shown(embed)}"
         raise ConfigurationError(msg)

@@ -13,15 +13,15 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, Checkpoint
 
 from reme_core.errors import CorruptDataError
 from reme_langchain.saver._checkpoint_tables import find_thread, make_thread
-from reme_langchain.saver._message_blobs import Blobs, Known, Reader, Slot
+from reme_langchain.saver._message_blobs import BlobReader, Blobs, KnownDigests, Slot
 from reme_langchain.saver._remove_and_copy import sweep
-from reme_langchain.saver._value_codec import Codec, Encoded, Form, Typed
+from reme_langchain.saver._value_codec import EncodedValue, Typed, ValueCodec, ValueForm
 
 Version: TypeAlias = str | int | float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CheckpointKey:
     """A checkpoint, or with no id the newest one, of a thread and namespace."""
 
     thread: str
@@ -44,12 +44,12 @@ class PutRow:
         held: Those of the others for which the checkpoint holds a value.
     """
 
-    place: Place
+    place: CheckpointKey
     checkpoint_id: str
     run: str | None
     body: Typed
     metadata: str
-    new: Mapping[str, tuple[Version, Encoded | None]]
+    new: Mapping[str, tuple[Version, EncodedValue | None]]
     kept: Mapping[str, Version]
     held: frozenset[str]
 
@@ -60,7 +60,7 @@ class WriteRow:
 
     idx: int
     channel: str
-    value: Encoded
+    value: EncodedValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ Raw: TypeAlias = tuple[int, Typed, list[Typed]]
 class StoredTuple:
     """A checkpoint as read, not yet rebuilt."""
 
-    place: Place
+    place: CheckpointKey
     parent: str | None
     body: Typed
     metadata: str
@@ -97,7 +97,7 @@ class StoredTuple:
         return sum(len(data) + sum(len(part) for _, part in parts) for _, (_, data), parts in raws)
 
 
-def put_row(connection: sqlite3.Connection, known: Known, row: PutRow, codec: Codec) -> frozenset[str]:
+def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, codec: ValueCodec) -> frozenset[str]:
     """Write a checkpoint, in place of one with its id.
 
     Returns:
@@ -128,7 +128,7 @@ def _find_value(connection: sqlite3.Connection, thread: int, ns: str, channel: s
     return None if found is None else int(found[0])
 
 
-def _put_value(blobs: Blobs, where: tuple[int, str, str, Version], value: Encoded, codec: Codec) -> int:
+def _put_value(blobs: Blobs, where: tuple[int, str, str, Version], value: EncodedValue, codec: ValueCodec) -> int:
     type_, data = _store_value(blobs, f"channel {where[2]!r}", value, codec, where[1:3])
     (made,) = blobs.connection.execute(
         "INSERT INTO langgraph_values (thread, ns, channel, version, form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?) "
@@ -138,7 +138,7 @@ def _put_value(blobs: Blobs, where: tuple[int, str, str, Version], value: Encode
     return int(made)
 
 
-def _store_value(blobs: Blobs, what: str, value: Encoded, codec: Codec, slot: Slot | None) -> Typed:
+def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec, slot: Slot | None) -> Typed:
     """Write the messages of a value; return what stands for it in its row."""
     return value.whole if value.row is None else ("", blobs.keep(what, value.row, codec, slot))
 
@@ -161,11 +161,11 @@ def _put_checkpoint(connection: sqlite3.Connection, thread: int, row: PutRow, re
 
 def put_writes(
     connection: sqlite3.Connection,
-    known: Known,
-    place: Place,
+    known: KnownDigests,
+    place: CheckpointKey,
     task: tuple[str, str],
     rows: Sequence[WriteRow],
-    codec: Codec,
+    codec: ValueCodec,
 ) -> None:
     """Keep the writes of a task (its id and path) beside a checkpoint."""
     thread = make_thread(connection, place.thread)
@@ -192,7 +192,7 @@ def _has_write(connection: sqlite3.Connection, where: tuple[object, ...]) -> boo
     return found.fetchone() is not None
 
 
-def find_row(connection: sqlite3.Connection, place: Place) -> StoredTuple | None:
+def find_row(connection: sqlite3.Connection, place: CheckpointKey) -> StoredTuple | None:
     """Read one checkpoint."""
     thread = find_thread(connection, place.thread)
     if thread is None:
@@ -208,7 +208,7 @@ def find_row(connection: sqlite3.Connection, place: Place) -> StoredTuple | None
             "SELECT id FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ? AND NOT hidden",
             (thread, place.ns, place.checkpoint_id),
         ).fetchone()
-    return None if found is None else read_row(connection, found[0], Reader(connection))
+    return None if found is None else read_row(connection, found[0], BlobReader(connection))
 
 
 def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[int]:
@@ -245,12 +245,12 @@ def _holds(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 def read_rows(connection: sqlite3.Connection, ids: Sequence[int]) -> list[StoredTuple]:
     """Read checkpoints by row number; those that are gone by now are left out."""
-    reader = Reader(connection)
+    reader = BlobReader(connection)
     read = [read_row(connection, id_, reader) for id_ in ids]
     return [row for row in read if row is not None]
 
 
-def read_row(connection: sqlite3.Connection, id_: int, reader: Reader) -> StoredTuple | None:
+def read_row(connection: sqlite3.Connection, id_: int, reader: BlobReader) -> StoredTuple | None:
     """Read a checkpoint by row number, None if it is gone."""
     row = connection.execute(
         "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.refs, c.thread "
@@ -266,7 +266,7 @@ def read_row(connection: sqlite3.Connection, id_: int, reader: Reader) -> Stored
         (thread, ns, checkpoint_id),
     ).fetchall()
     return StoredTuple(
-        place=Place(thread=name, ns=ns, checkpoint_id=checkpoint_id),
+        place=CheckpointKey(thread=name, ns=ns, checkpoint_id=checkpoint_id),
         parent=parent,
         body=(type_, body),
         metadata=metadata,
@@ -279,7 +279,7 @@ def read_row(connection: sqlite3.Connection, id_: int, reader: Reader) -> Stored
     )
 
 
-def read_value(connection: sqlite3.Connection, id_: int, reader: Reader) -> Raw:
+def read_value(connection: sqlite3.Connection, id_: int, reader: BlobReader) -> Raw:
     """Read the value of a channel.
 
     Raises:
@@ -292,12 +292,12 @@ def read_value(connection: sqlite3.Connection, id_: int, reader: Reader) -> Raw:
     return raw(reader, *stored)
 
 
-def raw(reader: Reader, form: int, type_: str, data: bytes) -> Raw:
+def raw(reader: BlobReader, form: int, type_: str, data: bytes) -> Raw:
     """Read the messages of a stored value, if it is made of them."""
-    return form, (type_, data), [] if form == Form.WHOLE else reader.parts(data)
+    return form, (type_, data), [] if form == ValueForm.WHOLE else reader.parts(data)
 
 
-def rebuild(stored: StoredTuple, codec: Codec) -> CheckpointTuple:
+def rebuild(stored: StoredTuple, codec: ValueCodec) -> CheckpointTuple:
     """Make of what was read what langgraph expects."""
     values = {channel: codec.decode(*value) for channel, value in stored.values.items()}
     return CheckpointTuple(
@@ -306,17 +306,17 @@ def rebuild(stored: StoredTuple, codec: Codec) -> CheckpointTuple:
         metadata=cast(CheckpointMetadata, json.loads(stored.metadata)),
         parent_config=None
         if stored.parent is None
-        else config_of(Place(thread=stored.place.thread, ns=stored.place.ns, checkpoint_id=stored.parent)),
+        else config_of(CheckpointKey(thread=stored.place.thread, ns=stored.place.ns, checkpoint_id=stored.parent)),
         pending_writes=rebuild_writes(stored.writes, codec),
     )
 
 
-def rebuild_writes(writes: Sequence[tuple[str, str, Raw]], codec: Codec) -> list[PendingWrite]:
+def rebuild_writes(writes: Sequence[tuple[str, str, Raw]], codec: ValueCodec) -> list[PendingWrite]:
     """Make the (task id, channel, value) of writes."""
     return [(task, channel, codec.decode(*value)) for task, channel, value in writes]
 
 
-def config_of(place: Place) -> RunnableConfig:
+def config_of(place: CheckpointKey) -> RunnableConfig:
     """Return the config that addresses a checkpoint."""
     return {
         "configurable": {

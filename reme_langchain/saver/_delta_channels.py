@@ -9,10 +9,10 @@ from itertools import islice
 
 from langgraph.checkpoint.base import DeltaChannelHistory
 
-from reme_langchain.saver._checkpoint_rows import Place, Raw, raw, read_value, rebuild_writes
+from reme_langchain.saver._checkpoint_rows import CheckpointKey, Raw, raw, read_value, rebuild_writes
 from reme_langchain.saver._checkpoint_tables import find_thread
-from reme_langchain.saver._message_blobs import Reader
-from reme_langchain.saver._value_codec import Codec
+from reme_langchain.saver._message_blobs import BlobReader
+from reme_langchain.saver._value_codec import ValueCodec
 
 StoredHistory = tuple[list[tuple[str, str, Raw]], Raw | None]
 """The writes of a channel, oldest first, and the value that they start from."""
@@ -26,12 +26,14 @@ _PATH = """WITH RECURSIVE path(checkpoint_id, parent, refs) AS (
 ) SELECT checkpoint_id, refs FROM path"""
 
 
-def read_history(connection: sqlite3.Connection, place: Place, channels: Sequence[str]) -> Mapping[str, StoredHistory]:
+def read_history(
+    connection: sqlite3.Connection, place: CheckpointKey, channels: Sequence[str]
+) -> Mapping[str, StoredHistory]:
     """Read the writes of channels on the path to a checkpoint, from the nearest stored value on."""
     thread = find_thread(connection, place.thread)
     paths: dict[str, list[str]] = {channel: [] for channel in channels}
     seeds: dict[str, Raw] = {}
-    reader = Reader(connection)
+    reader = BlobReader(connection)
     if thread is not None:
         for checkpoint_id, refs in _ancestors(connection, thread, place):
             for channel in paths.keys() - seeds.keys():
@@ -47,7 +49,9 @@ def read_history(connection: sqlite3.Connection, place: Place, channels: Sequenc
     return {channel: (writes[channel], seeds.get(channel)) for channel in channels}
 
 
-def _ancestors(connection: sqlite3.Connection, thread: int, place: Place) -> Iterator[tuple[str, dict[str, int]]]:
+def _ancestors(
+    connection: sqlite3.Connection, thread: int, place: CheckpointKey
+) -> Iterator[tuple[str, dict[str, int]]]:
     head = place.checkpoint_id
     if head is None:
         (head,) = connection.execute(
@@ -60,7 +64,7 @@ def _ancestors(connection: sqlite3.Connection, thread: int, place: Place) -> Ite
 
 
 def _writes(
-    connection: sqlite3.Connection, where: tuple[int | None, str, str], path: Sequence[str], reader: Reader
+    connection: sqlite3.Connection, where: tuple[int | None, str, str], path: Sequence[str], reader: BlobReader
 ) -> list[tuple[str, str, Raw]]:
     rows = connection.execute(
         "SELECT w.task_id, w.channel, w.form, w.type, w.data FROM json_each(?4) step JOIN langgraph_writes w "
@@ -71,7 +75,7 @@ def _writes(
     return [(task, channel, raw(reader, *stored)) for task, channel, *stored in rows]
 
 
-def rebuild_history(stored: Mapping[str, StoredHistory], codec: Codec) -> dict[str, DeltaChannelHistory]:
+def rebuild_history(stored: Mapping[str, StoredHistory], codec: ValueCodec) -> dict[str, DeltaChannelHistory]:
     """Make of what was read what langgraph expects."""
     result: dict[str, DeltaChannelHistory] = {}
     for channel, (writes, seed) in stored.items():

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import ormsgpack
 
 from reme_core.errors import CorruptDataError
-from reme_langchain.saver._value_codec import Codec, Row, Typed, digest_of
+from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, digest_of
 
 FAN = 64
 _BATCH = 64  # values bound at once; one text of SQL for each call then serves all
@@ -29,10 +29,10 @@ Slot: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Last:
+class LastMessages:
     """The messages that a slot held last, and their ids."""
 
-    row: Row
+    row: MessageList
     ids: list[int]
 
     @property
@@ -41,7 +41,7 @@ class Last:
         return len(self.row.body) + 80 * len(self.ids)
 
 
-class Known:
+class KnownDigests:
     """The key of a file's digests, and which of them it is known to hold. Used by the writing thread alone.
 
     What is known must be so: a manifest with an id that is not there is a lost conversation. Every transaction that
@@ -55,8 +55,8 @@ class Known:
         self._removals = -1
         self._ids: dict[tuple[int, bytes], int] = {}
         self._added: dict[tuple[int, bytes], int] = {}
-        self._last: dict[tuple[int, Slot], Last] = {}
-        self._last_noted: dict[tuple[int, Slot], Last] = {}
+        self._last: dict[tuple[int, Slot], LastMessages] = {}
+        self._last_noted: dict[tuple[int, Slot], LastMessages] = {}
         self._last_bytes = 0
 
     def begin(self, connection: sqlite3.Connection) -> None:
@@ -97,11 +97,11 @@ class Known:
                 found[digest] = self._added[thread, digest] = row[0]
         return found
 
-    def last(self, thread: int, slot: Slot) -> Last | None:
+    def last(self, thread: int, slot: Slot) -> LastMessages | None:
         """Return what a slot held last."""
         return self._last.get((thread, slot))
 
-    def note_last(self, thread: int, slot: Slot, last: Last) -> None:
+    def note_last(self, thread: int, slot: Slot, last: LastMessages) -> None:
         """Note what this transaction has put into a slot."""
         self._last_noted[thread, slot] = last
 
@@ -116,9 +116,9 @@ class Blobs:
 
     connection: sqlite3.Connection
     thread: int
-    known: Known
+    known: KnownDigests
 
-    def keep(self, what: str, row: Row, codec: Codec, slot: Slot | None) -> bytes:
+    def keep(self, what: str, row: MessageList, codec: ValueCodec, slot: Slot | None) -> bytes:
         """Write the messages that the thread does not hold yet, and return the manifest of all.
 
         Args:
@@ -134,10 +134,10 @@ class Blobs:
         ids = [] if last is None else last.ids[: row.shared(last.row)]
         ids += self._keep_parts(what, row.parts(len(ids)), codec)
         if slot is not None:
-            self.known.note_last(self.thread, slot, Last(row, ids))
+            self.known.note_last(self.thread, slot, LastMessages(row, ids))
         return fold(ids, self.keep_chunk)
 
-    def _keep_parts(self, what: str, parts: Sequence[Typed], codec: Codec) -> list[int]:
+    def _keep_parts(self, what: str, parts: Sequence[Typed], codec: ValueCodec) -> list[int]:
         digests = [digest_of(part, self.known.key) for part in parts]
         known = self.known.find(self.connection, self.thread, digests)
         for digest, part in zip(digests, parts, strict=True):
@@ -183,7 +183,7 @@ def unfold(manifest: bytes, chunk: Callable[[int], list[int]]) -> list[int]:
     return ids
 
 
-class Reader:
+class BlobReader:
     """Reads blobs in one snapshot of the file; each once."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:

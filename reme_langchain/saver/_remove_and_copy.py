@@ -14,8 +14,8 @@ import ormsgpack
 from reme_core.errors import InvalidInputError
 from reme_langchain import _journal_rows
 from reme_langchain.saver._checkpoint_tables import HISTORY, find_thread, make_thread
-from reme_langchain.saver._message_blobs import Blobs, Known, Reader
-from reme_langchain.saver._value_codec import Form
+from reme_langchain.saver._message_blobs import BlobReader, Blobs, KnownDigests
+from reme_langchain.saver._value_codec import ValueForm
 
 _COUNTERS = "counters_since_delta_snapshot"  # the names of delta channels, in the metadata that langgraph hands over
 
@@ -157,7 +157,7 @@ def sweep(connection: sqlite3.Connection, thread: int) -> None:
         "json_each(c.refs) each WHERE c.thread = ?1 AND each.value IS NOT NULL)",
         (thread,),
     )
-    reader = Reader(connection)
+    reader = BlobReader(connection)
     held: set[int] = set()
     for (manifest,) in connection.execute(_MANIFESTS, (thread, thread)):
         reader.mark(manifest, held)
@@ -168,9 +168,9 @@ def sweep(connection: sqlite3.Connection, thread: int) -> None:
         connection.execute(_REMOVED)
 
 
-_REMOVED = "UPDATE langgraph_meta SET value = value + 1 WHERE name = 'removals'"  # see `Known`
-_MANIFESTS = f"""SELECT data FROM langgraph_values WHERE thread = ? AND form <> {int(Form.WHOLE)}
-    UNION SELECT data FROM langgraph_writes WHERE thread = ? AND form <> {int(Form.WHOLE)}"""  # noqa: S608  # a number
+_REMOVED = "UPDATE langgraph_meta SET value = value + 1 WHERE name = 'removals'"  # see `KnownDigests`
+_MANIFESTS = f"""SELECT data FROM langgraph_values WHERE thread = ? AND form <> {int(ValueForm.WHOLE)}
+    UNION SELECT data FROM langgraph_writes WHERE thread = ? AND form <> {int(ValueForm.WHOLE)}"""  # noqa: S608  # a number
 
 
 def _forget_if_empty(connection: sqlite3.Connection, thread: int) -> None:
@@ -182,7 +182,7 @@ def _forget_if_empty(connection: sqlite3.Connection, thread: int) -> None:
     )
 
 
-def copy_thread(connection: sqlite3.Connection, known: Known, source: str, target: str) -> None:
+def copy_thread(connection: sqlite3.Connection, known: KnownDigests, source: str, target: str) -> None:
     """Copy all of a thread, messages included, to one that is empty; an unknown source copies nothing.
 
     Raises:
@@ -222,7 +222,7 @@ def _copy_blobs(connection: sqlite3.Connection, old: int, blobs: Blobs) -> Calla
             ids[id_] = blobs.add(digest, type_, data)
 
     def translate(form: int, data: bytes) -> bytes:
-        if form == Form.WHOLE:
+        if form == ValueForm.WHOLE:
             return data
         return ormsgpack.packb([[ids[part] for part in tail] for tail in ormsgpack.unpackb(data)])
 

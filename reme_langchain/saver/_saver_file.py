@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 from reme_core import Database, ReMe
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain.saver._checkpoint_tables import prepare
-from reme_langchain.saver._message_blobs import Known
+from reme_langchain.saver._message_blobs import KnownDigests
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class SaverFile:
         self._store = store
         self.memory: ReMe
         self.be_synchronous("FULL")
-        self._known: Known | None = None
+        self._known: KnownDigests | None = None
         self.when_opened: Callable[[], None] | None = None  # called when the first call has opened it
 
     def be_synchronous(self, synchronous: Literal["FULL", "NORMAL"]) -> None:
@@ -47,12 +47,12 @@ class SaverFile:
         await self._aprepare()
         return await self.database.read(work)
 
-    def write(self, work: Callable[[Connection, Known], T]) -> T:
+    def write(self, work: Callable[[Connection, KnownDigests], T]) -> T:
         """Run work, which also gets what is known of the file, in a transaction; it is on disk when this returns."""
         known = self._prepare()
         return self.database.submit_write(partial(_run, work, known)).result()
 
-    async def awrite(self, work: Callable[[Connection, Known], T]) -> T:
+    async def awrite(self, work: Callable[[Connection, KnownDigests], T]) -> T:
         """Do what `write` does, without blocking the event loop."""
         known = await self._aprepare()
         return await self.database.write(partial(_run, work, known))
@@ -69,19 +69,19 @@ class SaverFile:
         if self._is_own:
             await self.memory.close()
 
-    def _prepare(self) -> Known:
+    def _prepare(self) -> KnownDigests:
         return self._known or self._opened(self.database.submit_write(prepare).result())
 
-    async def _aprepare(self) -> Known:
+    async def _aprepare(self) -> KnownDigests:
         return self._known or self._opened(await self.database.write(prepare))
 
-    def _opened(self, key: bytes) -> Known:
-        self._known = known = Known(key)
+    def _opened(self, key: bytes) -> KnownDigests:
+        self._known = known = KnownDigests(key)
         if self.when_opened is not None:
             self.when_opened()
         return known
 
 
-def _run(work: Callable[[Connection, Known], T], known: Known, connection: Connection) -> T:
+def _run(work: Callable[[Connection, KnownDigests], T], known: KnownDigests, connection: Connection) -> T:
     known.begin(connection)
     return work(connection, known)

@@ -20,16 +20,16 @@ from langgraph.checkpoint.base import (
 
 from reme_core.errors import InvalidInputError
 from reme_core.schema import shown
-from reme_langchain.saver._checkpoint_rows import ListQuery, Place, PutRow, Version, WriteRow
-from reme_langchain.saver._message_blobs import Known
+from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutRow, Version, WriteRow
+from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._remove_and_copy import copy_thread, delete_runs, delete_thread, prune_thread
-from reme_langchain.saver._value_codec import Codec
+from reme_langchain.saver._value_codec import ValueCodec
 
-Care: TypeAlias = Callable[[Connection, Known], None]
+Care: TypeAlias = Callable[[Connection, KnownDigests], None]
 """Work on the file that removes or copies."""
 
 
-def place_of(config: RunnableConfig) -> Place:
+def place_of(config: RunnableConfig) -> CheckpointKey:
     """Return what a config addresses.
 
     Raises:
@@ -40,7 +40,7 @@ def place_of(config: RunnableConfig) -> Place:
         msg = "config['configurable']['thread_id'] is missing: give the id of the conversation, a text or a number"
         raise InvalidInputError(msg)
     checkpoint_id = configurable.get("checkpoint_id")
-    return Place(
+    return CheckpointKey(
         thread=thread_name(configurable["thread_id"]),
         ns=text(configurable.get("checkpoint_ns") or "", "checkpoint_ns"),
         checkpoint_id=text(checkpoint_id, "checkpoint_id") if checkpoint_id else None,
@@ -76,7 +76,7 @@ def put_request(
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
-    codec: Codec,
+    codec: ValueCodec,
     wanted: frozenset[str] = frozenset(),
 ) -> PutRow:
     """Turn a put into a request; the values of `wanted` channels go along although their versions are not new.
@@ -130,7 +130,7 @@ def _json(metadata: Mapping[str, Any]) -> str:
         raise TypeError(msg) from exc
 
 
-def write_requests(writes: Sequence[tuple[str, Any]], codec: Codec) -> list[WriteRow]:
+def write_requests(writes: Sequence[tuple[str, Any]], codec: ValueCodec) -> list[WriteRow]:
     """Turn the writes of a task into requests.
 
     Raises:
@@ -204,7 +204,7 @@ def prune_work(thread_ids: Sequence[str], strategy: str) -> Care:
         msg = f"strategy: {strategy!r} is not known: use 'keep_latest' or 'delete'"
         raise InvalidInputError(msg)
 
-    def prune_all(connection: Connection, _: Known) -> None:
+    def prune_all(connection: Connection, _: KnownDigests) -> None:
         for name in names:
             works[strategy](connection, name)
 

@@ -18,9 +18,9 @@ from reme_langchain import _journal_rows
 from reme_langchain._journal import Entry, Journal
 from reme_langchain.saver._checkpoint_rows import PutRow, put_row
 from reme_langchain.saver._checkpoint_tables import HISTORY, make_thread
-from reme_langchain.saver._message_blobs import Known
+from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._saver_file import SaverFile
-from reme_langchain.saver._value_codec import Codec, Typed, digest_of
+from reme_langchain.saver._value_codec import Typed, ValueCodec, digest_of
 
 
 class HistorySink(Protocol):
@@ -40,7 +40,7 @@ class HistorySink(Protocol):
 class History:
     """Writes down with each checkpoint which of its messages the sink has not got, and delivers them afterwards."""
 
-    def __init__(self, file: SaverFile, sink: HistorySink, codec: Codec) -> None:
+    def __init__(self, file: SaverFile, sink: HistorySink, codec: ValueCodec) -> None:
         """Keep the sink; nothing is opened."""
         self._codec = codec
         self._sink = sink
@@ -48,7 +48,9 @@ class History:
         self._journal: Journal | None = None
         self._gate = threading.Lock()
 
-    def put(self, connection: sqlite3.Connection, known: Known, row: PutRow, codec: Codec) -> frozenset[str]:
+    def put(
+        self, connection: sqlite3.Connection, known: KnownDigests, row: PutRow, codec: ValueCodec
+    ) -> frozenset[str]:
         """Do what `put_row` does, and note the new messages in the same transaction."""
         wanted = put_row(connection, known, row, codec)
         if not wanted and not row.place.ns:
@@ -68,7 +70,7 @@ class History:
 
     def allow(self, types: Collection[tuple[str, ...]]) -> None:
         """Rebuild messages of these types as well, beside those that were allowed before."""
-        self._codec = Codec(BaseCheckpointSaver(serde=self._codec.serde).with_allowlist(types).serde)
+        self._codec = ValueCodec(BaseCheckpointSaver(serde=self._codec.serde).with_allowlist(types).serde)
 
     def begin(self) -> None:
         """Begin to deliver what an earlier process has left. Again is harmless."""
@@ -110,12 +112,14 @@ def _read_behind(connection: sqlite3.Connection, entry: Entry, checkpoint_id: st
     return list(takewhile(lambda row: ormsgpack.unpackb(row[1])[0] == checkpoint_id, rows))
 
 
-def _finish_all(connection: sqlite3.Connection, _: Known, places: Sequence[int]) -> None:
+def _finish_all(connection: sqlite3.Connection, _: KnownDigests, places: Sequence[int]) -> None:
     for place in places:
         _journal_rows.finish(connection, place=place, remember=True)
 
 
-def _new_messages(connection: sqlite3.Connection, known: Known, row: PutRow, codec: Codec) -> list[tuple[str, bytes]]:
+def _new_messages(
+    connection: sqlite3.Connection, known: KnownDigests, row: PutRow, codec: ValueCodec
+) -> list[tuple[str, bytes]]:
     thread = make_thread(connection, row.place.thread)
     entries = []
     for _, value in row.new.values():

@@ -19,7 +19,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from reme_langchain.saver._strict_serde import TypeCheck
 
 
-class Form(IntEnum):
+class ValueForm(IntEnum):
     """How a value lies in the file; the numbers are written there."""
 
     WHOLE = 0
@@ -35,7 +35,7 @@ _NOTHING: Typed = ("", b"")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MessageList:
     """Messages serialised in a row (not yet sealed): their bytes, and where each one ends."""
 
     types: tuple[str, ...]
@@ -47,7 +47,7 @@ class Row:
         begins = (0, *self.ends)[start:]
         return [(self.types[start + i], self.body[a:b]) for i, (a, b) in enumerate(pairwise(begins))]
 
-    def shared(self, other: Row) -> int:
+    def shared(self, other: MessageList) -> int:
         """Return how many messages at the start are the same in another row."""
         if set(self.types) != set(other.types) or len(set(self.types)) > 1:
             return 0  # equal bytes of different types are different messages
@@ -63,15 +63,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedValue:
     """A value ready to be written: `whole` (sealed), or a `row` for the forms made of messages."""
 
-    form: Form
+    form: ValueForm
     whole: Typed = _NOTHING
-    row: Row | None = None
+    row: MessageList | None = None
 
 
-class Codec:
+class ValueCodec:
     """Serialises and seals for one saver. Parts are told apart before they are sealed, so equal ones are found."""
 
     def __init__(self, serde: SerializerProtocol) -> None:
@@ -84,21 +84,21 @@ class Codec:
         self._joins = type(serde) is JsonPlusSerializer
         self._types = TypeCheck(self._inner) if isinstance(self._inner, JsonPlusSerializer) else None
 
-    def encode(self, what: str, value: object) -> Encoded:
+    def encode(self, what: str, value: object) -> EncodedValue:
         """Serialise a value now, so that later changes of it don't matter.
 
         Raises:
             TypeError: It can't be serialised, or would not be rebuilt; `what` is named.
         """
         if isinstance(value, BaseMessage):
-            return Encoded(Form.MESSAGE, row=self._row(what, [value]))
+            return EncodedValue(ValueForm.MESSAGE, row=self._row(what, [value]))
         if isinstance(value, _DeltaSnapshot) and _is_messages(value.value):
-            return Encoded(Form.SNAPSHOT, row=self._row(what, value.value))
+            return EncodedValue(ValueForm.SNAPSHOT, row=self._row(what, value.value))
         if _is_messages(value):
-            return Encoded(Form.MESSAGES, row=self._row(what, value))
+            return EncodedValue(ValueForm.MESSAGES, row=self._row(what, value))
         plain = self._dump(what, value)
         self.check(what, plain)
-        return Encoded(Form.WHOLE, whole=self.seal(plain))
+        return EncodedValue(ValueForm.WHOLE, whole=self.seal(plain))
 
     def check(self, what: str, plain: Typed) -> None:
         """Refuse what would not be rebuilt (TypeError, naming `what`)."""
@@ -123,26 +123,26 @@ class Codec:
 
     def decode(self, form: int, whole: Typed, parts: Sequence[Typed]) -> Any:  # noqa: ANN401  # what a channel holds
         """Rebuild a value from what was stored of it."""
-        match Form(form):
-            case Form.WHOLE:
+        match ValueForm(form):
+            case ValueForm.WHOLE:
                 return self.load(whole)
-            case Form.MESSAGE:
+            case ValueForm.MESSAGE:
                 return self.load(parts[0])
-            case Form.MESSAGES:
+            case ValueForm.MESSAGES:
                 return self._load_list(parts)
-            case Form.SNAPSHOT:
+            case ValueForm.SNAPSHOT:
                 return _DeltaSnapshot(self._load_list(parts))
 
-    def _row(self, what: str, messages: list[BaseMessage]) -> Row:
+    def _row(self, what: str, messages: list[BaseMessage]) -> MessageList:
         if type(self._inner) is JsonPlusSerializer:
             # A msgpack array is its length and then its elements, so one call packs them all.
             body = self._dump(what, messages)[1][len(_array_head(len(messages))) :]
             ends = _ends(body)
             if len(ends) == len(messages):
-                return Row(("msgpack",) * len(messages), body, ends)
+                return MessageList(("msgpack",) * len(messages), body, ends)
         parts = [self._dump(what, message) for message in messages]
         ends = tuple(accumulate(len(data) for _, data in parts))
-        return Row(tuple(type_ for type_, _ in parts), b"".join(data for _, data in parts), ends)
+        return MessageList(tuple(type_ for type_, _ in parts), b"".join(data for _, data in parts), ends)
 
     def _dump(self, what: str, value: object) -> Typed:
         try:

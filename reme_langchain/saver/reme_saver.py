@@ -37,7 +37,7 @@ from reme_langchain.saver._checkpoint_rows import (
     rebuild,
 )
 from reme_langchain.saver._delta_channels import read_history, rebuild_history
-from reme_langchain.saver._message_blobs import Known
+from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._saver_file import SaverFile
 from reme_langchain.saver._saver_requests import (
     copy_work,
@@ -52,7 +52,7 @@ from reme_langchain.saver._saver_requests import (
 )
 from reme_langchain.saver._strict_serde import TypeName, make_serde
 from reme_langchain.saver._thread_history import History, HistorySink
-from reme_langchain.saver._value_codec import Codec
+from reme_langchain.saver._value_codec import ValueCodec
 
 _PAGE = 16  # checkpoints that `list` reads at once
 _LARGE = 1 << 18  # bytes; to rebuild more takes so long that it is not done on the event loop
@@ -88,7 +88,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         """
         super().__init__(serde=make_serde(serde, allow))
         self._file = SaverFile(store)
-        self._codec = Codec(self.serde)
+        self._codec = ValueCodec(self.serde)
         self._history = None if history is None else History(self._file, history, self._codec)
         if self._history is not None:
             self._file.when_opened = self._history.begin
@@ -224,7 +224,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         self._wake()
         return _answer(config, row)
 
-    def _put(self, row: PutRow) -> Callable[[Connection, Known], frozenset[str]]:
+    def _put(self, row: PutRow) -> Callable[[Connection, KnownDigests], frozenset[str]]:
         return partial(put_row if self._history is None else self._history.put, row=row, codec=self._codec)
 
     def _begin(self) -> None:
@@ -256,7 +256,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
 
     def _writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
-    ) -> Callable[[Connection, Known], None]:
+    ) -> Callable[[Connection, KnownDigests], None]:
         place = place_of(config)
         if place.checkpoint_id is None:
             msg = "config['configurable']['checkpoint_id'] is missing: writes belong to a checkpoint"
@@ -333,7 +333,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         """
         clone = cast(Self, super().with_allowlist(extra_allowlist))
         if clone is not self:
-            clone._codec = Codec(clone.serde)  # noqa: SLF001  # its own
+            clone._codec = ValueCodec(clone.serde)  # noqa: SLF001  # its own
             if self._history is not None:
                 self._history.allow(extra_allowlist)
         return clone

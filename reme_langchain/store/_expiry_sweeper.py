@@ -12,7 +12,7 @@ from reme_core.errors import ReMeError, StoreClosedError
 _LOG = logging.getLogger("reme")
 
 
-class Sweeps(Protocol):
+class Sweepable(Protocol):
     """A store that can be swept."""
 
     def sweep_ttl(self) -> int:
@@ -20,10 +20,10 @@ class Sweeps(Protocol):
         ...
 
 
-class Sweeper:
+class ExpirySweeper:
     """A daemon thread. It holds the store weakly, so that a store that nobody has any more ends it."""
 
-    def __init__(self, store: Sweeps, *, interval_s: float) -> None:
+    def __init__(self, store: Sweepable, *, interval_s: float) -> None:
         """Keep both; the thread begins with `start`."""
         self._store = weakref.ref(store)
         self._interval_s = interval_s
@@ -50,7 +50,7 @@ class Sweeper:
             thread.join()
 
 
-def _serve(store: weakref.ref[Sweeps], stopped: threading.Event, interval_s: float) -> None:
+def _serve(store: weakref.ref[Sweepable], stopped: threading.Event, interval_s: float) -> None:
     while not stopped.wait(interval_s):
         found = store()
         if found is None:

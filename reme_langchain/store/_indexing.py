@@ -68,7 +68,7 @@ def _check_settings(index: object) -> None:
         raise InvalidInputError(msg)
 
 
-class Index:
+class ItemIndex:
     """The embedder of a store and the fields that it embeds."""
 
     def __init__(

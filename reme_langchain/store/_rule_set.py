@@ -49,7 +49,7 @@ def memory_namespace(owner: str | int, kind: str = "personal", *, topic: Sequenc
     return (_ROOT, label, read_kind(kind).value, *(encode_label(item) for item in topic))
 
 
-class Rules:
+class RuleSet:
     """The rules of one store, which lead from namespaces to memories and back."""
 
     def __init__(self, rules: Sequence[NamespaceRule], memory_space: str) -> None:

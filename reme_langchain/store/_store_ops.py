@@ -33,7 +33,7 @@ from reme_core.ports import (
 )
 from reme_core.schema import shown
 from reme_langchain.store._json_values import copy_object, read_filter
-from reme_langchain.store._rule_set import Rules
+from reme_langchain.store._rule_set import RuleSet
 
 Fields: TypeAlias = tuple[str, ...] | None
 """Paths whose texts are embedded; none at all: nothing is; None: those of the store."""
@@ -45,7 +45,7 @@ ANY = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class SearchRequest:
     """A search as it was asked for; without a query it is unranked."""
 
     prefix: Namespace
@@ -57,7 +57,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class ListRequest:
     """A listing of namespaces as it was asked for."""
 
     conditions: tuple[MatchCondition, ...]
@@ -67,7 +67,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
+class PutRequest:
     """An item to be written; its texts are embedded later."""
 
     address: ItemAddress
@@ -76,17 +76,17 @@ class Put:
     ttl_s: float | None
 
 
-Write: TypeAlias = Put | ItemAddress
+Write: TypeAlias = PutRequest | ItemAddress
 
 
 @dataclass(slots=True)
-class Plan:
+class OperationPlan:
     """A batch, by kind; reads stand beside the place of their result."""
 
     size: int = 0
     gets: list[tuple[int, ItemAddress]] = field(default_factory=list)
-    searches: list[tuple[int, Search]] = field(default_factory=list)
-    listings: list[tuple[int, Listing]] = field(default_factory=list)
+    searches: list[tuple[int, SearchRequest]] = field(default_factory=list)
+    listings: list[tuple[int, ListRequest]] = field(default_factory=list)
     _writes: dict[tuple[Namespace, str], list[Write]] = field(default_factory=dict)
 
     @property
@@ -96,7 +96,7 @@ class Plan:
 
     def write(self, write: Write) -> None:
         """Add a write; the last one of an address counts, and an item that is deleted first is a new one after."""
-        address = write.address if isinstance(write, Put) else write
+        address = write.address if isinstance(write, PutRequest) else write
         at = address.namespace, address.key
         if isinstance(write, ItemAddress):
             self._writes.pop(at, None)
@@ -109,12 +109,12 @@ class Plan:
 class OpReader:
     """Checks operations; nothing of a batch is done before all of it was read."""
 
-    def __init__(self, rules: Rules, ttl: TTLConfig | None) -> None:
+    def __init__(self, rules: RuleSet, ttl: TTLConfig | None) -> None:
         """Keep the rules and the default time to live."""
         self._rules = rules
         self._default_ttl = None if ttl is None else ttl.get("default_ttl")
 
-    def read(self, ops: Iterable[object]) -> Plan:
+    def read(self, ops: Iterable[object]) -> OperationPlan:
         """Return what to do.
 
         Raises:
@@ -122,7 +122,7 @@ class OpReader:
             TypeError: An argument of another type, or a value that JSON has no form for.
             InvalidInputError: An argument out of range, or an unknown operator; it is a ValueError.
         """
-        plan = Plan()
+        plan = OperationPlan()
         for place, op in enumerate(ops):
             plan.size = place + 1
             if isinstance(op, GetOp):
@@ -139,7 +139,7 @@ class OpReader:
                 _refuse(op)
         return plan
 
-    def _put(self, plan: Plan, op: PutOp) -> None:
+    def _put(self, plan: OperationPlan, op: PutOp) -> None:
         namespace = _namespace(op.namespace)
         if op.value is None:
             if namespace:
@@ -150,7 +150,7 @@ class OpReader:
             raise InvalidNamespaceError(msg)
         address = self._address(namespace, op.key)
         value = copy_object(op.value, "value")
-        plan.write(Put(address=address, value=value, fields=_fields(op.index), ttl_s=self._ttl_s(op.ttl)))
+        plan.write(PutRequest(address=address, value=value, fields=_fields(op.index), ttl_s=self._ttl_s(op.ttl)))
 
     def _address(self, namespace: Namespace, key: object, *, refresh: bool = False) -> ItemAddress:
         if not isinstance(key, str):
@@ -192,13 +192,13 @@ def read_minutes(minutes: object, what: str) -> float:
     return float(minutes)
 
 
-def get_items(plan: Plan, at: datetime, *, omit_expired: bool) -> GetItems:
+def get_items(plan: OperationPlan, at: datetime, *, omit_expired: bool) -> GetItems:
     """Return the request that answers all gets of a batch."""
     return GetItems(addresses=[address for _, address in plan.gets], at=at, omit_expired=omit_expired)
 
 
 def search_items(
-    search: Search, rules: Rules, vector: Vector | None, at: datetime, *, omit_expired: bool, by_words: bool
+    search: SearchRequest, rules: RuleSet, vector: Vector | None, at: datetime, *, omit_expired: bool, by_words: bool
 ) -> SearchItems:
     """Return the request that answers a search; `vector` is that of its query, or its words are looked for."""
     return SearchItems(
@@ -215,14 +215,14 @@ def search_items(
     )
 
 
-def list_items(listing: Listing, rules: Rules, at: datetime, *, omit_expired: bool) -> ListItemNamespaces:
+def list_items(listing: ListRequest, rules: RuleSet, at: datetime, *, omit_expired: bool) -> ListItemNamespaces:
     """Return the request for the namespaces under what all that match begin with."""
     literals = [_literal(item.path) for item in listing.conditions if item.match_type == "prefix"]
     prefix = max(literals, key=len, default=())
     return ListItemNamespaces(prefix=prefix, records=rules.places_under(prefix), at=at, omit_expired=omit_expired)
 
 
-def page_of(listing: Listing, namespaces: Iterable[Namespace]) -> list[Namespace]:
+def page_of(listing: ListRequest, namespaces: Iterable[Namespace]) -> list[Namespace]:
     """Return the namespaces that match, cut to `max_depth`, each once, in order of their labels; of these a page."""
     matching = (labels for labels in namespaces if all(_matches(item, labels) for item in listing.conditions))
     found = sorted({labels[: listing.max_depth] for labels in matching})
@@ -242,12 +242,12 @@ def _literal(path: Sequence[str]) -> Namespace:
     return labels[: labels.index(ANY)] if ANY in labels else labels
 
 
-def _search(op: SearchOp) -> Search:
+def _search(op: SearchOp) -> SearchRequest:
     query: object = "" if op.query is None else op.query
     if not isinstance(query, str):
         msg = f"query: wanted a str or None, found {shown(query)}"
         raise TypeError(msg)
-    return Search(
+    return SearchRequest(
         prefix=_namespace(op.namespace_prefix),
         conditions=read_filter(op.filter),
         query=query,
@@ -257,12 +257,12 @@ def _search(op: SearchOp) -> Search:
     )
 
 
-def _listing(op: ListNamespacesOp) -> Listing:
+def _listing(op: ListNamespacesOp) -> ListRequest:
     conditions = []
     for item in op.match_conditions or ():
         _check_match_type(item.match_type)
         conditions.append(MatchCondition(item.match_type, _namespace(item.path)))
-    return Listing(
+    return ListRequest(
         conditions=tuple(conditions),
         max_depth=None if op.max_depth is None else _count(op.max_depth, "max_depth"),
         limit=_count(op.limit, "limit"),

@@ -15,22 +15,22 @@ from typing import Literal, Self, TypeVar
 
 from langgraph.store.base import BaseStore, IndexConfig, Item, Op, Result, SearchItem, TTLConfig
 
-from reme_core import BackgroundLoop, ReMe
+from reme_core import EventLoopThread, ReMe
 from reme_core.errors import ConfigurationError, CorruptDataError, InvalidInputError, StoreClosedError
 from reme_core.ports import Item as StoredItem
 from reme_core.ports import ItemAddress, Matrix, Namespace, PutItem, Vector, WriteItems
 from reme_langchain._opening import DEFAULT_FOLDER, MemoryOrPath, open_memory
-from reme_langchain.store._expiry_sweeper import Sweeper
-from reme_langchain.store._indexing import WHOLE, Index, read_index
+from reme_langchain.store._expiry_sweeper import ExpirySweeper
+from reme_langchain.store._indexing import WHOLE, ItemIndex, read_index
 from reme_langchain.store._namespace_labels import decode_label, encode_label
 from reme_langchain.store._namespace_rule import NamespaceRule
-from reme_langchain.store._rule_set import DEFAULT_RULES, Rules, memory_namespace
+from reme_langchain.store._rule_set import DEFAULT_RULES, RuleSet, memory_namespace
 from reme_langchain.store._store_ops import (
-    Listing,
+    ListRequest,
+    OperationPlan,
     OpReader,
-    Plan,
-    Put,
-    Search,
+    PutRequest,
+    SearchRequest,
     check_ttl,
     get_items,
     list_items,
@@ -100,16 +100,16 @@ class ReMeStore(BaseStore):
             given = self._memory.embedder, (WHOLE,)
         self._items = self._memory.store
         dims = None if index is None else index.get("dims")
-        self._index = None if given is None else Index(self._items, *given, dimension=dims)
+        self._index = None if given is None else ItemIndex(self._items, *given, dimension=dims)
         _check_dims(dims, self._memory)
         if self._index is not None:
             self._index.warn_beside(self._memory.embedder)
         self.ttl_config = ttl
         self._sweeper = self._make_sweeper(ttl)
         self._omit_expired = bool(ttl and ttl.get("omit_expired"))
-        self._rules = Rules(rules, self._memory.memory_space)
+        self._rules = RuleSet(rules, self._memory.memory_space)
         self._reader = OpReader(self._rules, ttl)
-        self._loop = BackgroundLoop(self, thread_name="reme-store")
+        self._loop = EventLoopThread(self, thread_name="reme-store")
         self._serving: int | None = None  # the thread of that loop
 
     @classmethod
@@ -232,7 +232,7 @@ class ReMeStore(BaseStore):
             msg = f"{self!r} was closed: make a new one"
             raise StoreClosedError(msg)
 
-    def _make_sweeper(self, ttl: TTLConfig | None) -> Sweeper | None:
+    def _make_sweeper(self, ttl: TTLConfig | None) -> ExpirySweeper | None:
         """Return what sweeps periodically, None if nothing does (TypeError, InvalidInputError)."""
         if ttl is None:
             return None
@@ -240,14 +240,14 @@ class ReMeStore(BaseStore):
         interval = ttl.get("sweep_interval_minutes")
         if interval is None:
             return None
-        return Sweeper(self, interval_s=60 * read_minutes(interval, "ttl: sweep_interval_minutes"))
+        return ExpirySweeper(self, interval_s=60 * read_minutes(interval, "ttl: sweep_interval_minutes"))
 
-    def _begin(self, ops: Iterable[Op]) -> Plan:
+    def _begin(self, ops: Iterable[Op]) -> OperationPlan:
         if self._sweeper is not None:
             self._sweeper.start()
         return self._reader.read(ops)
 
-    async def _execute(self, plan: Plan) -> list[Result]:
+    async def _execute(self, plan: OperationPlan) -> list[Result]:
         """Embed, then read, then write; whatever fails leaves nothing written."""
         await self._check_index()
         at = self._memory.clock.now()
@@ -274,21 +274,21 @@ class ReMeStore(BaseStore):
         if self._index is not None:
             await self._index.check()
 
-    async def _embed_queries(self, plan: Plan) -> dict[str, Vector]:
+    async def _embed_queries(self, plan: OperationPlan) -> dict[str, Vector]:
         if self._index is None:
             return {}
         return await self._index.vectors_of_queries([search.query for _, search in plan.searches if search.limit])
 
-    async def _embed_writes(self, plan: Plan) -> list[PutItem | ItemAddress]:
+    async def _embed_writes(self, plan: OperationPlan) -> list[PutItem | ItemAddress]:
         index, writes = self._index, plan.writes
-        puts = [write for write in writes if isinstance(write, Put)]
+        puts = [write for write in writes if isinstance(write, PutRequest)]
         vectors: list[Matrix | None] = [None] * len(puts)
         if index is not None:
             vectors = await index.vectors_of([index.texts_of(put.value, put.fields) for put in puts])
         rows = iter(vectors)
-        return [_put_item(write, next(rows)) if isinstance(write, Put) else write for write in writes]
+        return [_put_item(write, next(rows)) if isinstance(write, PutRequest) else write for write in writes]
 
-    async def _search(self, search: Search, vector: Vector | None, at: datetime) -> list[SearchItem]:
+    async def _search(self, search: SearchRequest, vector: Vector | None, at: datetime) -> list[SearchItem]:
         if not search.limit:
             return []
         request = search_items(
@@ -297,7 +297,7 @@ class ReMeStore(BaseStore):
         found = await self._items.search_items(self._memory.memory_space, request)
         return [_search_item(item, item.namespace or self._namespace_of(item)) for item in found]
 
-    async def _list(self, listing: Listing, at: datetime) -> list[Namespace]:
+    async def _list(self, listing: ListRequest, at: datetime) -> list[Namespace]:
         request = list_items(listing, self._rules, at, omit_expired=self._omit_expired)
         found = await self._items.list_item_namespaces(self._memory.memory_space, request)
         records = (self._rules.namespace_of(scope, kind) for scope, kind in found.records)
@@ -347,7 +347,7 @@ def _index_from_environment() -> IndexConfig | None:
     return index
 
 
-def _put_item(put: Put, vectors: Matrix | None) -> PutItem:
+def _put_item(put: PutRequest, vectors: Matrix | None) -> PutItem:
     return PutItem(address=put.address, value=put.value, vectors=vectors, ranked=put.fields != (), ttl_s=put.ttl_s)
 
 

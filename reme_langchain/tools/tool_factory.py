@@ -11,7 +11,7 @@ from langchain.tools import BaseTool, InjectedToolArg, ToolException
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
-from reme_core import BackgroundLoop
+from reme_core import EventLoopThread
 from reme_core.errors import ReMeError
 from reme_langchain._kinds import check_kinds, check_words
 from reme_langchain._opening import MemoryOrPath, open_memory
@@ -79,12 +79,12 @@ class _Forget(_Arguments):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
+class _ToolContext:
     """What the tools of one call share."""
 
     work: MemoryTools
     owner: Owner
-    loop: BackgroundLoop
+    loop: EventLoopThread
 
 
 def create_memory_tools(
@@ -114,8 +114,8 @@ def create_memory_tools(
     types = check_kinds(kinds)
     wanted = check_words(names, _ALL_TOOLS, "names")
     opened, _ = open_memory(memory)
-    loop = BackgroundLoop(opened, thread_name="reme-tools")
-    made = _Made(work=MemoryTools(memory=opened, kinds=types), owner=owner, loop=loop)
+    loop = EventLoopThread(opened, thread_name="reme-tools")
+    made = _ToolContext(work=MemoryTools(memory=opened, kinds=types), owner=owner, loop=loop)
     arguments: dict[str, type[_Arguments]] = {
         "search_memory": _search_arguments(types),
         "save_memory": _Save,
@@ -133,7 +133,7 @@ def _search_arguments(types: Sequence[str]) -> type[_Arguments]:
     return create_model("_Search", __base__=_Search, kind=(kind, told))
 
 
-def _tool(name: str, arguments: type[_Arguments], made: _Made) -> BaseTool:
+def _tool(name: str, arguments: type[_Arguments], made: _ToolContext) -> BaseTool:
     # LangChain hands the checked arguments over by keyword, and the runtime beside them.
     async def answer(runtime: Injected = None, **given: object) -> str:
         user_id = resolve_owner(made.owner, runtime)

@@ -27,7 +27,7 @@ from typing import Any
 
 from stand_in import StandIn
 
-from reme_core import AgenticSummarizer, ReMe, SimpleSummarizer, Trying
+from reme_core import AgenticDistillation, ReMe, RetryPolicy, SimpleDistillation
 from reme_core.errors import ModelRejectedError, ModelUnavailableError, PartialFailureError, ReMeError
 from reme_core.facade import config
 from reme_core.ports import ChatModel, ChatRequest, ChatResult
@@ -49,10 +49,10 @@ class Variant:
     thinking: str = ""
     mode: str = ""
 
-    def summarizer(self, language: Language | None) -> SimpleSummarizer | AgenticSummarizer:
+    def summarizer(self, language: Language | None) -> SimpleDistillation | AgenticDistillation:
         if self.strategy == "simple":
-            return SimpleSummarizer(language=language)
-        return AgenticSummarizer(
+            return SimpleDistillation(language=language)
+        return AgenticDistillation(
             language=language,
             enable_multiple=self.mode == "multiple",
             enable_thinking_params=self.thinking == "parameter",
@@ -133,7 +133,9 @@ async def measure(
     with tempfile.TemporaryDirectory() as folder:
         try:
             # One attempt: what fails is to be seen, and not to be made good by a later try.
-            async with ReMe("experiment", folder, llm=counted, embedding=None, trying=Trying(max_attempts=1)) as memory:
+            async with ReMe(
+                "experiment", folder, llm=counted, embedding=None, trying=RetryPolicy(max_attempts=1)
+            ) as memory:
                 memory.set_summarizer(variant.summarizer(language))
                 begun = time.perf_counter()
                 await summarise(memory, sessions, row, user=user)

@@ -109,16 +109,16 @@ async def time_long_context(memory: ReMe) -> tuple[float, float]:
     """Return the milliseconds of the first and of later calls on a context of many messages that fits."""
     from langchain_core.messages import HumanMessage
 
-    from reme_langchain._place import Place
-    from reme_langchain.middleware._compaction import Compaction, Context
+    from reme_langchain._place import HookContext
+    from reme_langchain.middleware._compaction import ContextCompactor, ModelContext
 
     messages: list[Any] = [HumanMessage(f"message {n} " * 20, id=f"m{n}") for n in range(MANY)]
-    compaction = Compaction(memory, Compact(max_tokens=120_000))
-    place = Place(user_id="ann", session_id="long", has_thread=True, notes={})
+    compaction = ContextCompactor(memory, Compact(max_tokens=120_000))
+    place = HookContext(user_id="ann", session_id="long", has_thread=True, notes={})
     spent = []
     for _ in range(6):
         begun = time.perf_counter()
-        await compaction.fit(Context(messages=messages, system=None, tools=[]), messages, place)
+        await compaction.fit(ModelContext(messages=messages, system=None, tools=[]), messages, place)
         spent.append((time.perf_counter() - begun) * 1000)
     return spent[0], statistics.median(spent[1:])
 

@@ -36,7 +36,7 @@ from locomo import SHARED
 from reme_core import Hit, ReMe, RerankingRetriever
 from reme_core.errors import ModelUnavailableError
 from reme_core.models.openai.chat_body import chat_body
-from reme_core.models.openai.endpoint_dialect import Dialect
+from reme_core.models.openai.endpoint_dialect import EndpointDialect
 from reme_core.ports import ChatModel, ChatRequest, ChatResult
 from reme_core.schema import parse_time
 from reme_core.testing import FixedClock, ScriptedChatModel
@@ -54,7 +54,7 @@ Item = dict[str, Any]
 
 
 def body_of(request: ChatRequest) -> Item:
-    return chat_body(request, model="hand", temperature=None, dialect=Dialect())
+    return chat_body(request, model="hand", temperature=None, dialect=EndpointDialect())
 
 
 @dataclass(frozen=True)

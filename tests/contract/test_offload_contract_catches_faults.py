@@ -19,7 +19,7 @@ from reme_core.ports import (
     ScoredOffload,
     WrappedStore,
 )
-from reme_core.schema import CleanedOffloads, Erased, Offload, OffloadKind, Scope, new_reference
+from reme_core.schema import CleanedOffloads, Erased, OffloadKind, OffloadRecord, Scope, new_reference
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import BOB, NOW
 from tests.contract.suites.offload_contract import OffloadContract
@@ -37,7 +37,7 @@ class Wrapped(WrappedStore):
         self.scopes[scope] = None
         return await self.inner.put_offloads(scope, put)
 
-    async def all_of(self, scope: Scope) -> list[Offload]:
+    async def all_of(self, scope: Scope) -> list[OffloadRecord]:
         page = await self.inner.list_offloads(scope, ListOffloads(limit=10_000))
         return [await self.inner.get_offload(scope, info.reference) for info in page.offloads]
 
@@ -103,19 +103,19 @@ class PointersAtNothingAreKept(Wrapped):
 
 
 class TextsAreCut(Wrapped):
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         found = await super().get_offload(scope, reference)
         return found.model_copy(update={"text": found.text[:100_000]})
 
 
 class LineEndsAreMadeOne(Wrapped):
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         found = await super().get_offload(scope, reference)
         return found.model_copy(update={"text": "\n".join(found.text.splitlines())})
 
 
 class ReferencesArePatterns(Wrapped):
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         for item in await self.all_of(scope):
             if reference in {"%", "*"} or item.reference.startswith(reference):
                 return item
@@ -123,7 +123,7 @@ class ReferencesArePatterns(Wrapped):
 
 
 class OtherScopesAreRead(Wrapped):
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         for other in (scope, *self.scopes):
             if reference in [item.reference for item in await self.all_of(other)]:
                 scope = other

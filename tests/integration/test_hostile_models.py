@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from reme_core import AgenticRetriever, AgenticSummarizer, JobState, ReMe, Trying
+from reme_core import AgenticDistillation, AgenticRetriever, JobState, ReMe, RetryPolicy
 from reme_core.errors import (
     BudgetExceededError,
     ContextTooLongError,
@@ -93,7 +93,7 @@ async def opened(
         memory = ReMe(SPACE, folder, llm=model, embedding=HashedEmbedder(32), vector_store=store, trying=trying)
         await stack.enter_async_context(memory)
         if agentic:
-            memory.set_summarizer(AgenticSummarizer(**options))
+            memory.set_summarizer(AgenticDistillation(**options))
         await memory.add_memories(KNOWN, **U)
         await memory.add_memories([{**KNOWN[0], "memory_id": HERS, "content": "Alice is rich"}], user_id="v")
         yield memory, store
@@ -819,7 +819,7 @@ async def test_what_never_gets_better_is_given_up_with_its_reason_and_can_be_rev
     tmp_path: Path, kind: Kind
 ) -> None:
     model = HostileModel(kind.stage, kind.bad, FOR_EVER)
-    options: dict[str, Any] = {"agentic": kind.agentic, "trying": Trying(max_attempts=2)}
+    options: dict[str, Any] = {"agentic": kind.agentic, "trying": RetryPolicy(max_attempts=2)}
     async with opened(tmp_path, model, **options) as (memory, store):
         mine, theirs = await memories_of(store, MINE), await snapshot(store, THEIRS)
         for attempt in (lambda: memory.summary([SAID], **U), memory.flush):

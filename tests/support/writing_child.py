@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reme_core import ReMe
 from reme_core.ports import CleanOffloads, PutOffloads
-from reme_core.schema import Offload, OffloadKind, Scope, utc_now
+from reme_core.schema import OffloadKind, OffloadRecord, Scope, utc_now
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 
@@ -89,9 +89,9 @@ async def write_for_ever(folder: Path, seed: int, lines: Connection) -> None:
                 say("closed", ids=[chosen])
 
 
-def output(reference: str, chars: int) -> Offload:
+def output(reference: str, chars: int) -> OffloadRecord:
     """Build what a tool said, in some lines."""
     text = "".join(f"line {n} of {reference}\n" for n in range(chars // 20 + 1))
-    return Offload(
+    return OffloadRecord(
         reference=reference, session_id=reference, kind=OffloadKind.TOOL_RESULT, text=text, created_at=utc_now()
     )

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 
-from reme_core import BackgroundLoop
+from reme_core import EventLoopThread
 
 
 async def nothing() -> None:
@@ -15,7 +15,7 @@ async def nothing() -> None:
 
 
 def test_a_forked_child_ends_without_waiting_for_what_its_parent_has_begun() -> None:
-    loop, begun, release = BackgroundLoop("owner", thread_name="apart"), threading.Event(), asyncio.Event()
+    loop, begun, release = EventLoopThread("owner", thread_name="apart"), threading.Event(), asyncio.Event()
 
     async def held() -> None:
         begun.set()

@@ -20,8 +20,8 @@ import reme_core
 from reme_agentscope._shared.background_writes import BackgroundWrites
 from reme_agentscope._shared.recorded_text import as_limit, query_text
 from reme_agentscope.v1.long_term._found_text import as_query
-from reme_agentscope.v1.long_term._memory_kind import Kind, Place, Remembered, log_failure, warn
-from reme_agentscope.v1.long_term._new_messages import HandedOver, read_handed_over, text_of
+from reme_agentscope.v1.long_term._memory_kind import CallScope, MemoryKind, Remembered, log_failure, warn
+from reme_agentscope.v1.long_term._new_messages import SeenMessages, read_handed_over, text_of
 from reme_agentscope.v1.long_term._own_jobs import OpenJobs
 from reme_agentscope.v1.messages import from_agentscope
 from reme_core import Message
@@ -45,7 +45,7 @@ _WAITING_SHARE = 0.5
 class LongTermMemory(LongTermMemoryBase):
     """A long-term memory of one user. Nothing is opened before the first call, and no call ends a reply."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[MemoryKind]
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class LongTermMemory(LongTermMemoryBase):
         self._make: type[ReMe] = reme_core.ReMe
         self._built: ReMe | None = None
         self._session_id = run_name or uuid.uuid4().hex
-        self._handed_over = HandedOver()
+        self._handed_over = SeenMessages()
         self._writes = BackgroundWrites(type(self).__name__)
         self._jobs = OpenJobs()
         self._is_open = False
@@ -289,7 +289,7 @@ class LongTermMemory(LongTermMemoryBase):
             await self._keep_usable(place, messages, options)
         self._is_open = True  # if that took too long before: what is made of them is waited for by `flush`
 
-    async def _keep_usable(self, place: Place, messages: list[Message], options: Mapping[str, object]) -> None:
+    async def _keep_usable(self, place: CallScope, messages: list[Message], options: Mapping[str, object]) -> None:
         """Keep each message by itself: one that can't be kept refuses all of a call (InvalidInputError at the end)."""
         refused: InvalidInputError | None = None
         for message in messages:
@@ -300,8 +300,8 @@ class LongTermMemory(LongTermMemoryBase):
         if refused is not None:
             raise refused
 
-    def _place(self) -> Place:
-        return Place(
+    def _place(self) -> CallScope:
+        return CallScope(
             memory=self._memory(),
             user_id=_USER if self.workspace_id is None else self.workspace_id,
             session_id=self._session_id,

@@ -20,7 +20,7 @@ LOG = logging.getLogger("reme_agentscope")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CallScope:
     """Whose memory a call works on. Nothing of it comes from a model or a message.
 
     Attributes:
@@ -55,7 +55,7 @@ class Remembered:
     result: dict[str, JsonValue] | None = None
 
 
-class Kind(Protocol):
+class MemoryKind(Protocol):
     """One of personal, task and tool memory."""
 
     @property
@@ -68,24 +68,26 @@ class Kind(Protocol):
         """Whether a message with a tool call is kept only together with the result."""
         ...
 
-    async def keep(self, place: Place, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
+    async def keep(self, place: CallScope, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
         """Put talk on disk and return the ids of jobs that make more of it; done twice it changes nothing."""
         ...
 
-    async def find(self, place: Place, query: str, limit: int) -> str:
+    async def find(self, place: CallScope, query: str, limit: int) -> str:
         """Return what matches, for a prompt; `""` for nothing."""
         ...
 
-    async def remember(self, place: Place, thinking: str, content: object, options: Mapping[str, object]) -> Remembered:
+    async def remember(
+        self, place: CallScope, thinking: str, content: object, options: Mapping[str, object]
+    ) -> Remembered:
         """Keep what a model handed in."""
         ...
 
-    async def recall(self, place: Place, keywords: object, limit: int) -> str:
+    async def recall(self, place: CallScope, keywords: object, limit: int) -> str:
         """Return what is known under keywords, or say that there is nothing."""
         ...
 
 
-async def unknown_of(place: Place, messages: Sequence[Message]) -> list[Message]:
+async def unknown_of(place: CallScope, messages: Sequence[Message]) -> list[Message]:
     """Return those messages whose ids this user's memory does not have."""
     known = await _known(place, [message.message_id for message in messages])
     changed = [one for one in messages if one.message_id in known and known[one.message_id] != one.full_text]
@@ -95,7 +97,7 @@ async def unknown_of(place: Place, messages: Sequence[Message]) -> list[Message]
     return [message for message in messages if message.message_id not in known]
 
 
-async def _known(place: Place, ids: Sequence[str]) -> dict[str, str]:
+async def _known(place: CallScope, ids: Sequence[str]) -> dict[str, str]:
     """Return the texts of those messages that are kept."""
     wanted = list(ids)
     for _ in range(2):

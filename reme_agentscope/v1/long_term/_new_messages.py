@@ -37,7 +37,7 @@ def text_of(msg: Msg) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-class HandedOver:
+class SeenMessages:
     """Knows what was handed over before. JSON by `state` and `restore`."""
 
     def __init__(self) -> None:

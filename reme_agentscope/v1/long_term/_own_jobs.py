@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import reme_core
-from reme_agentscope.v1.long_term._memory_kind import Place
+from reme_agentscope.v1.long_term._memory_kind import CallScope
 from reme_core.errors import ReMeError, RunError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class OpenJobs:
         failures, self._failures = self._failures, []
         return failures
 
-    async def done(self, place: Place) -> None:
+    async def done(self, place: CallScope) -> None:
         """Wait until each is done, or has failed, which another start or `flush` tries again.
 
         The core has no call that waits for some jobs without trying those again that failed before.

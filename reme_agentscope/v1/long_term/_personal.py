@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from reme_agentscope._shared.recorded_text import as_texts
 from reme_agentscope.v1.long_term._found_text import as_query, key_of, matching, memories_first, shown, words_of
-from reme_agentscope.v1.long_term._memory_kind import Place, Remembered, Words, unknown_of
+from reme_agentscope.v1.long_term._memory_kind import CallScope, Remembered, Words, unknown_of
 from reme_core import Message
 from reme_core.errors import ConflictError
 from reme_core.schema.plain import clean_text
@@ -43,18 +43,20 @@ class PersonalKind:
     words: Words = _WORDS
     waits_for_results: bool = False  # the core keeps a call out of blocks until its result comes
 
-    async def keep(self, place: Place, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
+    async def keep(self, place: CallScope, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
         """Keep messages; the memories are made in the background."""
         try:
             return await _keep(place, messages)
         except ConflictError:  # some were kept in another session: by another object, or before the state was lost
             return await _keep(place, await unknown_of(place, messages))
 
-    async def find(self, place: Place, query: str, limit: int) -> str:
+    async def find(self, place: CallScope, query: str, limit: int) -> str:
         """Search memories and messages."""
         return shown(await _search(place, query, limit))
 
-    async def remember(self, place: Place, thinking: str, content: object, options: Mapping[str, object]) -> Remembered:
+    async def remember(
+        self, place: CallScope, thinking: str, content: object, options: Mapping[str, object]
+    ) -> Remembered:
         """Make memories of each text: with a chat model what it finds in them, without one the texts as they are."""
         texts = [clean_text(text) for text in as_texts(content)]
         if not texts:
@@ -67,7 +69,7 @@ class PersonalKind:
         result = await place.memory.summary(messages, user_id=place.user_id, memory_type=_TYPE)
         return _recorded([memory.memory_id for memory in result.memories], list(result.message_ids))
 
-    async def recall(self, place: Place, keywords: object, limit: int) -> str:
+    async def recall(self, place: CallScope, keywords: object, limit: int) -> str:
         """Search for each keyword."""
         return await recall_each(keywords, lambda keyword: _search(place, keyword, limit)) or self.words.not_found
 
@@ -84,7 +86,7 @@ async def recall_each(keywords: object, search: Callable[[str], Awaitable[Sequen
     return "\n\n".join(parts)
 
 
-async def _keep(place: Place, messages: Sequence[Message]) -> Sequence[str]:
+async def _keep(place: CallScope, messages: Sequence[Message]) -> Sequence[str]:
     if not messages:
         return ()
     result = await place.memory.summary(
@@ -93,7 +95,7 @@ async def _keep(place: Place, messages: Sequence[Message]) -> Sequence[str]:
     return result.job_ids
 
 
-async def _search(place: Place, query: str, limit: int) -> list[Hit]:
+async def _search(place: CallScope, query: str, limit: int) -> list[Hit]:
     hits: list[Hit] = []
     by_time = False
     for limit_asked in (limit, limit * _LOOK_THROUGH):

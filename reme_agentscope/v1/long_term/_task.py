@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reme_agentscope._shared.recorded_text import as_texts
 from reme_agentscope.v1.long_term._found_text import matching, shown
-from reme_agentscope.v1.long_term._memory_kind import Place, Remembered, Words, unknown_of
+from reme_agentscope.v1.long_term._memory_kind import CallScope, Remembered, Words, unknown_of
 from reme_agentscope.v1.long_term._personal import ATTEMPT, recall_each, told, without_reasons
 from reme_core import Message
 from reme_core.schema.plain import clean_text
@@ -43,7 +43,7 @@ class TaskKind:
     words: Words = _WORDS
     waits_for_results: bool = True  # an attempt is kept once, as a whole
 
-    async def keep(self, place: Place, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
+    async def keep(self, place: CallScope, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
         """Keep messages as one attempt; it is learnt from in the background."""
         named = [message.model_copy(update={"message_id": _own_id(message.message_id)}) for message in messages]
         fresh = await unknown_of(place, named)
@@ -59,11 +59,13 @@ class TaskKind:
         )
         return result.job_ids
 
-    async def find(self, place: Place, query: str, limit: int) -> str:
+    async def find(self, place: CallScope, query: str, limit: int) -> str:
         """Search what was learnt, and where that leaves room, attempts."""
         return shown(await _search(place, query, limit))
 
-    async def remember(self, place: Place, thinking: str, content: object, options: Mapping[str, object]) -> Remembered:
+    async def remember(
+        self, place: CallScope, thinking: str, content: object, options: Mapping[str, object]
+    ) -> Remembered:
         """Learn from the texts: with a chat model as from an attempt, without one they are the lessons."""
         texts = [clean_text(text) for text in as_texts(content)]
         answer = f"Successfully recorded {len(texts)} task memory/memories."
@@ -83,7 +85,7 @@ class TaskKind:
         memory_ids = [memory.memory_id for memory in summary.memories]
         return Remembered(text=answer, result={"memory_ids": [*memory_ids], "block_ids": [*summary.block_ids]})
 
-    async def recall(self, place: Place, keywords: object, limit: int) -> str:
+    async def recall(self, place: CallScope, keywords: object, limit: int) -> str:
         """Search for each keyword."""
         return await recall_each(keywords, lambda keyword: _search(place, keyword, limit)) or self.words.not_found
 
@@ -99,7 +101,7 @@ def as_score(value: object) -> float:
     return 1.0 if math.isnan(score) else min(max(score, 0.0), 1.0)
 
 
-async def _search(place: Place, query: str, limit: int) -> list[Hit]:
+async def _search(place: CallScope, query: str, limit: int) -> list[Hit]:
     memory, user_id = place.memory, place.user_id
     learnt = await memory.retrieve_task_memory(query, user_id=user_id, limit=limit)
     hits = await matching(memory, query, learnt.results)
@@ -116,5 +118,5 @@ def _own_id(message_id: str) -> str:
     return own if len(own) <= _ID_CHARS else ATTEMPT + uuid.uuid5(uuid.NAMESPACE_OID, message_id).hex
 
 
-def _task_name(place: Place) -> str:
+def _task_name(place: CallScope) -> str:
     return (place.agent_name or "").strip() or _DEFAULT_TASK

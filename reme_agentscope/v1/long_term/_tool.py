@@ -13,7 +13,7 @@ from pydantic import JsonValue, ValidationError
 import reme_core
 from reme_agentscope._shared.recorded_text import as_texts
 from reme_agentscope.v1.long_term._found_text import harmless, words_of
-from reme_agentscope.v1.long_term._memory_kind import Place, Remembered, Words, warn
+from reme_agentscope.v1.long_term._memory_kind import CallScope, Remembered, Words, warn
 from reme_core import Message
 from reme_core.schema import TextBlock
 from reme_core.schema.plain import clean_text
@@ -41,7 +41,7 @@ class ToolKind:
     words: Words = _WORDS
     waits_for_results: bool = True  # a call says nothing without its result
 
-    async def keep(self, place: Place, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
+    async def keep(self, place: CallScope, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
         """Record the calls in messages, and those that are the text of one as JSON."""
         given = [call for message in messages for call in _calls_in(message)]
         recorded = await place.memory.add_tool_call_results(given, user_id=place.user_id, messages=messages)
@@ -50,12 +50,14 @@ class ToolKind:
         summary = await place.memory.summarize_tool_memory(recorded.tool_names, user_id=place.user_id, background=True)
         return summary.job_ids
 
-    async def find(self, place: Place, query: str, limit: int) -> str:
+    async def find(self, place: CallScope, query: str, limit: int) -> str:
         """Return what is known of the tools that a text names."""
         names = await _named_in(place, query)
         return await _known(place, names[:limit], limit)
 
-    async def remember(self, place: Place, thinking: str, content: object, options: Mapping[str, object]) -> Remembered:
+    async def remember(
+        self, place: CallScope, thinking: str, content: object, options: Mapping[str, object]
+    ) -> Remembered:
         """Record calls that are handed in as JSON, and with a chat model write guidelines from them."""
         calls = list(_read(content))
         if not calls:
@@ -68,7 +70,7 @@ class ToolKind:
             text=f"Successfully recorded {len(calls)} tool execution {results} and generated usage guidelines."
         )
 
-    async def recall(self, place: Place, keywords: object, limit: int) -> str:
+    async def recall(self, place: CallScope, keywords: object, limit: int) -> str:
         """Return what is known of tools by name; a text that is no name is searched for the names in it."""
         asked = [clean_text(text) for text in as_texts(keywords)]
         known = frozenset(await _tools(place)) if asked else frozenset[str]()
@@ -77,7 +79,7 @@ class ToolKind:
         return text or f"{self.words.not_found}{','.join(asked)}"
 
 
-async def _known(place: Place, names: Sequence[str], limit: int) -> str:
+async def _known(place: CallScope, names: Sequence[str], limit: int) -> str:
     if not names:
         return ""
     found = await place.memory.retrieve_tool_memory(names, user_id=place.user_id)
@@ -92,7 +94,7 @@ def _shown(tool: ToolMemory, limit: int) -> str:
     return "\n".join([head, _EXAMPLES, *examples.splitlines()[:limit]])
 
 
-async def _named_in(place: Place, text: str) -> list[str]:
+async def _named_in(place: CallScope, text: str) -> list[str]:
     return _names_in(text, await _tools(place))
 
 
@@ -109,7 +111,7 @@ def _names_in(text: str, tools: Sequence[str] | frozenset[str]) -> list[str]:
     return names
 
 
-async def _tools(place: Place) -> list[str]:
+async def _tools(place: CallScope) -> list[str]:
     """Return the names of tools that were called; of very many, those that come first by name."""
     names: list[str] = []
     cursor: str | None = None

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from agentscope.tool import ToolResponse
 
 from reme_agentscope.v1.long_term._memory_base import LongTermMemory
-from reme_agentscope.v1.long_term._memory_kind import Kind
+from reme_agentscope.v1.long_term._memory_kind import MemoryKind
 from reme_agentscope.v1.long_term._personal import PersonalKind
 from reme_agentscope.v1.long_term._task import TaskKind
 from reme_agentscope.v1.long_term._tool import ToolKind
@@ -24,7 +24,7 @@ class ReMePersonalLongTermMemory(LongTermMemory):
     of the question speaks for anything, and with an embedding model nothing is near it either.
     """
 
-    kind: ClassVar[Kind] = PersonalKind()
+    kind: ClassVar[MemoryKind] = PersonalKind()
 
     async def record_to_memory(self, thinking: str, content: list[str], **kwargs: Any) -> ToolResponse:  # noqa: ANN401  # models invent arguments
         """Record facts about the user that later conversations will need.
@@ -66,7 +66,7 @@ class ReMeTaskLongTermMemory(LongTermMemory):
     what was said in them; `record_to_memory` keeps lessons as they are.
     """
 
-    kind: ClassVar[Kind] = TaskKind()
+    kind: ClassVar[MemoryKind] = TaskKind()
 
     async def record_to_memory(self, thinking: str, content: list[str], **kwargs: Any) -> ToolResponse:  # noqa: ANN401  # models invent arguments
         """Record what was learnt from working on a task, for similar tasks later.
@@ -107,7 +107,7 @@ class ReMeToolLongTermMemory(LongTermMemory):
     `record` reads calls with their results from the talk. `retrieve` answers for tools that the message names.
     """
 
-    kind: ClassVar[Kind] = ToolKind()
+    kind: ClassVar[MemoryKind] = ToolKind()
 
     async def record_to_memory(self, thinking: str, content: list[str], **kwargs: Any) -> ToolResponse:  # noqa: ANN401  # models invent arguments
         """Record calls of tools and what came of them, from which guidelines for these tools are made.

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from reme_agentscope.v1.working_memory._encoded_before import Encoded
-from reme_agentscope.v1.working_memory._memory_file import Contents, Known, MessageFile, Saved, digest_of
+from reme_agentscope.v1.working_memory._encoded_before import EncodedMessage
+from reme_agentscope.v1.working_memory._memory_file import FileContents, FileState, MessageFile, SavedState, digest_of
 from reme_agentscope.v1.working_memory._memory_state import Entry, decode, encode
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class LoopLocks:
         return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
 
-class Held:
+class SessionContents:
     """Messages with marks, and the summary, kept equal to the file by each call.
 
     A call reads first what others have written, and writes after that what it has changed.
@@ -42,8 +42,8 @@ class Held:
         self.entries: list[Entry] = []
         self.summary = ""
         self._file = file
-        self._known: Known | None = None
-        self._encoded: dict[str, Encoded] = {}
+        self._known: FileState | None = None
+        self._encoded: dict[str, EncodedMessage] = {}
         self._locks = LoopLocks()
 
     @asynccontextmanager
@@ -90,20 +90,20 @@ class Held:
 
     async def _save(self, file: MessageFile) -> None:
         contents, entries = self._contents()
-        self._take(await file.save(self._known or Known(), contents), entries)
+        self._take(await file.save(self._known or FileState(), contents), entries)
 
     def _save_now(self, file: MessageFile, *, keep_removed: bool = False) -> None:
         contents, entries = self._contents()
-        self._take(file.save_now(self._known or Known(), contents, keep_removed=keep_removed), entries)
+        self._take(file.save_now(self._known or FileState(), contents, keep_removed=keep_removed), entries)
 
-    def _contents(self) -> tuple[Contents, dict[str, Entry]]:
+    def _contents(self) -> tuple[FileContents, dict[str, Entry]]:
         """Return what is to be written, and the entries by id, each id once.
 
         Clients may change messages as they like, and all of them are looked at; only those that have changed are
         encoded.
         """
         entries: dict[str, Entry] = {}
-        encoded: dict[str, Encoded] = {}
+        encoded: dict[str, EncodedMessage] = {}
         fresh: dict[str, bytes] = {}
         for entry in self.entries:
             name = str(entry[0].id)
@@ -113,7 +113,7 @@ class Held:
             before = self._encoded.get(name)
             if before is None or not before.is_still(entry):
                 fresh[name] = encode(entry)
-                before = Encoded.of(entry, digest_of(fresh[name]))
+                before = EncodedMessage.of(entry, digest_of(fresh[name]))
             encoded[name] = before
         self._encoded = encoded  # what is no longer here is forgotten
 
@@ -121,9 +121,9 @@ class Held:
             return fresh[name] if name in fresh else encode(entries[name])
 
         digests = [(name, one.digest) for name, one in encoded.items()]
-        return Contents(entries=digests, body=body, summary=self.summary), entries
+        return FileContents(entries=digests, body=body, summary=self.summary), entries
 
-    def _take(self, saved: Saved, written: dict[str, Entry]) -> None:
+    def _take(self, saved: SavedState, written: dict[str, Entry]) -> None:
         """Take over what others have written; a message that they left alone stays the same object."""
         self._known = saved.known
         if saved.bodies is None:
@@ -134,7 +134,7 @@ class Held:
             mine, encoded = written.get(row.message_id), self._encoded.get(row.message_id)
             if mine is None or encoded is None or encoded.digest != row.digest:
                 mine = decode(body)
-                self._encoded[row.message_id] = Encoded.of(mine, row.digest)
+                self._encoded[row.message_id] = EncodedMessage.of(mine, row.digest)
             entries.append(mine)
         self.entries[:] = entries
 

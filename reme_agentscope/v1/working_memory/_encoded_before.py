@@ -12,7 +12,7 @@ _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedMessage:
     """A message and its marks as they were when they were encoded.
 
     Attributes:
@@ -26,7 +26,7 @@ class Encoded:
     digest: bytes
 
     @classmethod
-    def of(cls, entry: Entry, digest: bytes) -> Encoded:
+    def of(cls, entry: Entry, digest: bytes) -> EncodedMessage:
         """Remember how an entry is now."""
         return cls(_fields(entry[0]), list(entry[1]), digest)
 

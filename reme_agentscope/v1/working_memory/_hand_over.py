@@ -12,7 +12,7 @@ from agentscope.message import Msg
 _LOG = logging.getLogger("reme_agentscope")
 
 
-class HandOver:
+class LongTermHandOver:
     """Holds the long-term memory apart from the working memory, with whose state it would be saved otherwise."""
 
     def __init__(self, long_term: LongTermMemoryBase | None) -> None:

@@ -38,7 +38,7 @@ _TABLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MessageRow:
     """What is known of a row: its place, whose message it is, and the digest of its bytes."""
 
     position: int
@@ -47,27 +47,27 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class FileState:
     """What lies in the file as far as it was seen; `version` is None where there is nothing."""
 
     version: int | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[MessageRow, ...] = ()
     summary: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedState:
     """What lies in the file after a write.
 
     `bodies` are those of all rows, in order, where somebody else had written in between; None otherwise.
     """
 
-    known: Known
+    known: FileState
     bodies: tuple[bytes, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class FileContents:
     """What is to lie there.
 
     Attributes:
@@ -106,14 +106,14 @@ class MessageFile:
         """Return the version of the session, None where nothing of it is kept."""
         return await self.store.database.read(partial(_version, key=self._key))
 
-    async def save(self, known: Known, contents: Contents) -> Saved:
+    async def save(self, known: FileState, contents: FileContents) -> SavedState:
         """Write what differs from what is known; it is on disk when this returns.
 
         What others have written in between stays, and comes back.
         """
         return await self.store.database.write(self._saving(known, contents))
 
-    def save_now(self, known: Known, contents: Contents, *, keep_removed: bool = False) -> Saved:
+    def save_now(self, known: FileState, contents: FileContents, *, keep_removed: bool = False) -> SavedState:
         """Do what `save` does for callers that can't wait, blocking; removed rows may stay, out of the memory."""
         return self.store.database.submit_write(self._saving(known, contents, keep_removed=keep_removed)).result()
 
@@ -123,7 +123,9 @@ class MessageFile:
         if store is not None:
             await store.close()
 
-    def _saving(self, known: Known, contents: Contents, *, keep_removed: bool = False) -> Callable[[Connection], Saved]:
+    def _saving(
+        self, known: FileState, contents: FileContents, *, keep_removed: bool = False
+    ) -> Callable[[Connection], SavedState]:
         """Return the write, which touches no message any more: it runs in a thread."""
         changes = _changes(known.rows, contents)
         return partial(
@@ -165,7 +167,7 @@ class _Changes:
     changed: list[tuple[int, bytes]]
     added: list[tuple[str, bytes]]
 
-    def remove(self, rows: Sequence[Row]) -> None:
+    def remove(self, rows: Sequence[MessageRow]) -> None:
         """Have rows removed."""
         self.removed.extend(row.position for row in rows)
         self.removed_ids.extend(row.message_id for row in rows)
@@ -196,11 +198,11 @@ def _save(
     connection: Connection,
     *,
     key: _Key,
-    known: Known,
+    known: FileState,
     changes: _Changes | None,
     new_summary: str,
     keep_removed: bool,
-) -> Saved:
+) -> SavedState:
     if not _has_tables(connection):
         for table in _TABLES:
             connection.execute(table)
@@ -208,7 +210,7 @@ def _save(
     is_foreign = (None if found is None else found[2]) != known.version
     has_new_summary = new_summary != known.summary
     if changes is None and not has_new_summary:
-        return _seen(connection, found) if is_foreign else Saved(known=known)
+        return _seen(connection, found) if is_foreign else SavedState(known=known)
     if found is None and not (new_summary or (changes and changes.added)):
         return _seen(connection, None)  # it was erased meanwhile, and nothing has come since
     scope_number = reme_core.Database.number_of(connection, key.scope)
@@ -226,7 +228,7 @@ def _save(
     )
     if is_foreign:
         return _seen(connection, (session, summary, version))
-    return Saved(known=Known(version=version, summary=summary, rows=_rows_after(known, changes, positions)))
+    return SavedState(known=FileState(version=version, summary=summary, rows=_rows_after(known, changes, positions)))
 
 
 def _begin(connection: Connection, key: _Key, scope_number: int) -> int:
@@ -271,21 +273,23 @@ def _ids_there(connection: Connection, session: int) -> set[bytes]:
     return {row[0] for row in connection.execute(query, (session,))}
 
 
-def _seen(connection: Connection, found: tuple[int, str, int] | None) -> Saved:
+def _seen(connection: Connection, found: tuple[int, str, int] | None) -> SavedState:
     """Return all that lies there."""
     if found is None:
-        return Saved(known=Known(), bodies=())
+        return SavedState(known=FileState(), bodies=())
     session, summary, version = found
     rows = connection.execute(
         "SELECT position, message_id, body FROM agentscope_messages WHERE session = ? AND has_left = 0"
         " ORDER BY position",
         (session,),
     ).fetchall()
-    known = tuple(Row(position, _text(message_id), digest_of(body)) for position, message_id, body in rows)
-    return Saved(known=Known(version=version, rows=known, summary=summary), bodies=tuple(row[2] for row in rows))
+    known = tuple(MessageRow(position, _text(message_id), digest_of(body)) for position, message_id, body in rows)
+    return SavedState(
+        known=FileState(version=version, rows=known, summary=summary), bodies=tuple(row[2] for row in rows)
+    )
 
 
-def _changes(rows: Sequence[Row], contents: Contents) -> _Changes | None:
+def _changes(rows: Sequence[MessageRow], contents: FileContents) -> _Changes | None:
     """Return what makes the rows those contents; None where nothing does.
 
     Rows can only be removed, changed, or follow at the end; where an entry stands before one that is known, all of
@@ -313,18 +317,19 @@ def _changes(rows: Sequence[Row], contents: Contents) -> _Changes | None:
     return changes if changes.removed or changes.changed or changes.added else None
 
 
-def _rows_after(known: Known, changes: _Changes | None, positions: Sequence[int]) -> tuple[Row, ...]:
+def _rows_after(known: FileState, changes: _Changes | None, positions: Sequence[int]) -> tuple[MessageRow, ...]:
     """Return the rows as they lie there after a write that nobody else came between."""
     if changes is None:
         return known.rows
     removed, changed = set(changes.removed), dict(changes.changed)
     kept = [
-        Row(row.position, row.message_id, digest_of(changed[row.position])) if row.position in changed else row
+        MessageRow(row.position, row.message_id, digest_of(changed[row.position])) if row.position in changed else row
         for row in known.rows
         if row.position not in removed
     ]
     fresh = [
-        Row(position, name, digest_of(body)) for position, (name, body) in zip(positions, changes.added, strict=True)
+        MessageRow(position, name, digest_of(body))
+        for position, (name, body) in zip(positions, changes.added, strict=True)
     ]
     return (*kept, *fresh)
 

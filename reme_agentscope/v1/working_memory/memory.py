@@ -16,9 +16,9 @@ from agentscope.token import TokenCounterBase
 from agentscope.tool import ToolResponse
 
 from reme_agentscope.v1.working_memory._compaction import Budget, Compaction, Left, Tokens
-from reme_agentscope.v1.working_memory._contents import Held, LoopLocks
+from reme_agentscope.v1.working_memory._contents import LoopLocks, SessionContents
 from reme_agentscope.v1.working_memory._context_use import history_of, use_of
-from reme_agentscope.v1.working_memory._hand_over import HandOver
+from reme_agentscope.v1.working_memory._hand_over import LongTermHandOver
 from reme_agentscope.v1.working_memory._memory_file import MessageFile, check_session
 from reme_agentscope.v1.working_memory._memory_state import (
     COMPRESSED,
@@ -86,8 +86,8 @@ class ReMeMemory(InMemoryMemory):
         super().__init__()
         check_session(session_id)
         self._file = None if location is None else MessageFile(location, user_id=user_id, session_id=session_id)
-        self._held = Held(self._file)
-        self._hand_over = HandOver(long_term_memory)
+        self._held = SessionContents(self._file)
+        self._hand_over = LongTermHandOver(long_term_memory)
         self._copies = copy_on_read
         self._fitting = LoopLocks()
         self._tokens = Tokens(token_counter)
@@ -378,9 +378,9 @@ class ReMeMemory(InMemoryMemory):
 
     # --- within -----------------------------------------------------------------------------------------------------
 
-    def _opened(self) -> Held | None:
+    def _opened(self) -> SessionContents | None:
         """Return the contents, read from disk; None while the classes above are still being set up."""
-        held: Held | None = self.__dict__.get("_held")
+        held: SessionContents | None = self.__dict__.get("_held")
         if held is not None:
             held.load_now()
         return held

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class Slots:
+class CallSlots:
     """At most `limit` holders at a time, first come first served.
 
     An asyncio semaphore belongs to one event loop; this one is shared by all loops and threads of the process.

@@ -16,20 +16,20 @@ from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock, ToolC
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "content_filter", "other"]
 
 
-class _Wire(BaseModel):
+class _WireChatModel(BaseModel):
     """What endpoints send: anything may be missing, null or unknown. Not a TypedDict, since it is validated."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class WireFunction(_Wire):
+class WireFunction(_WireChatModel):
     """The name and the arguments of a tool call."""
 
     name: str | None = None
     arguments: JsonValue = None
 
 
-class WireToolCall(_Wire):
+class WireToolCall(_WireChatModel):
     """A tool call, or a piece of one."""
 
     index: int | None = None
@@ -37,7 +37,7 @@ class WireToolCall(_Wire):
     function: WireFunction = WireFunction()
 
 
-class WireMessage(_Wire):
+class WireMessage(_WireChatModel):
     """The model's message, or a piece of one."""
 
     content: str | list[JsonValue] | None = None
@@ -46,7 +46,7 @@ class WireMessage(_Wire):
     tool_calls: list[WireToolCall] | None = None
 
 
-class WireChoice(_Wire):
+class WireChoice(_WireChatModel):
     """One of the answers; we ask for one."""
 
     message: WireMessage | None = None
@@ -54,14 +54,14 @@ class WireChoice(_Wire):
     finish_reason: str | None = None
 
 
-class WireUsage(_Wire):
+class WireUsage(_WireChatModel):
     """The tokens of the call."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
-class WireAnswer(_Wire):
+class WireAnswer(_WireChatModel):
     """The body of an answer, or a piece of a stream."""
 
     choices: list[WireChoice] | None = None
@@ -69,7 +69,7 @@ class WireAnswer(_Wire):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class UncheckedAnswer:
     """An answer before it is ours: what was said, why it ended, and its raw text for errors."""
 
     message: WireMessage
@@ -92,7 +92,7 @@ def parse_wire(data: object, raw: str) -> WireAnswer:
         raise ModelOutputError(msg, raw=raw) from None
 
 
-def read_draft(text: str, tally: Tally) -> Draft:
+def read_draft(text: str, tally: Tally) -> UncheckedAnswer:
     """Read the body of a completion and count its tokens.
 
     Raises:
@@ -112,7 +112,7 @@ def read_draft(text: str, tally: Tally) -> Draft:
         msg = "the endpoint's answer holds no message (empty `choices`): it is kept in `raw`"
         raise ModelOutputError(msg, raw=text)
     choice = answer.choices[0]
-    return Draft(message=answer.choices[0].message, finish_reason=choice.finish_reason, raw=text)
+    return UncheckedAnswer(message=answer.choices[0].message, finish_reason=choice.finish_reason, raw=text)
 
 
 def count_tokens(answer: WireAnswer, tally: Tally) -> None:
@@ -122,7 +122,7 @@ def count_tokens(answer: WireAnswer, tally: Tally) -> None:
         tally.completion_tokens = answer.usage.completion_tokens or 0
 
 
-def result_of(draft: Draft, request: ChatRequest, tally: Tally) -> ChatResult:
+def result_of(draft: UncheckedAnswer, request: ChatRequest, tally: Tally) -> ChatResult:
     """Turn a draft into our result.
 
     Raises:
@@ -250,9 +250,11 @@ class StreamedAnswer(BaseModel):
         elif more is not None:
             call.function.arguments = more
 
-    def draft(self) -> Draft:
+    def draft(self) -> UncheckedAnswer:
         """Return what has come together."""
-        return Draft(message=self.message, finish_reason=self.finish_reason, raw=self.message.model_dump_json())
+        return UncheckedAnswer(
+            message=self.message, finish_reason=self.finish_reason, raw=self.message.model_dump_json()
+        )
 
 
 def _same_call(known: WireToolCall, piece: WireToolCall, calls: list[WireToolCall]) -> bool:

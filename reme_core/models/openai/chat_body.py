@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
-from reme_core.models.openai.endpoint_dialect import Dialect, JsonObject, json_instruction, response_format
+from reme_core.models.openai.endpoint_dialect import EndpointDialect, JsonObject, json_instruction, response_format
 from reme_core.ports import ChatRequest, ToolSpec
 from reme_core.schema import ContentBlock, FileBlock, ImageBlock, Message, TextBlock, ToolCallBlock, ToolResultBlock
 
@@ -17,7 +17,7 @@ _NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
 """OpenAI refuses names with these characters."""
 
 
-def chat_body(request: ChatRequest, *, model: str, temperature: float | None, dialect: Dialect) -> JsonObject:
+def chat_body(request: ChatRequest, *, model: str, temperature: float | None, dialect: EndpointDialect) -> JsonObject:
     """Build the body, in the endpoint's dialect.
 
     Raises:
@@ -45,7 +45,7 @@ def chat_body(request: ChatRequest, *, model: str, temperature: float | None, di
     return body
 
 
-def streaming(body: JsonObject, dialect: Dialect) -> JsonObject:
+def streaming(body: JsonObject, dialect: EndpointDialect) -> JsonObject:
     """Return the body that asks for the same answer in pieces."""
     options: JsonObject = {"stream_options": {"include_usage": True}} if dialect.stream_usage else {}
     return {**body, "stream": True, **options}
@@ -146,7 +146,7 @@ def _tool_choice(choice: str, tools: Sequence[ToolSpec]) -> JsonValue:
     raise InvalidInputError(msg)
 
 
-def _with_instruction(messages: list[JsonValue], request: ChatRequest, dialect: Dialect) -> list[JsonValue]:
+def _with_instruction(messages: list[JsonValue], request: ChatRequest, dialect: EndpointDialect) -> list[JsonValue]:
     """Add the schema to the system message where the endpoint is not given it otherwise."""
     if request.response_schema is None or dialect.mode_of(request.response_schema) == "schema":
         return messages

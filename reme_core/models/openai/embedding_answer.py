@@ -16,26 +16,26 @@ from reme_core.ports import Matrix
 from reme_core.schema import shown
 
 
-class _Wire(BaseModel):
+class _WireEmbeddingModel(BaseModel):
     """What endpoints send: anything may be missing, null or unknown. Not a TypedDict, since it is validated."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class WireVector(_Wire):
+class WireVector(_WireEmbeddingModel):
     """One vector: numbers, or base64 of little-endian float32."""
 
     index: int | None = None
     embedding: list[float] | str
 
 
-class WireTokens(_Wire):
+class WireTokens(_WireEmbeddingModel):
     """The tokens of the call."""
 
     prompt_tokens: int | None = None
 
 
-class WireVectors(_Wire):
+class WireVectors(_WireEmbeddingModel):
     """The body of an answer."""
 
     data: list[WireVector]

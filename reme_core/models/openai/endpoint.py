@@ -15,10 +15,10 @@ from pydantic import JsonValue, SecretStr
 
 from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.models.openai.back_off import BackOff
-from reme_core.models.openai.call_slots import Slots
+from reme_core.models.openai.call_slots import CallSlots
 from reme_core.models.openai.endpoint_failures import (
     TRANSPORT_ERROR,
-    Place,
+    EndpointAddress,
     may_pass,
     retry_after_s,
     translate,
@@ -51,7 +51,7 @@ class Endpoint:
     """
 
     def __init__(
-        self, place: Place, *, timeout_s: float, max_retries: int, max_concurrency: int, back_off: BackOff
+        self, place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int, back_off: BackOff
     ) -> None:
         """Check the options; nothing is opened yet.
 
@@ -60,7 +60,7 @@ class Endpoint:
         """
         _check_options(place, timeout_s=timeout_s, max_retries=max_retries, max_concurrency=max_concurrency)
         self.place = place
-        self.slots = Slots(max_concurrency)
+        self.slots = CallSlots(max_concurrency)
         self._timeout_s = timeout_s
         self._max_retries = max_retries
         self._back_off = back_off
@@ -158,7 +158,7 @@ class Endpoint:
             await self._back_off.sleep(wait_s)
 
 
-def _check_options(place: Place, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
+def _check_options(place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
     wrong = None
     if not place.model.strip():
         wrong = "model is empty: name the model"
@@ -174,7 +174,7 @@ def _check_options(place: Place, *, timeout_s: float, max_retries: int, max_conc
         raise ConfigurationError(wrong)
 
 
-def _options(place: Place) -> RequestOptions:
+def _options(place: EndpointAddress) -> RequestOptions:
     """Leave out what the client would add from the environment, and the key where there is none."""
     headers: dict[str, str | openai.Omit] = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
     if place.secret is None:
@@ -182,7 +182,7 @@ def _options(place: Place) -> RequestOptions:
     return {"headers": headers}
 
 
-def _open_client(place: Place) -> AsyncOpenAI:
+def _open_client(place: EndpointAddress) -> AsyncOpenAI:
     """Make a client without retries and time-outs of its own: those are here, in one place."""
     return AsyncOpenAI(
         api_key=place.secret.get_secret_value() if place.secret else "none",
@@ -194,7 +194,7 @@ def _open_client(place: Place) -> AsyncOpenAI:
     )
 
 
-async def _lifetime(place: Place) -> AsyncGenerator[AsyncOpenAI, None]:
+async def _lifetime(place: EndpointAddress) -> AsyncGenerator[AsyncOpenAI, None]:
     """Yield a client once, and close it when the generator is closed: the event loop does that before it ends."""
     client = _open_client(place)
     try:
@@ -208,7 +208,7 @@ def _let_go(_lifetime: AsyncGenerator[AsyncOpenAI, None]) -> None:
 
 
 @dataclass(slots=True)
-class _Held:
+class _LoopClient:
     client: AsyncOpenAI
     lifetime: AsyncGenerator[AsyncOpenAI, None]
     linger: asyncio.TimerHandle
@@ -226,10 +226,10 @@ class _Held:
 class _LoopClients:
     """One client for each running loop."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: EndpointAddress) -> None:
         self._place = place
         self._lock = threading.Lock()
-        self._held: dict[asyncio.AbstractEventLoop, _Held] = {}
+        self._held: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
 
     async def get(self) -> AsyncOpenAI:
         loop = asyncio.get_running_loop()
@@ -240,7 +240,7 @@ class _LoopClients:
         if held is None or held.client.is_closed():
             lifetime = _lifetime(self._place)
             client = await anext(lifetime)  # does not let other tasks run, so a loop has one client
-            held = _Held(client, lifetime, loop.call_later(_LINGER_S, _let_go, lifetime))
+            held = _LoopClient(client, lifetime, loop.call_later(_LINGER_S, _let_go, lifetime))
             with self._lock:
                 self._held[loop] = held
         return held.used(loop)

@@ -35,7 +35,7 @@ _STRICT_KEYWORDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class EndpointDialect:
     """The options that an endpoint takes, best first.
 
     Attributes:
@@ -62,24 +62,24 @@ class Dialect:
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Learnt:
+class LearntDialect:
     """What was learnt of one model at one endpoint, shared by all objects of the process that speak to it."""
 
-    dialect: Dialect = field(default_factory=Dialect)
+    dialect: EndpointDialect = field(default_factory=EndpointDialect)
 
 
 # Held by who speaks to the endpoint, and gone with the last of them: an endpoint that is served anew is asked anew.
-_LEARNT: WeakValueDictionary[tuple[str, str], Learnt] = WeakValueDictionary()
+_LEARNT: WeakValueDictionary[tuple[str, str], LearntDialect] = WeakValueDictionary()
 _LOCK = threading.Lock()
 
 
-def learnt_of(base_url: str, model: str) -> Learnt:
+def learnt_of(base_url: str, model: str) -> LearntDialect:
     """Return what is known of a model at an endpoint; hold on to it to go on knowing it."""
     with _LOCK:
-        return _LEARNT.setdefault((base_url.rstrip("/"), model), Learnt())
+        return _LEARNT.setdefault((base_url.rstrip("/"), model), LearntDialect())
 
 
-def simpler(dialect: Dialect, body: Mapping[str, JsonValue], complaint: str) -> Dialect | None:
+def simpler(dialect: EndpointDialect, body: Mapping[str, JsonValue], complaint: str) -> EndpointDialect | None:
     """Return the next simpler dialect that a refusal asks for; None where the refusal is about something else.
 
     `body` is the request that was refused, `complaint` what the endpoint said, in lower case.
@@ -99,7 +99,7 @@ def simpler(dialect: Dialect, body: Mapping[str, JsonValue], complaint: str) -> 
     return None
 
 
-def _looser(dialect: Dialect, wanted: Mapping[str, JsonValue], complaint: str) -> Dialect:
+def _looser(dialect: EndpointDialect, wanted: Mapping[str, JsonValue], complaint: str) -> EndpointDialect:
     inner = wanted.get("json_schema")
     if not isinstance(inner, dict):
         return replace(dialect, json_mode="prompt")
@@ -108,7 +108,7 @@ def _looser(dialect: Dialect, wanted: Mapping[str, JsonValue], complaint: str) -
     return replace(dialect, json_mode="object")
 
 
-def is_about_room(dialect: Dialect, body: Mapping[str, JsonValue], complaint: str) -> bool:
+def is_about_room(dialect: EndpointDialect, body: Mapping[str, JsonValue], complaint: str) -> bool:
     """Tell whether a request that was too long may fit without the room that it wants for its answer."""
     return dialect.tokens_option in body and bool(_ABOUT_ROOM.search(complaint))
 

@@ -44,7 +44,7 @@ _TOO_LONG = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class EndpointAddress:
     """Where a request goes, for messages: the model, the URL, the variables that set key and URL, the secret.
 
     The URL is told without user, password and query.
@@ -101,13 +101,13 @@ def complaint(error: ModelError) -> str:
     return f"{cause} {cause.body!r}".lower() if isinstance(cause, openai.APIError) else ""
 
 
-def translate(exc: Foreign, place: Place, *, attempts: int) -> ModelError:
+def translate(exc: Foreign, place: EndpointAddress, *, attempts: int) -> ModelError:
     """Return our error for a foreign one: its text names status, code and a hint, and no words of the endpoint."""
     _scrub(exc, place.secret)
     return _mapped(exc, place, attempts)
 
 
-def _mapped(exc: Foreign, place: Place, attempts: int) -> ModelError:
+def _mapped(exc: Foreign, place: EndpointAddress, attempts: int) -> ModelError:
     where = f"{place.model!r} at {place.url!r}"
     tries = f"after {attempts} attempt{'s' if attempts != 1 else ''}"
     if isinstance(exc, openai.APITimeoutError | TimeoutError):
@@ -123,7 +123,7 @@ def _mapped(exc: Foreign, place: Place, attempts: int) -> ModelError:
     return ModelRejectedError(f"{where}: the client refused the request ({type(exc).__name__}): see its cause")
 
 
-def _from_status(exc: openai.APIStatusError, place: Place, what: str, tries: str) -> ModelError:
+def _from_status(exc: openai.APIStatusError, place: EndpointAddress, what: str, tries: str) -> ModelError:
     said = f"{exc.code} {exc.message} {exc.body!r}"
     if exc.status_code in {400, 413, 422, 500} and _TOO_LONG.search(said):
         return ContextTooLongError(f"{what}: the request is longer than the model's context window: shorten it")

@@ -16,8 +16,8 @@ from reme_core.models.openai.back_off import BackOff
 from reme_core.models.openai.chat_answer import StreamedAnswer, count_tokens, parse_wire, read_draft, result_of
 from reme_core.models.openai.chat_body import chat_body, streaming
 from reme_core.models.openai.endpoint import OPENAI_URL, Endpoint, as_secret
-from reme_core.models.openai.endpoint_dialect import Dialect, JsonObject, is_about_room, learnt_of, simpler
-from reme_core.models.openai.endpoint_failures import Place, complaint
+from reme_core.models.openai.endpoint_dialect import EndpointDialect, JsonObject, is_about_room, learnt_of, simpler
+from reme_core.models.openai.endpoint_failures import EndpointAddress, complaint
 from reme_core.models.usage_meter import Meter, Tally
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.schema import Usage
@@ -65,7 +65,7 @@ class OpenAIChat:
         Raises:
             ConfigurationError: Naming the option.
         """
-        place = Place(
+        place = EndpointAddress(
             model=model,
             base_url=base_url,
             key_variable="REME_LLM_API_KEY",
@@ -107,7 +107,7 @@ class OpenAIChat:
         """
         tally = Tally()
 
-        async def send(body: JsonObject, _dialect: Dialect) -> str:
+        async def send(body: JsonObject, _dialect: EndpointDialect) -> str:
             return await self._endpoint.post(_PATH, body, tally=tally, timeout_s=request.timeout_s)
 
         try:
@@ -128,7 +128,7 @@ class OpenAIChat:
         tally = Tally()
         answer = StreamedAnswer()
 
-        async def send(body: JsonObject, dialect: Dialect) -> AsyncStream[object]:
+        async def send(body: JsonObject, dialect: EndpointDialect) -> AsyncStream[object]:
             return await self._endpoint.open_stream(
                 _PATH, streaming(body, dialect), tally=tally, timeout_s=request.timeout_s
             )
@@ -178,7 +178,7 @@ class OpenAIChat:
         msg = "an OpenAIChat holds a key, so it is not pickled or copied: build it anew where it is needed"
         raise TypeError(msg)
 
-    async def _negotiate(self, request: ChatRequest, send: Callable[[JsonObject, Dialect], Awaitable[T]]) -> T:
+    async def _negotiate(self, request: ChatRequest, send: Callable[[JsonObject, EndpointDialect], Awaitable[T]]) -> T:
         """Send a request in the simplest dialect that the endpoint has asked for so far, or now asks for."""
         dialect = self._learnt.dialect
         while True:

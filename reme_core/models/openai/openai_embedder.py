@@ -16,7 +16,7 @@ from reme_core.models.json_text import clean_text
 from reme_core.models.openai.back_off import BackOff
 from reme_core.models.openai.embedding_answer import read_vectors
 from reme_core.models.openai.endpoint import OPENAI_URL, Endpoint, as_secret
-from reme_core.models.openai.endpoint_failures import Place, complaint
+from reme_core.models.openai.endpoint_failures import EndpointAddress, complaint
 from reme_core.models.usage_meter import Meter, Tally
 from reme_core.ports import Matrix
 from reme_core.schema import Usage
@@ -76,7 +76,7 @@ class OpenAIEmbedder:
             if value < 1:
                 msg = f"{name} is {value}: wanted 1 or more"
                 raise ConfigurationError(msg)
-        place = Place(
+        place = EndpointAddress(
             model=model,
             base_url=base_url,
             key_variable="REME_EMBEDDING_API_KEY",

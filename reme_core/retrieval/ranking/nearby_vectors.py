@@ -10,7 +10,7 @@ import numpy as np
 from reme_core.retrieval.arrays import BoolArray, FloatArray
 from reme_core.retrieval.ranking.partition_shape import VECTOR_REACH
 from reme_core.retrieval.ranking.score_weights import MEAN_TO_WINDOW
-from reme_core.retrieval.ranking.session_line import Line, triangle
+from reme_core.retrieval.ranking.session_line import SessionLine, triangle
 
 
 def fill_mean(cosines: FloatArray, present: BoolArray) -> FloatArray:
@@ -23,7 +23,7 @@ def fill_mean(cosines: FloatArray, present: BoolArray) -> FloatArray:
     return np.where(present, cosines, cosines.mean(where=present))
 
 
-def nearby_cosines(cosines: FloatArray, line: Line, share: FloatArray) -> FloatArray:
+def nearby_cosines(cosines: FloatArray, line: SessionLine, share: FloatArray) -> FloatArray:
     """Average cosines (n,) over each row and what stands round it, scaled like the cosine of a window.
 
     `share` (length,) is the `triangle` of 1 for each row: what the average divides by.

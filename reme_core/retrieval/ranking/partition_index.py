@@ -11,10 +11,10 @@ from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix
 from reme_core.retrieval.query_words import QueryWords, query_words
 from reme_core.retrieval.ranking.named_speakers import first_person, named_speakers, speaks_of_two, subject
 from reme_core.retrieval.ranking.nearby_vectors import fill_mean, nearby_cosines
-from reme_core.retrieval.ranking.partition_shape import Shape, shape_of
+from reme_core.retrieval.ranking.partition_shape import PartitionShape, shape_of
 from reme_core.retrieval.ranking.postings import Postings
-from reme_core.retrieval.ranking.row_columns import Columns, Rows
-from reme_core.retrieval.ranking.row_pieces import Pieces
+from reme_core.retrieval.ranking.row_columns import RowColumns, Rows
+from reme_core.retrieval.ranking.row_pieces import RowPieces
 from reme_core.retrieval.ranking.score_weights import (
     LONG,
     MEAN_TO_WINDOW,
@@ -60,7 +60,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredRow:
     """A row found.
 
     Attributes:
@@ -95,11 +95,11 @@ class RankingIndex:
     def __init__(self, weights: Weights = MESSAGE_WEIGHTS) -> None:
         """Start without rows."""
         self._weights = weights
-        self._columns = Columns()
-        self._pieces = Pieces()
+        self._columns = RowColumns()
+        self._pieces = RowPieces()
         self._postings = Postings()
         self._own = VectorColumn()
-        self._cached: Shape | None = None
+        self._cached: PartitionShape | None = None
 
     def __len__(self) -> int:
         """The number of rows, removed ones not counted."""
@@ -182,7 +182,7 @@ class RankingIndex:
         limit: int,
         allowed: BoolArray | None = None,
         lifts: Mapping[int, float] | None = None,
-    ) -> list[Scored]:
+    ) -> list[ScoredRow]:
         """Rank the rows for a query.
 
         A row for which nothing speaks (no word of it or near it, no vector, speaker, date or lift) is not found.
@@ -214,7 +214,7 @@ class RankingIndex:
         slots = np.flatnonzero(speaks)
         return self._best(scores[slots], slots, limit, evidence.pieces)
 
-    def list_by_time(self, asked: AskedTime | None, *, limit: int, allowed: BoolArray | None = None) -> list[Scored]:
+    def list_by_time(self, asked: AskedTime | None, *, limit: int, allowed: BoolArray | None = None) -> list[ScoredRow]:
         """List the rows of a time, or all where None is asked for, by `time_scores`; no word has to be shared.
 
         Ties and errors as those of `rank`.
@@ -352,7 +352,7 @@ class RankingIndex:
         for _ in range(_REPEATED):
             scores[before[answers]] = np.minimum(scores[before[answers]], scores[answers] - _BEHIND)
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> PartitionShape:
         if self._cached is None:
             self._cached = shape_of(self._columns, self._pieces, self._own, neighbours=self._weights.sequential)
         return self._cached
@@ -370,7 +370,7 @@ class RankingIndex:
             msg = f"allowed must have {len(self._columns)} values like keys, not {len(allowed)}"
             raise ValueError(msg)
 
-    def _best(self, scores: FloatArray, slots: IntArray, limit: int, pieces: FloatArray) -> list[Scored]:
+    def _best(self, scores: FloatArray, slots: IntArray, limit: int, pieces: FloatArray) -> list[ScoredRow]:
         places = best_rows(scores, limit)
         slots, scores = slots[places], scores[places]
         keys, times = self._columns.keys[slots], self._columns.times[slots]
@@ -378,7 +378,7 @@ class RankingIndex:
         order = np.lexsort((keys, newest, -scores))[:limit]
         passages = self._best_passages(slots[order], pieces)
         return [
-            Scored(key, score, passage)
+            ScoredRow(key, score, passage)
             for key, score, passage in zip(keys[order].tolist(), scores[order].tolist(), passages, strict=True)
         ]
 

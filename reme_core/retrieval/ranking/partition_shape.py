@@ -6,10 +6,10 @@ import numpy as np
 
 from reme_core.retrieval.arrays import BoolArray, FloatArray, Matrix, sums
 from reme_core.retrieval.bm25 import length_norm
-from reme_core.retrieval.ranking.row_columns import Columns
-from reme_core.retrieval.ranking.row_pieces import Pieces
+from reme_core.retrieval.ranking.row_columns import RowColumns
+from reme_core.retrieval.ranking.row_pieces import RowPieces
 from reme_core.retrieval.ranking.score_weights import LONG, LONG_ANSWER, LONG_MESSAGE
-from reme_core.retrieval.ranking.session_line import GAP, Line, line_of, triangle
+from reme_core.retrieval.ranking.session_line import GAP, SessionLine, line_of, triangle
 from reme_core.retrieval.ranking.vector_search import VectorColumn
 
 # Messages either side that the nearby text and the nearby cosines take in, nearer ones counting more; chosen on LoCoMo,
@@ -19,7 +19,7 @@ VECTOR_REACH = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class PartitionShape:
     """Columns derived from the rows.
 
     Attributes:
@@ -39,7 +39,7 @@ class Shape:
     nearness: FloatArray
     brevity: FloatArray
     vectors: BoolArray
-    line: Line
+    line: SessionLine
     nearby_norm: Matrix
     vector_share: FloatArray
 
@@ -50,7 +50,7 @@ class Shape:
         return self.line.nbytes + sum(column.nbytes for column in columns)
 
 
-def shape_of(columns: Columns, pieces: Pieces, own: VectorColumn, *, neighbours: bool) -> Shape:
+def shape_of(columns: RowColumns, pieces: RowPieces, own: VectorColumn, *, neighbours: bool) -> PartitionShape:
     """Derive the shape of a partition; removed rows count nothing and are nobody's neighbours."""
     n, alive = len(columns), columns.alive
     living = max(n - columns.dead, 1)
@@ -59,7 +59,7 @@ def shape_of(columns: Columns, pieces: Pieces, own: VectorColumn, *, neighbours:
     nearby = triangle(line.lay(lengths), TEXT_REACH)
     alive_pieces = alive if pieces.all_whole else alive[pieces.owner]
     count = max(int(np.count_nonzero(alive_pieces)), 1)
-    return Shape(
+    return PartitionShape(
         pieces=count,
         mean_length=float(pieces.lengths.sum(where=alive_pieces)) / count,
         nearness=_nearness(columns, lengths) if neighbours else np.ones(n),
@@ -71,7 +71,7 @@ def shape_of(columns: Columns, pieces: Pieces, own: VectorColumn, *, neighbours:
     )
 
 
-def _nearness(columns: Columns, lengths: FloatArray) -> FloatArray:
+def _nearness(columns: RowColumns, lengths: FloatArray) -> FloatArray:
     """Tell how much neighbours say of rows of these lengths, (n,): by the mean length of the messages of a session.
 
     By session and not by scope, for a scope may hold a chat of two people beside talk with an assistant: all questions

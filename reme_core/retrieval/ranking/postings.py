@@ -23,7 +23,7 @@ _MERGED_PAIRS = 1 << 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matches:
+class TermMatches:
     """Occurrences of query terms: for each of m (term, row) pairs the term's place in the query, the row, the count."""
 
     terms: IntArray
@@ -67,7 +67,7 @@ class Postings:
                 tail_counts.append(count)
         self._tail_rows += len(packed)
 
-    def find(self, query: HashArray, alive: BoolArray | None = None) -> Matches:
+    def find(self, query: HashArray, alive: BoolArray | None = None) -> TermMatches:
         """Look up distinct term hashes (q,); rows that are not `alive` are left out.
 
         Rows come once for each term; for one row the terms come in the order of the query.
@@ -84,7 +84,7 @@ class Postings:
         if alive is not None:
             keep = alive[rows]
             terms, rows, counts = terms[keep], rows[keep], counts[keep]
-        return Matches(terms=terms, rows=rows, counts=counts)
+        return TermMatches(terms=terms, rows=rows, counts=counts)
 
     def renumber(self, mapping: IntArray) -> None:
         """Give row i the number `mapping[i]`, increasing with i; rows mapped to -1 are dropped."""

@@ -63,7 +63,7 @@ def plain_rows(keys: IntArray, packed: Sequence[bytes], times: FloatArray | None
     )
 
 
-class Columns:
+class RowColumns:
     """The columns of all slots, living and removed, aligned with each other."""
 
     def __init__(self) -> None:

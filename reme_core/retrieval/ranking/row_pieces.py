@@ -14,7 +14,7 @@ from reme_core.retrieval.arrays import BoolArray, FloatArray, GrowingArray, IntA
 from reme_core.text.passages import passage_sizes
 
 
-class Pieces:
+class RowPieces:
     """The pieces of all slots, living and removed."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ GAP = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class SessionLine:
     """Where n rows stand on a line of `length` places.
 
     Attributes:
@@ -48,7 +48,7 @@ class Line:
         return out
 
 
-def line_of(sessions: IntArray, positions: IntArray, alive: BoolArray) -> Line:
+def line_of(sessions: IntArray, positions: IntArray, alive: BoolArray) -> SessionLine:
     """Lay out the living rows: by session, position and storage order; session -1 is a session of one."""
     n = len(sessions)
     living = np.flatnonzero(alive)
@@ -64,7 +64,7 @@ def line_of(sessions: IntArray, positions: IntArray, alive: BoolArray) -> Line:
     taken[along] = True
     before = np.full(n, -1)
     before[order[1:]] = np.where(heads[1:], -1, order[:-1])
-    return Line(places=places, taken=taken, before=before, length=length)
+    return SessionLine(places=places, taken=taken, before=before, length=length)
 
 
 def triangle(values: npt.NDArray[Number], reach: int) -> npt.NDArray[Number]:

@@ -6,14 +6,14 @@ from reme_core.retrieval.arrays import FloatArray, Matrix, NumberArray, sums
 from reme_core.retrieval.bm25 import inverse_frequency, length_norm
 from reme_core.retrieval.query_words import QueryWords
 from reme_core.retrieval.ranking.partition_shape import TEXT_REACH
-from reme_core.retrieval.ranking.postings import Matches
-from reme_core.retrieval.ranking.session_line import Line, triangle
+from reme_core.retrieval.ranking.postings import TermMatches
+from reme_core.retrieval.ranking.session_line import SessionLine, triangle
 
 # Cells of the (units, places) table that the nearby text works on at a time: 1 MB, so that it stays in the cache.
 _CELLS = 1 << 18
 
 
-def gather_units(matches: Matches, words: QueryWords, n: int) -> Matches:
+def gather_units(matches: TermMatches, words: QueryWords, n: int) -> TermMatches:
     """Add up the counts of the terms of each unit in each of n rows; `terms` of the result are units.
 
     Pairs come ordered by unit and row behind the first `words.plain` units, which are passed on as they came.
@@ -25,14 +25,14 @@ def gather_units(matches: Matches, words: QueryWords, n: int) -> Matches:
     cells, places = np.unique(units[joined] * n + matches.rows[joined], return_inverse=True)
     counts = sums(places, matches.counts[joined], len(cells))
     plain = ~joined
-    return Matches(
+    return TermMatches(
         terms=np.concatenate([units[plain], cells // n]),
         rows=np.concatenate([matches.rows[plain], cells % n]),
         counts=np.concatenate([matches.counts[plain], counts]),
     )
 
 
-def own_text(matches: Matches, weights: FloatArray, lengths: NumberArray, living: int, mean: float) -> FloatArray:
+def own_text(matches: TermMatches, weights: FloatArray, lengths: NumberArray, living: int, mean: float) -> FloatArray:
     """BM25 of each row: (n,). `lengths` (n,) are terms a row, `mean` their mean over the `living` rows."""
     frequencies = np.bincount(matches.terms, minlength=len(weights))
     idf = weights * inverse_frequency(frequencies, living)
@@ -40,13 +40,15 @@ def own_text(matches: Matches, weights: FloatArray, lengths: NumberArray, living
     return sums(matches.rows, idf[matches.terms] * matches.counts / (matches.counts + norm), len(lengths))
 
 
-def new_terms(matches: Matches, words: QueryWords, lengths: NumberArray) -> FloatArray:
+def new_terms(matches: TermMatches, words: QueryWords, lengths: NumberArray) -> FloatArray:
     """Count the terms of each row (n,) that are none of the query's own, repetitions included."""
     plain = matches.terms < words.plain
     return lengths - sums(matches.rows[plain], matches.counts[plain], len(lengths))
 
 
-def nearby_text(matches: Matches, weights: FloatArray, line: Line, norm: Matrix, *, living: int) -> FloatArray:
+def nearby_text(
+    matches: TermMatches, weights: FloatArray, line: SessionLine, norm: Matrix, *, living: int
+) -> FloatArray:
     """BM25 of each row taken together with the rows around it: (n,).
 
     The counts of a term round a row are added up, nearer ones counting more; `norm` (length,) is the length norm of the

@@ -58,7 +58,7 @@ from reme_core.schema import (
     JobState,
     Memory,
     MemoryPage,
-    Offload,
+    OffloadRecord,
     Scope,
     StoredMessage,
     ToolCallResult,
@@ -282,7 +282,7 @@ class LocalStore(ItemCalls):
             lambda c: offloads.put_offloads(c, scope, prepared, hold=hold, exact=exact, fts5=fts5)
         )
 
-    async def get_offload(self, scope: Scope, reference: str) -> Offload:
+    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         """Return an offload with its text; see `Store.get_offload`."""
         return await self._database.read(lambda c: offloads.get_offload(c, scope, reference))
 

@@ -19,7 +19,7 @@ from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.collection import QdrantLayout, ensure_collection
 from reme_core.stores.qdrant.failures import translated
 from reme_core.stores.qdrant.folder import open_folder
-from reme_core.stores.qdrant.loop import BackgroundLoop
+from reme_core.stores.qdrant.loop import QdrantLoopThread
 from reme_core.stores.qdrant.points import POSITION, entry_point, point_id, position_point, read_position
 
 COLLECTION = "reme_memories"
@@ -79,7 +79,7 @@ class QdrantIndex:
             )
 
         self._connect: Callable[[], AsyncQdrantClient] = connect
-        self._loop = BackgroundLoop("reme-qdrant")
+        self._loop = QdrantLoopThread("reme-qdrant")
         # What follows is touched in the background loop alone.
         self._backend: Backend | None = None
         self._opening = asyncio.Lock()

@@ -15,7 +15,7 @@ from reme_core.errors import StoreClosedError
 T = TypeVar("T")
 
 
-class BackgroundLoop:
+class QdrantLoopThread:
     """An event loop in a thread of its own, started with the first call and stopped by `close`."""
 
     def __init__(self, name: str) -> None:

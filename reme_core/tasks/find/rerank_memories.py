@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reme_core.steps.ask_json import Question, ask
+from reme_core.steps.ask_json import JsonQuestion, ask
 from reme_core.steps.flow import stage
 from reme_core.steps.flow_context import FlowContext
 from reme_core.steps.model_order import ORDER_SCHEMA, read_order, with_rest
@@ -47,10 +47,10 @@ async def rerank(answer: TaskAnswer, context: FlowContext) -> TaskAnswer:
     return replace(answer, hits=(*(ranked[place] for place in places), *others)[:most])
 
 
-def rerank_question(task: str, memories: Sequence[ShownMemory], language: Language) -> Question[tuple[int, ...]]:
+def rerank_question(task: str, memories: Sequence[ShownMemory], language: Language) -> JsonQuestion[tuple[int, ...]]:
     """Return what the model is asked; the answer is read as all places of `memories`, from 0, in the new order."""
     parts = [task_fence(task), fence("memories", memory_lines(memories, max_chars=_SHOWN_CHARS))]
-    return Question(
+    return JsonQuestion(
         system=load_prompt(PACKAGE, "rerank", language).fill({}),
         user="\n".join(parts),
         schema=ORDER_SCHEMA,

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue
 
 from reme_core.ports import ResponseSchema
 from reme_core.schema.checks import Text
-from reme_core.steps.ask_json import Question, ask
+from reme_core.steps.ask_json import JsonQuestion, ask
 from reme_core.steps.flow import stage
 from reme_core.steps.flow_context import FlowContext
 from reme_core.tasks.find.rerank_memories import PACKAGE, task_fence
@@ -29,7 +29,7 @@ _SHOWN_CHARS = 2000
 _WORDS_PER_TOKEN = 0.5
 
 
-class _Answer(BaseModel):
+class _RewrittenText(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     text: Annotated[Text, AfterValidator(str.strip)]
@@ -65,11 +65,11 @@ async def rewrite(answer: TaskAnswer, context: FlowContext) -> TaskAnswer:
 
 def rewrite_question(
     task: str, memories: Sequence[ShownMemory], language: Language, *, limit_tokens: int
-) -> Question[str]:
+) -> JsonQuestion[str]:
     """Return what the model is asked."""
     words = max(1, int(limit_tokens * _WORDS_PER_TOKEN))
     parts = [task_fence(task), fence("memories", memory_lines(memories, max_chars=_SHOWN_CHARS))]
-    return Question(
+    return JsonQuestion(
         system=load_prompt(PACKAGE, "rewrite", language).fill({"words": str(words)}),
         user="\n".join(parts),
         schema=_SCHEMA,
@@ -80,7 +80,7 @@ def rewrite_question(
 
 def read_text(value: JsonValue, *, limit_tokens: int) -> str:
     """Read a text of at most so many tokens (ValueError, saying what is wrong: it is empty, or too long)."""
-    text = _Answer.model_validate(value).text
+    text = _RewrittenText.model_validate(value).text
     if not text:
         msg = "text: is empty; say what of the memories helps with the task"
         raise ValueError(msg)

@@ -35,16 +35,16 @@ class ShownMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Words:
+class _Headings:
     heading: str
     when: str
     do: str
 
 
-_WORDS: Mapping[Language, _Words] = MappingProxyType(
+_WORDS: Mapping[Language, _Headings] = MappingProxyType(
     {
-        "en": _Words(heading="What earlier work on such tasks has taught:", when="When: ", do="Do: "),
-        "zh": _Words(heading="以往做此类任务的经验：", when="情形：", do="做法："),
+        "en": _Headings(heading="What earlier work on such tasks has taught:", when="When: ", do="Do: "),
+        "zh": _Headings(heading="以往做此类任务的经验：", when="情形：", do="做法："),
     }
 )
 
@@ -119,7 +119,7 @@ def language_of(answer: TaskAnswer, context: FlowContext) -> Language:
     return context.language or prompt_language((answer.question.query, *(hit.memory for hit in answer.hits)))
 
 
-def _entry(memory: ShownMemory, number: int, words: _Words) -> str:
+def _entry(memory: ShownMemory, number: int, words: _Headings) -> str:
     indent = " " * len(f"{number}. ")
     parts = [f"{words.do}{memory.content}"]
     if memory.when:

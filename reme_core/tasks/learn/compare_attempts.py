@@ -16,7 +16,7 @@ from reme_core.steps.ask_json import ask
 from reme_core.steps.flow import Stage, for_each, stage
 from reme_core.steps.flow_context import FlowContext
 from reme_core.tasks.learn.extract_experiences import MOST_EXPERIENCES, SUCCESS_SCORE
-from reme_core.tasks.learn.read_experiences import AT_ONCE, Lesson, experience_question
+from reme_core.tasks.learn.read_experiences import AT_ONCE, ExperienceRequest, experience_question
 from reme_core.tasks.learn.shown_attempts import (
     SHOWN_CHARS,
     SHOWN_MESSAGES,
@@ -33,7 +33,7 @@ _COMPARED_CHARS = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
+class _ComparedAttempt:
     """Messages of an attempt that are held against those of another one."""
 
     attempt: Attempt
@@ -96,15 +96,19 @@ def step_comparison(
     return stage(run, "step_comparison")
 
 
-def _whole(attempt: Attempt) -> _Side:
-    return _Side(attempt=attempt, messages=tuple(message for step in steps_shown(attempt) for message in step))
+def _whole(attempt: Attempt) -> _ComparedAttempt:
+    return _ComparedAttempt(
+        attempt=attempt, messages=tuple(message for step in steps_shown(attempt) for message in step)
+    )
 
 
-def _sides(attempts: Sequence[Attempt]) -> list[_Side]:
-    return [_Side(attempt=attempt, messages=step) for attempt in attempts for step in steps_shown(attempt)]
+def _sides(attempts: Sequence[Attempt]) -> list[_ComparedAttempt]:
+    return [_ComparedAttempt(attempt=attempt, messages=step) for attempt in attempts for step in steps_shown(attempt)]
 
 
-async def _learn(sides: tuple[_Side, _Side], context: FlowContext, most: int, wanted_for: str) -> Experiences:
+async def _learn(
+    sides: tuple[_ComparedAttempt, _ComparedAttempt], context: FlowContext, most: int, wanted_for: str
+) -> Experiences:
     better, worse = sides
     one = show(better.attempt, better.messages, max_chars=SHOWN_CHARS // 2, max_messages=SHOWN_MESSAGES // 2)
     other = show(
@@ -119,7 +123,7 @@ async def _learn(sides: tuple[_Side, _Side], context: FlowContext, most: int, wa
         fence("better", one.lines),
         fence("worse", other.lines),
     )
-    lesson = Lesson(
+    lesson = ExperienceRequest(
         prompt="comparison",
         origin=Origin.COMPARISON,
         user="\n".join(parts),
@@ -131,7 +135,7 @@ async def _learn(sides: tuple[_Side, _Side], context: FlowContext, most: int, wa
     return experiences
 
 
-def _task_line(sides: tuple[_Side, _Side], context: FlowContext) -> str:
+def _task_line(sides: tuple[_ComparedAttempt, _ComparedAttempt], context: FlowContext) -> str:
     scores: dict[str, JsonValue] = {
         name: side.attempt.trajectory.score for name, side in zip(("better", "worse"), sides, strict=True)
     }
@@ -143,7 +147,7 @@ def _task_line(sides: tuple[_Side, _Side], context: FlowContext) -> str:
     return json_line(line)
 
 
-async def _likeness(good: Sequence[_Side], bad: Sequence[_Side], context: FlowContext) -> Matrix:
+async def _likeness(good: Sequence[_ComparedAttempt], bad: Sequence[_ComparedAttempt], context: FlowContext) -> Matrix:
     """Return how similar each step is to each; shape (good, bad)."""
     texts = await asyncio.to_thread(lambda: [_text(side) for side in (*good, *bad)])
     rows = await context.try_embedding(texts)
@@ -153,7 +157,7 @@ async def _likeness(good: Sequence[_Side], bad: Sequence[_Side], context: FlowCo
     return cosines
 
 
-def _text(side: _Side) -> str:
+def _text(side: _ComparedAttempt) -> str:
     most = max(1, _COMPARED_CHARS // len(side.messages))
     return shortened("\n".join(shortened(message.full_text, most) for message in side.messages), _COMPARED_CHARS)
 

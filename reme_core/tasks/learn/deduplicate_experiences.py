@@ -9,7 +9,7 @@ from reme_core.ports import Target, Vector
 from reme_core.schema import MemoryType, RejectedExperience
 from reme_core.steps.flow import Stage, stage
 from reme_core.steps.flow_context import FlowContext
-from reme_core.steps.similar_memories import SIMILARITY, Known, Newcomer, find_known
+from reme_core.steps.similar_memories import SIMILARITY, Duplicate, NewMemory, find_duplicates
 from reme_core.tasks.task_values import Experience, Experiences
 
 
@@ -34,8 +34,8 @@ def deduplication(*, similarity: float = SIMILARITY) -> Stage[Experiences, Exper
         if not experiences:
             return ()
         ranked = sorted(experiences, key=lambda item: (-(item.score or 0.0), -item.confidence))
-        newcomers = await _newcomers(ranked, context)
-        known = await find_known(context.store, context.scope, newcomers, similarity=similarity)
+        newcomers = await _new_memories(ranked, context)
+        known = await find_duplicates(context.store, context.scope, newcomers, similarity=similarity)
         kept: list[Experience] = []
         for experience, same in zip(ranked, known, strict=True):
             if same is None:
@@ -47,14 +47,14 @@ def deduplication(*, similarity: float = SIMILARITY) -> Stage[Experiences, Exper
     return stage(run, "deduplication")
 
 
-async def _newcomers(experiences: Sequence[Experience], context: FlowContext) -> list[Newcomer]:
+async def _new_memories(experiences: Sequence[Experience], context: FlowContext) -> list[NewMemory]:
     if context.memory_target is None:
         msg = "deduplication needs the target that the run is about: give memory_target"
         raise ConfigurationError(msg)
     target = Target(MemoryType.PROCEDURAL, context.memory_target)
     vectors = await _vectors([experience.index_text for experience in experiences], context)
     return [
-        Newcomer(target=target, content=item.content, index_text=item.index_text, vector=vectors.get(item.index_text))
+        NewMemory(target=target, content=item.content, index_text=item.index_text, vector=vectors.get(item.index_text))
         for item in experiences
     ]
 
@@ -69,7 +69,7 @@ async def _vectors(texts: Sequence[str], context: FlowContext) -> dict[str, Vect
     return known
 
 
-def _rejected(experience: Experience, same: Known) -> RejectedExperience:
+def _rejected(experience: Experience, same: Duplicate) -> RejectedExperience:
     other = "another one of this run" if same.memory is None else f"memory {same.memory.memory_id!r}"
     return RejectedExperience(
         when_to_use=experience.when_to_use,

@@ -9,7 +9,7 @@ from reme_core.schema import Message
 from reme_core.steps.ask_json import ask
 from reme_core.steps.flow import Stage, for_each, stage
 from reme_core.steps.flow_context import FlowContext
-from reme_core.tasks.learn.read_experiences import AT_ONCE, Lesson, experience_question
+from reme_core.tasks.learn.read_experiences import AT_ONCE, ExperienceRequest, experience_question
 from reme_core.tasks.learn.shown_attempts import language_of, show, steps_shown, task_line
 from reme_core.tasks.task_values import Attempt, Attempts, Experiences, Origin
 from reme_core.text import fence
@@ -46,7 +46,7 @@ def failure_extraction(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class _AttemptStep:
     attempt: Attempt
     number: int
     count: int
@@ -57,7 +57,7 @@ def _extraction(
     name: str, origin: Origin, wanted: Callable[[float], bool], most: int
 ) -> Stage[Attempts, Experiences, FlowContext]:
     async def run(attempts: Attempts, context: FlowContext) -> Experiences:
-        async def learn(step: _Step) -> Experiences:
+        async def learn(step: _AttemptStep) -> Experiences:
             question = experience_question(_lesson(step, origin, most, context))
             experiences, _ = await ask(context.chat_model(name), question)
             return experiences
@@ -69,18 +69,18 @@ def _extraction(
     return stage(run, name)
 
 
-def _steps(attempt: Attempt) -> list[_Step]:
+def _steps(attempt: Attempt) -> list[_AttemptStep]:
     steps = steps_shown(attempt)
     return [
-        _Step(attempt=attempt, number=number, count=len(steps), messages=messages)
+        _AttemptStep(attempt=attempt, number=number, count=len(steps), messages=messages)
         for number, messages in enumerate(steps, 1)
     ]
 
 
-def _lesson(step: _Step, origin: Origin, most: int, context: FlowContext) -> Lesson:
+def _lesson(step: _AttemptStep, origin: Origin, most: int, context: FlowContext) -> ExperienceRequest:
     shown = show(step.attempt, step.messages)
     task = task_line(step.attempt, context, step=step.number, steps=step.count)
-    return Lesson(
+    return ExperienceRequest(
         prompt=str(origin),
         origin=origin,
         user="\n".join((fence("task", task), fence("attempt", shown.lines))),

@@ -48,13 +48,13 @@ def preprocess(
         raise ConfigurationError(msg)
 
     async def run(attempts: Attempts, _: FlowContext) -> Attempts:
-        return await asyncio.to_thread(_prepared, attempts, _Cutting(max_chars, max_messages, max_steps))
+        return await asyncio.to_thread(_prepared, attempts, _CutOptions(max_chars, max_messages, max_steps))
 
     return stage(run, "preprocess")
 
 
 @dataclass(frozen=True, slots=True)
-class _Cutting:
+class _CutOptions:
     """The options of `preprocess`."""
 
     max_chars: int
@@ -62,12 +62,12 @@ class _Cutting:
     max_steps: int
 
 
-def _prepared(attempts: Attempts, cutting: _Cutting) -> Attempts:
+def _prepared(attempts: Attempts, cutting: _CutOptions) -> Attempts:
     best_first = sorted(attempts, key=lambda attempt: -attempt.trajectory.score)
     return tuple(_cut(attempt, cutting) for attempt in best_first)
 
 
-def _cut(attempt: Attempt, cutting: _Cutting) -> Attempt:
+def _cut(attempt: Attempt, cutting: _CutOptions) -> Attempt:
     steps: list[tuple[Message, ...]] = []
     left = instructions(attempt.trajectory.messages)
     for step in attempt.steps:
@@ -77,7 +77,7 @@ def _cut(attempt: Attempt, cutting: _Cutting) -> Attempt:
     return Attempt(trajectory=attempt.trajectory, block_id=attempt.block_id, steps=tuple(steps))
 
 
-def _pieces(messages: tuple[Message, ...], cutting: _Cutting) -> list[tuple[Message, ...]]:
+def _pieces(messages: tuple[Message, ...], cutting: _CutOptions) -> list[tuple[Message, ...]]:
     """Cut messages into pieces of about the same length; at least one piece."""
     chars = sum(len(message.full_text) for message in messages)
     by_messages = min(cutting.max_steps, math.ceil(len(messages) / cutting.max_messages))

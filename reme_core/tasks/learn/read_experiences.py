@@ -12,8 +12,8 @@ from reme_core.ports import ResponseSchema
 from reme_core.remember.fact_extraction import list_schema
 from reme_core.schema import Message, Source
 from reme_core.schema.checks import Text
-from reme_core.steps.ask_json import Question, lowered, none_as_empty, not_blank
-from reme_core.tasks.learn.shown_attempts import Shown
+from reme_core.steps.ask_json import JsonQuestion, lowered, none_as_empty, not_blank
+from reme_core.tasks.learn.shown_attempts import ShownAttempt
 from reme_core.tasks.task_values import Attempt, Experience, Experiences, Origin, StepType
 from reme_core.text import Language, load_prompt
 
@@ -55,7 +55,7 @@ class WrittenExperience(BaseModel):
     messages: Annotated[tuple[Annotated[int, Strict()], ...], Field(min_length=1)]
 
 
-class _Answer(BaseModel):
+class _WrittenExperiences(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     experiences: tuple[WrittenExperience, ...]
@@ -80,7 +80,7 @@ _SCHEMA = ResponseSchema(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lesson:
+class ExperienceRequest:
     """What a model is to learn from.
 
     Attributes:
@@ -95,15 +95,15 @@ class Lesson:
     prompt: str
     origin: Origin
     user: str
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownAttempt, ...]
     language: Language
     most: int
 
 
-def experience_question(lesson: Lesson) -> Question[Experiences]:
+def experience_question(lesson: ExperienceRequest) -> JsonQuestion[Experiences]:
     """Return what the model is asked."""
     form = load_prompt(PACKAGE, "experience", lesson.language).fill({"most": str(lesson.most)})
-    return Question(
+    return JsonQuestion(
         system=load_prompt(PACKAGE, lesson.prompt, lesson.language).fill({"form": form}),
         user=lesson.user,
         schema=_SCHEMA,
@@ -112,7 +112,7 @@ def experience_question(lesson: Lesson) -> Question[Experiences]:
     )
 
 
-def read_experiences(value: JsonValue, lesson: Lesson) -> Experiences:
+def read_experiences(value: JsonValue, lesson: ExperienceRequest) -> Experiences:
     """Read an answer.
 
     Raises:
@@ -123,7 +123,7 @@ def read_experiences(value: JsonValue, lesson: Lesson) -> Experiences:
         msg = f"experiences: {len(listed)} of them, at most {lesson.most}: only what is most worth knowing"
         raise ValueError(msg)
     called = frozenset(name for shown in lesson.shown for name in tools_called(shown.attempt))
-    written = _Answer.model_validate(value).experiences
+    written = _WrittenExperiences.model_validate(value).experiences
     return tuple(_experience(item, f"experiences[{place}]", lesson, called) for place, item in enumerate(written))
 
 
@@ -133,7 +133,9 @@ def tools_called(attempt: Attempt) -> frozenset[str]:
     return frozenset(block.name for block in blocks if block.type == "tool_call")
 
 
-def _experience(written: WrittenExperience, where: str, lesson: Lesson, called: frozenset[str]) -> Experience:
+def _experience(
+    written: WrittenExperience, where: str, lesson: ExperienceRequest, called: frozenset[str]
+) -> Experience:
     cited = frozenset(written.messages)
     evidence: list[Message] = []
     sources: list[Source] = []

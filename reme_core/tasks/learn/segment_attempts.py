@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, JsonValue, Strict
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ResponseSchema
 from reme_core.schema import Message
-from reme_core.steps.ask_json import Question, ask
+from reme_core.steps.ask_json import JsonQuestion, ask
 from reme_core.steps.flow import Stage, for_each, stage
 from reme_core.steps.flow_context import FlowContext
 from reme_core.steps.slicing import Slicing, slice_messages
 from reme_core.tasks.learn.read_experiences import AT_ONCE, PACKAGE
-from reme_core.tasks.learn.shown_attempts import Shown, instructions, language_of, show, task_line
+from reme_core.tasks.learn.shown_attempts import ShownAttempt, instructions, language_of, show, task_line
 from reme_core.tasks.task_values import Attempt, Attempts
 from reme_core.text import fence, load_prompt
 
@@ -33,14 +33,14 @@ _SCHEMA = ResponseSchema(
 _SINGLY = Slicing(max_gap_s=math.inf, max_messages=1, max_chars=1)
 
 
-class _Answer(BaseModel):
+class _WrittenSegments(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     ends: tuple[Annotated[int, Strict()], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
+class _AttemptPart:
     """A step that may be made of several, of the attempt at a place; its first messages may be instructions."""
 
     attempt: Attempt
@@ -72,7 +72,7 @@ def segmentation(*, min_messages: int = 6, max_steps: int = 12) -> Stage[Attempt
         raise ConfigurationError(msg)
 
     async def run(attempts: Attempts, context: FlowContext) -> Attempts:
-        async def cut(part: _Part) -> list[tuple[Message, ...]]:
+        async def cut(part: _AttemptPart) -> list[tuple[Message, ...]]:
             if len(part.spoken) < min_messages:
                 return [part.messages]
             return _cut(part, await _ends(part, context, max_steps))
@@ -87,21 +87,21 @@ def segmentation(*, min_messages: int = 6, max_steps: int = 12) -> Stage[Attempt
     return stage(run, "segmentation")
 
 
-def _parts(attempt: Attempt, place: int) -> list[_Part]:
+def _parts(attempt: Attempt, place: int) -> list[_AttemptPart]:
     left = instructions(attempt.trajectory.messages)
     parts = []
     for number, step in enumerate(attempt.steps, 1):
         lead = min(left, len(step))
-        parts.append(_Part(attempt=attempt, place=place, number=number, messages=step, instructions=lead))
+        parts.append(_AttemptPart(attempt=attempt, place=place, number=number, messages=step, instructions=lead))
         left = max(0, left - len(step))
     return parts
 
 
-async def _ends(part: _Part, context: FlowContext, max_steps: int) -> tuple[int, ...]:
+async def _ends(part: _AttemptPart, context: FlowContext, max_steps: int) -> tuple[int, ...]:
     shown = show(part.attempt, part.spoken)
     language = language_of((part.attempt,), context)
     task = task_line(part.attempt, context, step=part.number, steps=len(part.attempt.steps))
-    question = Question(
+    question = JsonQuestion(
         system=load_prompt(PACKAGE, "segmentation", language).fill({"most": str(max_steps)}),
         user="\n".join((fence("task", task), fence("attempt", shown.lines))),
         schema=_SCHEMA,
@@ -112,13 +112,13 @@ async def _ends(part: _Part, context: FlowContext, max_steps: int) -> tuple[int,
     return ends
 
 
-def read_ends(value: JsonValue, shown: Shown, max_steps: int) -> tuple[int, ...]:
+def read_ends(value: JsonValue, shown: ShownAttempt, max_steps: int) -> tuple[int, ...]:
     """Read the numbers of the messages after which a step ends, in order; the last one ends one anyway.
 
     Raises:
         ValueError: Saying what is wrong: a number that no message has, or too many steps.
     """
-    ends = sorted(set(_Answer.model_validate(value).ends))
+    ends = sorted(set(_WrittenSegments.model_validate(value).ends))
     unknown = [number for number in ends if number not in shown.messages]
     if unknown:
         msg = f"ends: no message has the number {str(unknown[0])[:20]}: give numbers that are shown"
@@ -130,7 +130,7 @@ def read_ends(value: JsonValue, shown: Shown, max_steps: int) -> tuple[int, ...]
     return tuple(ends)
 
 
-def _cut(part: _Part, ends: Collection[int]) -> list[tuple[Message, ...]]:
+def _cut(part: _AttemptPart, ends: Collection[int]) -> list[tuple[Message, ...]]:
     steps: list[tuple[Message, ...]] = []
     held: tuple[Message, ...] = part.messages[: part.instructions]
     number = 0

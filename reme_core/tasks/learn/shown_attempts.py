@@ -29,7 +29,7 @@ _LANGUAGE_MESSAGES, _LANGUAGE_CHARS = 50, 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownAttempt:
     """Messages of an attempt as a prompt shows them.
 
     Attributes:
@@ -50,7 +50,7 @@ def show(
     first: int = 1,
     max_chars: int = SHOWN_CHARS,
     max_messages: int = SHOWN_MESSAGES,
-) -> Shown:
+) -> ShownAttempt:
     """Show messages of an attempt, numbered from `first`.
 
     What is too long is cut where it is longest: short messages stay whole. Of too many messages those in the middle are
@@ -66,7 +66,9 @@ def show(
         if run:
             piece = [messages[place] for place in run]
             parts.append(conversation_lines(piece, first=first + run[0], max_chars=shares))
-    return Shown(attempt=attempt, lines="\n".join(parts), messages={first + place: messages[place] for place in places})
+    return ShownAttempt(
+        attempt=attempt, lines="\n".join(parts), messages={first + place: messages[place] for place in places}
+    )
 
 
 def steps_shown(attempt: Attempt) -> tuple[tuple[Message, ...], ...]:

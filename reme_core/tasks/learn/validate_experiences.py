@@ -13,7 +13,7 @@ from reme_core.ports import ResponseSchema
 from reme_core.remember.fact_extraction import list_schema
 from reme_core.schema import RejectedExperience
 from reme_core.schema.checks import Text
-from reme_core.steps.ask_json import Question, ask
+from reme_core.steps.ask_json import JsonQuestion, ask
 from reme_core.steps.flow import Stage, for_each, stage
 from reme_core.steps.flow_context import FlowContext
 from reme_core.tasks.learn.read_experiences import AT_ONCE, PACKAGE
@@ -49,7 +49,7 @@ class WrittenVerdict(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedExperience:
     """What was said of an experience; a score of None is a verdict that there isn't, and `reason` says why."""
 
     score: float | None
@@ -86,7 +86,7 @@ def validation(*, min_score: float = MIN_SCORE) -> Stage[Experiences, Experience
     return stage(run, "validation")
 
 
-def _rejected(experience: Experience, verdict: Judged, min_score: float) -> RejectedExperience:
+def _rejected(experience: Experience, verdict: JudgedExperience, min_score: float) -> RejectedExperience:
     reason = verdict.reason
     if verdict.score is not None:
         said = f": {reason}" if reason else ""
@@ -109,17 +109,17 @@ def _batches(experiences: Sequence[Experience]) -> list[list[Experience]]:
     return batches
 
 
-async def _judge(experiences: Sequence[Experience], context: FlowContext) -> list[Judged]:
+async def _judge(experiences: Sequence[Experience], context: FlowContext) -> list[JudgedExperience]:
     attempts = {attempt.block_id: attempt for experience in experiences for attempt in experience.attempts}
     language = language_of(list(attempts.values()), context)
     verdicts, _ = await ask(context.chat_model("validation"), validation_question(experiences, language))
     return verdicts
 
 
-def validation_question(experiences: Sequence[Experience], language: Language) -> Question[list[Judged]]:
+def validation_question(experiences: Sequence[Experience], language: Language) -> JsonQuestion[list[JudgedExperience]]:
     """Return what the model is asked; the answer has what was said of each experience, in order."""
     lines = "\n".join(_line(experience, number) for number, experience in enumerate(experiences, 1))
-    return Question(
+    return JsonQuestion(
         system=load_prompt(PACKAGE, "validation", language).fill({}),
         user=fence("experiences", lines),
         schema=_SCHEMA,
@@ -146,7 +146,7 @@ def _line(experience: Experience, number: int) -> str:
     )
 
 
-def read_verdicts(value: JsonValue, count: int) -> list[Judged]:
+def read_verdicts(value: JsonValue, count: int) -> list[JudgedExperience]:
     """Read an answer about so many experiences; one that can't be read of one of them is a failed verdict.
 
     Raises:
@@ -164,11 +164,13 @@ def read_verdicts(value: JsonValue, count: int) -> list[Judged]:
     return [_judged(said.get(number, [])) for number in range(1, count + 1)]
 
 
-def _judged(said: Sequence[JsonValue]) -> Judged:
+def _judged(said: Sequence[JsonValue]) -> JudgedExperience:
     if len(said) != 1:
-        return Judged(score=None, reason=f"it was given {len(said)} verdicts" if said else "it was given no verdict")
+        return JudgedExperience(
+            score=None, reason=f"it was given {len(said)} verdicts" if said else "it was given no verdict"
+        )
     try:
         verdict = WrittenVerdict.model_validate(said[0])
     except ValidationError:
-        return Judged(score=None, reason="its verdict can't be read")
-    return Judged(score=verdict.score, reason=shortened(verdict.reason or "", _REASON_CHARS))
+        return JudgedExperience(score=None, reason="its verdict can't be read")
+    return JudgedExperience(score=verdict.score, reason=shortened(verdict.reason or "", _REASON_CHARS))

@@ -37,7 +37,7 @@ from reme_core.working.summary.prose import (
 )
 from reme_core.working.summary.sections import Summary, parse_summary
 from reme_core.working.summary.summary_chunks import LEAST_ROOM, Chunk, chunks
-from reme_core.working.summary.summary_fit import LEAST_TOKENS, Leaving, finish, without_pointers
+from reme_core.working.summary.summary_fit import LEAST_TOKENS, LeavingMessages, finish, without_pointers
 from reme_core.working.summary.verify import Given, check_summary, drop_invented, drop_off_topic, given_from
 
 # A tag of the fences in our prompts, and what it is shown as.
@@ -125,7 +125,7 @@ async def compact_memory(request: CompactRequest, *, model: ChatModel | None, co
 
     Raises nothing of the model's: `failures` says why it wasn't used. Cancelling passes through.
     """
-    leaving = Leaving(
+    leaving = LeavingMessages(
         messages=request.messages,
         previous=request.previous_summary,
         kept=request.kept,
@@ -133,7 +133,7 @@ async def compact_memory(request: CompactRequest, *, model: ChatModel | None, co
         earlier=request.earlier,
         references=request.references,
     )
-    run = _Run(request=request, citable=leaving.citable, counter=counter)
+    run = _CompactionRun(request=request, citable=leaving.citable, counter=counter)
     summary, failures, told = None, tuple[ReMeError, ...](), list[tuple[str, ...]]()
     if model is not None and request.messages:
         try:
@@ -155,14 +155,14 @@ async def compact_memory(request: CompactRequest, *, model: ChatModel | None, co
     )
 
 
-def _finished(summary: Summary | None, leaving: Leaving, limit_tokens: int, counter: TokenCounter) -> str:
+def _finished(summary: Summary | None, leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter) -> str:
     if summary is None:
         summary = extract_summary(leaving.messages, leaving.previous, limit_tokens=limit_tokens, counter=counter)
     return finish(summary, leaving, limit_tokens=limit_tokens, counter=counter)
 
 
 def _quoted_beside(
-    told: Sequence[Sequence[str]], leaving: Leaving, request: CompactRequest, counter: TokenCounter
+    told: Sequence[Sequence[str]], leaving: LeavingMessages, request: CompactRequest, counter: TokenCounter
 ) -> str | None:
     """Return quotations, with what the model told beside them; None if there is no room for both."""
     lines = most_beside(told, request.limit_tokens, counter)
@@ -171,7 +171,7 @@ def _quoted_beside(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Unusable:
+class _RejectedSummary:
     """What is wrong with an answer; what it says in words of its own; whether asking again is of no use."""
 
     problem: str
@@ -180,7 +180,7 @@ class _Unusable:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Run:
+class _CompactionRun:
     """One compaction by a model, and what it has cost so far."""
 
     request: CompactRequest
@@ -201,7 +201,9 @@ class _Run:
         summary, parts = await asyncio.to_thread(self._parts)
         for number, chunk in enumerate(parts, 1):
             left = len(parts) - number
-            summary = await self._step(model, summary, chunk, _Place(number=number, parts=len(parts), left=left))
+            summary = await self._step(
+                model, summary, chunk, _ChunkPosition(number=number, parts=len(parts), left=left)
+            )
         return summary
 
     def told_beside(self, summary: Summary) -> list[tuple[str, ...]]:
@@ -243,13 +245,13 @@ class _Run:
         """Return the tokens of a chunk, so that even a second attempt fits the window together with its answer."""
         limit = self.request.limit_tokens
         window = int(self.request.window_tokens * (1 - _MARGIN))
-        place = _Place(number=1000, parts=1000, left=0)
+        place = _ChunkPosition(number=1000, parts=1000, left=0)
         again = self._again("", "")
         frame = self.counter.count(self._system()) + self.counter.count(self._user(Summary(), "", place) + again)
         shown = min(_SHOWN_TOKENS, limit // 2) + _PROBLEM_CHARS // 2
         return window - frame - limit - shown - int(limit * _ANSWER_SHARE)
 
-    async def _step(self, model: ChatModel, before: Summary, chunk: Chunk, place: _Place) -> Summary:
+    async def _step(self, model: ChatModel, before: Summary, chunk: Chunk, place: _ChunkPosition) -> Summary:
         user = self._user(before, chunk.text, place)
         given = await asyncio.to_thread(given_from, before, chunk.texts, self.counter, prompt=self._system())
         problem, answer, words = "", "", tuple[str, ...]()
@@ -275,11 +277,11 @@ class _Run:
         self.failures += (failure,)
         return await asyncio.to_thread(within, with_words(before, words), self.request.limit_tokens, self.counter)
 
-    def _read_any(self, answer: str, given: Given, asked: Sequence[str]) -> Summary | _Unusable:
+    def _read_any(self, answer: str, given: Given, asked: Sequence[str]) -> Summary | _RejectedSummary:
         """Return the summary that an answer is, if need be one in words of its own."""
         if not self.request.accept_prose:
             read = self._read(answer, given, asked)
-            return read if isinstance(read, Summary) else _Unusable(problem=read)
+            return read if isinstance(read, Summary) else _RejectedSummary(problem=read)
         limit, text = self.request.limit_tokens, unwrapped(answer)
         read = self._read(as_summary(text), given, asked)
         words = own_words(text)
@@ -289,7 +291,7 @@ class _Run:
         problem = read if isinstance(read, str) else "it has no form, as the one before it"
         # Asked again, a model that follows no form would say the same.
         is_final = follows_none and self.counter.count(text) <= limit
-        return _Unusable(problem=problem, words=most_of(words, limit, self.counter), is_final=is_final)
+        return _RejectedSummary(problem=problem, words=most_of(words, limit, self.counter), is_final=is_final)
 
     def _read(self, answer: str, given: Given, asked: Sequence[str]) -> Summary | str:
         """Return the summary that an answer is, or what is wrong with it."""
@@ -325,7 +327,7 @@ class _Run:
         limit = int(self.request.limit_tokens * _ASKED_SHARE)
         return self._prompt("compact").fill({"limit": str(limit)})
 
-    def _user(self, before: Summary, chunk: str, place: _Place) -> str:
+    def _user(self, before: Summary, chunk: str, place: _ChunkPosition) -> str:
         asked = {"part": place.number, "parts": place.parts, "reference": self.request.reference}
         # Only JSON lines are safe from the tags of all fences; a summary isn't one.
         shown = "none so far" if before.is_empty else _TAG.sub("\\\\u003c", before.text)
@@ -346,7 +348,7 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _ChunkPosition:
     """Which chunk of how many, and how many are left after it."""
 
     number: int

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from reme_core.ports import TokenCounter
 from reme_core.schema import Message
 from reme_core.text import extractive_summary, normalise_content, query_terms, split_sentences, without_notices
-from reme_core.working.summary.identifiers import Kind, identifiers
+from reme_core.working.summary.identifiers import IdentifierKind, identifiers
 from reme_core.working.summary.sections import Section, Summary, clean_line, parse_summary, summary_of
 from reme_core.working.summary.summary_fit import cut_line, without_pointers
 
@@ -228,7 +228,7 @@ def _context(before: Summary, said: Sequence[tuple[Message, str]], most_chars: i
 
 
 def _is_number(name: str) -> bool:
-    return not name[:1].isalpha() and all(item.kind is Kind.NUMBER for item in identifiers(name))
+    return not name[:1].isalpha() and all(item.kind is IdentifierKind.NUMBER for item in identifiers(name))
 
 
 def _ranked(said: Sequence[tuple[Message, str]]) -> list[str]:
@@ -240,7 +240,7 @@ def _ranked(said: Sequence[tuple[Message, str]]) -> list[str]:
         for item in identifiers(text):
             counts[item.text] += 1
             latest[item.text] = place
-            if item.kind is Kind.NUMBER:
+            if item.kind is IdentifierKind.NUMBER:
                 numbers.add(item.text)
     return sorted(counts, key=lambda name: (name in numbers, -counts[name], -latest[name], name))
 

@@ -34,7 +34,7 @@ _NAME_WORDS = 4
 _MOST_PLACES = 50
 
 
-class Kind(IntEnum):
+class IdentifierKind(IntEnum):
     """What an identifier is; the lower, the harder it is to guess again."""
 
     PATH = 0
@@ -49,7 +49,7 @@ class Identifier:
     """An identifier as it stands in the text."""
 
     text: str
-    kind: Kind
+    kind: IdentifierKind
 
 
 def identifiers(text: str) -> list[Identifier]:
@@ -97,9 +97,9 @@ def _all(text: str) -> Iterator[Identifier]:
     for match in _QUOTED.finditer(text):
         quoted = next(part for part in match.groups() if part is not None).strip()
         if match[3] is not None or _is_name(quoted):
-            yield Identifier(quoted, Kind.QUOTED)
+            yield Identifier(quoted, IdentifierKind.QUOTED)
     for match in _PHONE.finditer(text):
-        yield Identifier(match[0], Kind.CODE)
+        yield Identifier(match[0], IdentifierKind.CODE)
     yield from _tokens(text)
 
 
@@ -146,24 +146,24 @@ def _name_of(parts: Iterable[str]) -> Iterator[Identifier]:
     while words and not query_terms(words[0]):
         words.pop(0)
     if words and not (len(words) == 1 and words[0].casefold() in _NO_NAMES):
-        yield Identifier(" ".join(words), Kind.NAME)
+        yield Identifier(" ".join(words), IdentifierKind.NAME)
 
 
-def _kind(token: str) -> Kind | None:
+def _kind(token: str) -> IdentifierKind | None:
     letters = any(char.isalpha() for char in token)
     digits = sum(char.isdigit() for char in token)
     marked = digits or "." in token or "_" in token
     if "://" in token or (letters and "@" in token[1:-1]):
-        return Kind.PATH
+        return IdentifierKind.PATH
     if letters and ("/" in token or "\\" in token):
         parts = token.count("/") + token.count("\\")
-        return Kind.PATH if marked or parts > 1 or _PATH.match(token) else None
+        return IdentifierKind.PATH if marked or parts > 1 or _PATH.match(token) else None
     if _FILE.fullmatch(token):
-        return Kind.PATH
+        return IdentifierKind.PATH
     if _QUANTITY.fullmatch(token):
-        return Kind.NUMBER if digits >= 2 else None
+        return IdentifierKind.NUMBER if digits >= 2 else None
     if token.casefold() in _NO_NAMES:
         return None
     if letters and (digits or "_" in token or _CAMEL.search(token)):
-        return Kind.CODE
-    return Kind.NUMBER if digits >= 2 else None
+        return IdentifierKind.CODE
+    return IdentifierKind.NUMBER if digits >= 2 else None

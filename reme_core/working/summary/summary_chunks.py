@@ -33,7 +33,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _ChunkLine:
     line: str
     text: str
     is_asked: bool = False
@@ -61,8 +61,8 @@ def chunks(messages: Sequence[Message], earlier: str, room: int, counter: TokenC
     ]
 
 
-def _packed(lines: Iterable[_Line], room: int, counter: TokenCounter) -> Iterator[list[_Line]]:
-    chunk: list[_Line] = []
+def _packed(lines: Iterable[_ChunkLine], room: int, counter: TokenCounter) -> Iterator[list[_ChunkLine]]:
+    chunk: list[_ChunkLine] = []
     left = room
     for line in lines:
         cost = _cost(line.line, counter)
@@ -75,14 +75,14 @@ def _packed(lines: Iterable[_Line], room: int, counter: TokenCounter) -> Iterato
         yield chunk
 
 
-def _lines(messages: Sequence[Message], earlier: str, room: int, counter: TokenCounter) -> Iterator[_Line]:
+def _lines(messages: Sequence[Message], earlier: str, room: int, counter: TokenCounter) -> Iterator[_ChunkLine]:
     if earlier:
         yield from _parts({"n": 0, "by": "earlier summary"}, earlier, room, counter)
     for number, message in enumerate(messages, 1):
         text = message.full_text
         line = conversation_lines((message,), first=number, max_chars=len(text))
         if _cost(line, counter) <= room:
-            yield _Line(line, text, message.role == "user" and not message.result_ids)
+            yield _ChunkLine(line, text, message.role == "user" and not message.result_ids)
         else:
             # The names that people have may be long as well; only so much is needed to tell them apart.
             who: dict[str, JsonValue] = {"by": message.speaker[:_NAME_CHARS], "role": message.role}
@@ -91,7 +91,7 @@ def _lines(messages: Sequence[Message], earlier: str, room: int, counter: TokenC
             yield from (replace(part, is_asked=message.role == "user" and not message.result_ids) for part in parts)
 
 
-def _parts(fields: dict[str, JsonValue], text: str, room: int, counter: TokenCounter) -> Iterator[_Line]:
+def _parts(fields: dict[str, JsonValue], text: str, room: int, counter: TokenCounter) -> Iterator[_ChunkLine]:
     """Write a text as lines that each fit, as long as they can be within a quarter or so."""
     start, part, size = 0, 0, len(text)
     while start < len(text):
@@ -105,7 +105,7 @@ def _parts(fields: dict[str, JsonValue], text: str, room: int, counter: TokenCou
         if start + len(piece) < len(text) and (whole := _whole_words(piece)) != piece:
             piece = whole
             line = json_line({**fields, "part": part, "text": piece})
-        yield _Line(line, piece)
+        yield _ChunkLine(line, piece)
         start += len(piece)
         size = len(piece) + len(piece) // 4 + 1
 

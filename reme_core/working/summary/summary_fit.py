@@ -40,7 +40,7 @@ _POINTER_RANK, _EARLIER_RANK, _NAMES_RANK, _OLD_RANK = 0, 1, 4, 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaving:
+class LeavingMessages:
     """What leaves, and how it is found again; see `CompactRequest`.
 
     Attributes:
@@ -66,7 +66,7 @@ class Leaving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
+class _SummaryLine:
     section: Section
     text: str
     place: int
@@ -85,7 +85,7 @@ def with_citable(summary: Summary, allowed: frozenset[str]) -> Summary:
     return Summary(tuple(tuple(drop_references(line, allowed) for line in body) for body in summary.lines))
 
 
-def finish(summary: Summary, leaving: Leaving, *, limit_tokens: int, counter: TokenCounter) -> str:
+def finish(summary: Summary, leaving: LeavingMessages, *, limit_tokens: int, counter: TokenCounter) -> str:
     """Return a summary's text with names and pointers, at most `limit_tokens` long.
 
     Critical Context ends with the identifiers that `kept` uses, that were said in what leaves, and that the summary
@@ -108,15 +108,15 @@ def _is_ours(line: str) -> bool:
     return any(pattern.fullmatch(line) for pattern in (_POINTER, _EARLIER, _ALSO))
 
 
-def _body_lines(summary: Summary) -> list[_Line]:
+def _body_lines(summary: Summary) -> list[_SummaryLine]:
     """Rank the lines of a summary; old goals stay longest, the first and last constraints, elsewhere what is new."""
-    lines: list[_Line] = []
+    lines: list[_SummaryLine] = []
     for section in Section:
         body = summary.of(section)
         for place, text in enumerate(body):
             behind = len(body) - place
             age = {Section.GOAL: place, Section.CONSTRAINTS: min(place, behind - 1)}.get(section, behind)
-            lines.append(_Line(section=section, text=text, place=place, rank=_RANKS[section], age=age))
+            lines.append(_SummaryLine(section=section, text=text, place=place, rank=_RANKS[section], age=age))
     return lines
 
 
@@ -129,7 +129,9 @@ def cut_line(line: str, most_chars: int) -> str:
     return line if len(line) <= most_chars else f"{line[: most_chars - 1].rstrip()}…"
 
 
-def _added_lines(body: Summary, leaving: Leaving, limit_tokens: int, counter: TokenCounter) -> list[_Line]:
+def _added_lines(
+    body: Summary, leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter
+) -> list[_SummaryLine]:
     texts = [(text, _NAMES_RANK) for text in _name_lines(body, leaving, limit_tokens, counter)]
     texts += [(text, _OLD_RANK) for text in _old_pointers(leaving)]
     if leaving.earlier is not None:
@@ -138,7 +140,7 @@ def _added_lines(body: Summary, leaving: Leaving, limit_tokens: int, counter: To
         texts.append((_pointer(leaving.messages, leaving.reference), _POINTER_RANK))
     first = len(body.of(Section.CONTEXT))
     return [
-        _Line(section=Section.CONTEXT, text=text, place=first + place, rank=rank, age=-place)
+        _SummaryLine(section=Section.CONTEXT, text=text, place=first + place, rank=rank, age=-place)
         for place, (text, rank) in enumerate(texts)
     ]
 
@@ -150,7 +152,7 @@ def _pointer(messages: Sequence[Message], reference: str) -> str:
     return f"{len(messages)} earlier {noun} ({when}): details: reload {reference}"
 
 
-def _old_pointers(leaving: Leaving) -> list[str]:
+def _old_pointers(leaving: LeavingMessages) -> list[str]:
     """Return the newest pointers of the summary before: those of ours that are there, whatever else looks like one."""
     found = [text for line in leaving.previous.splitlines() if _POINTER.fullmatch(text := clean_line(line))]
     known = leaving.citable - {leaving.reference}  # the same messages again have their own line
@@ -158,7 +160,7 @@ def _old_pointers(leaving: Leaving) -> list[str]:
     return list(dict.fromkeys(citable))[-_OLD_POINTERS:]
 
 
-def _name_lines(body: Summary, leaving: Leaving, limit_tokens: int, counter: TokenCounter) -> list[str]:
+def _name_lines(body: Summary, leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter) -> list[str]:
     """Return lines with the identifiers that are in use and only stand in what left."""
     # A name that reads like a hint at a reference is none.
     missing = [name for name in _missing(body.text, leaving.kept) if drop_references(name, leaving.citable) == name]
@@ -205,18 +207,18 @@ def _joined_names(label: str, names: Iterable[str], hint: str, room: int, counte
     return line
 
 
-def _worth(line: _Line) -> tuple[int, int, int]:
+def _worth(line: _SummaryLine) -> tuple[int, int, int]:
     return line.rank, line.age, line.place
 
 
-def _chosen(lines: Sequence[_Line], room: int, counter: TokenCounter) -> list[_Line]:
+def _chosen(lines: Sequence[_SummaryLine], room: int, counter: TokenCounter) -> list[_SummaryLine]:
     """Choose the lines that stay: in a first round each section takes its share at most, then what is left over."""
     # What is wanted and forbidden may take all there is.
     shares = {section: int(room * _SECTION_SHARE) for section in Section}
     shares[Section.CONSTRAINTS] = room
     ranked = sorted(lines, key=_worth)
     costs = {line: counter.count(print_line(line.text)) + 1 for line in ranked[: max(0, room)]}
-    chosen: dict[_Line, None] = {}
+    chosen: dict[_SummaryLine, None] = {}
     for is_shared in (True, False):
         for line, cost in costs.items():
             is_due = not is_shared or cost <= shares[line.section] or line.rank < min(_RANKS.values())
@@ -227,12 +229,12 @@ def _chosen(lines: Sequence[_Line], room: int, counter: TokenCounter) -> list[_L
     return list(chosen)
 
 
-def _printed(chosen: Sequence[_Line]) -> str:
+def _printed(chosen: Sequence[_SummaryLine]) -> str:
     ordered = sorted(chosen, key=lambda line: line.place)
     return summary_of({section: [x.text for x in ordered if x.section is section] for section in Section}).text
 
 
-def _bare(leaving: Leaving, limit_tokens: int, counter: TokenCounter) -> str:
+def _bare(leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter) -> str:
     """Return what little fits where the headings and a pointer don't: shorter and shorter pointers, at last nothing."""
     if leaving.reference is None:
         return ""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from reme_core.ports import TokenCounter
 from reme_core.text import split_sentences, terms
-from reme_core.working.summary.identifiers import Kind, identifiers
+from reme_core.working.summary.identifiers import IdentifierKind, identifiers
 from reme_core.working.summary.sections import Section, Summary, parse_summary
 
 # Below this, a summary with its headings may well be longer than what it summarises.
@@ -224,7 +224,7 @@ def _is_off_topic(line: str, given: Given) -> bool:
 
 def _names_given(line: str, given: Given) -> bool:
     """Tell whether a line names a file or the like that was given; numbers and "HTTP" stand in errors as well."""
-    names = [item.text for item in identifiers(line) if item.kind <= Kind.CODE and not item.text.isupper()]
+    names = [item.text for item in identifiers(line) if item.kind <= IdentifierKind.CODE and not item.text.isupper()]
     return any(name in text for name in names for text in (*given.texts, *given.before.all_lines))
 
 

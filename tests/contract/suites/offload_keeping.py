@@ -9,7 +9,7 @@ import pytest
 
 from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError, OffloadNotFoundError
 from reme_core.ports import AppendMessages, ListOffloads, PutOffloads
-from reme_core.schema import Offload, OffloadKind
+from reme_core.schema import OffloadKind, OffloadRecord
 from reme_core.testing.store_values import ALICE, BOB, at, message
 from tests.contract.suites.offload_values import (
     SESSION,
@@ -105,7 +105,7 @@ class OffloadKeeping:
     @pytest.mark.parametrize("what", OTHERS)
     async def test_what_differs_in_one_thing_is_kept_beside(self, store: Store, what: str) -> None:
         first = result_of("output", "m1")
-        other = Offload.model_validate({**dict(result_of("output", "m1")), **OTHERS[what]})
+        other = OffloadRecord.model_validate({**dict(result_of("output", "m1")), **OTHERS[what]})
         assert await put(store, first, other) == [first.reference, other.reference]
         assert [await store.get_offload(ALICE, item.reference) for item in (first, other)] == [first, other]
 
@@ -200,7 +200,7 @@ class OffloadListing:
 
     async def test_a_list_is_of_one_session_or_of_some_messages_or_both(self, store: Store) -> None:
         first, second = result_of("one", "m1"), result_of("two", "m2", place=1)
-        other = Offload.model_validate({**dict(result_of("three", "m1")), "session_id": "another"})
+        other = OffloadRecord.model_validate({**dict(result_of("three", "m1")), "session_id": "another"})
         await put(store, first, other, second, text_of("plain"))
         wanted = {
             ListOffloads(session_id="another"): [other],

@@ -10,7 +10,7 @@ import pytest
 
 from reme_core.errors import OffloadNotFoundError, StoreClosedError
 from reme_core.ports import AppendMessages, ListOffloads, OffloadSearch
-from reme_core.schema import CleanedOffloads, Offload, OffloadInfo, Scope
+from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadRecord, Scope
 from reme_core.testing.store_values import (
     ALICE,
     BOB,
@@ -201,7 +201,7 @@ class OffloadDurability:
 
 async def _looked(
     opener: Opener[Store], reference: str
-) -> tuple[list[OffloadInfo], Offload, list[str], CleanedOffloads, list[str]]:
+) -> tuple[list[OffloadInfo], OffloadRecord, list[str], CleanedOffloads, list[str]]:
     store = await opened(opener)
     infos, whole = await listed(store), await store.get_offload(ALICE, reference)
     found = [hit.info.reference for hit in await search(store, "海象")]
@@ -213,7 +213,7 @@ async def _looked(
 
 def _look(
     opener: Opener[Store], reference: str
-) -> tuple[list[OffloadInfo], Offload, list[str], CleanedOffloads, list[str]]:
+) -> tuple[list[OffloadInfo], OffloadRecord, list[str], CleanedOffloads, list[str]]:
     return asyncio.run(_looked(opener, reference))
 
 

@@ -14,7 +14,7 @@ from reme_core.ports import (
     ScoredOffload,
     Store,
 )
-from reme_core.schema import CleanedOffloads, Offload, OffloadInfo, OffloadKind, Scope, new_reference
+from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, OffloadRecord, Scope, new_reference
 from reme_core.testing.store_values import ALICE, at
 
 SESSION = "session"
@@ -22,9 +22,9 @@ SESSION = "session"
 
 def text_of(
     text: str, *, minute: float = 0, session_id: str = SESSION, reference: str | None = None, name: str | None = None
-) -> Offload:
+) -> OffloadRecord:
     """Build a text that was offloaded `minute` minutes after `NOW`."""
-    return Offload(
+    return OffloadRecord(
         reference=reference or new_reference(),
         session_id=session_id,
         kind=OffloadKind.TEXT,
@@ -34,9 +34,9 @@ def text_of(
     )
 
 
-def result_of(text: str, message_id: str, *, place: int = 0, minute: float = 0) -> Offload:
+def result_of(text: str, message_id: str, *, place: int = 0, minute: float = 0) -> OffloadRecord:
     """Build the output of a tool."""
-    return Offload(
+    return OffloadRecord(
         session_id=SESSION,
         kind=OffloadKind.TOOL_RESULT,
         text=text,
@@ -47,12 +47,12 @@ def result_of(text: str, message_id: str, *, place: int = 0, minute: float = 0) 
     )
 
 
-def pointer_to(*message_ids: str, minute: float = 0) -> Offload:
+def pointer_to(*message_ids: str, minute: float = 0) -> OffloadRecord:
     """Build a pointer at messages."""
-    return Offload(session_id=SESSION, kind=OffloadKind.MESSAGES, message_ids=message_ids, created_at=at(minute))
+    return OffloadRecord(session_id=SESSION, kind=OffloadKind.MESSAGES, message_ids=message_ids, created_at=at(minute))
 
 
-async def put(store: Store, *offloads: Offload, hold: bool = False, scope: Scope = ALICE) -> list[str]:
+async def put(store: Store, *offloads: OffloadRecord, hold: bool = False, scope: Scope = ALICE) -> list[str]:
     """Keep offloads."""
     return await store.put_offloads(scope, PutOffloads(offloads=offloads, hold=hold))
 

@@ -10,7 +10,7 @@ from reme_core.ports import AgentTask, Target
 from reme_core.schema import MemoryType, Message, ToolResultBlock
 from reme_core.stores.local import LocalStore
 from reme_core.testing import ScriptedChatModel
-from reme_core.tools import Draft
+from reme_core.tools import DraftStore
 from tests.unit.agents.acting import call, calling, context_over, message, remember
 
 ANA, TOOL = Target(MemoryType.PERSONAL, "Ana"), Target(MemoryType.TOOL, "search")
@@ -74,7 +74,7 @@ async def test_an_agent_sees_them_with_their_numbers_and_compares_only_them(stor
     await remember(store, "Ana wants to live in Oslo", ANA)
     async with ScriptedChatModel(["done"]) as model:
         context = context_over(
-            Draft(store), model=model, memory_type=ANA.memory_type, memory_target="Ana", elsewhere=("Ben",)
+            DraftStore(store), model=model, memory_type=ANA.memory_type, memory_target="Ana", elsewhere=("Ben",)
         )
         task = AgentTask(workspace_id="space", memory_target="Ana", messages=talk(*lines))
         await PersonalSummaryAgentV1Op().run(task, context)

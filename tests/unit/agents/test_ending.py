@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reme_core.agents.loop import Ending, Limits, LoopResult, run_loop
+from reme_core.agents.loop import Limits, LoopResult, StopRule, run_loop
 from reme_core.errors import ModelOutputError, StepLimitError, ToolFeedback
 from reme_core.ports import ToolContext
 from reme_core.schema import Message, ToolCallBlock
@@ -24,7 +24,7 @@ from tests.unit.agents.acting import (
     user,
 )
 
-WRITES = Ending(final_tools=frozenset({"write", "delete"}))
+WRITES = StopRule(final_tools=frozenset({"write", "delete"}))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def text(name: str, said: str = "a", call_id: str = "c1") -> ToolCallBlock:
 
 
 async def run(
-    context: ToolContext, ending: Ending, *steps: Said, tools: tuple[str, ...] = ("write", "delete", "search")
+    context: ToolContext, ending: StopRule, *steps: Said, tools: tuple[str, ...] = ("write", "delete", "search")
 ) -> LoopResult:
     async with ScriptedChatModel(list(steps)) as model:
         made = [EchoTool(name=name) for name in tools]
@@ -81,12 +81,12 @@ async def test_a_tool_that_wants_a_correction_is_corrected(context: ToolContext)
 
 
 async def test_without_final_tools_the_model_has_the_last_word(context: ToolContext) -> None:
-    done = await run(context, Ending(), calling(text("write")), "done")
+    done = await run(context, StopRule(), calling(text("write")), "done")
     assert (done.answer, done.stop_reason, done.usage.model_calls) == ("done", "answer", 2)
 
 
 async def test_what_is_needed_has_to_have_succeeded_before(context: ToolContext) -> None:
-    needs = Ending(final_tools=WRITES.final_tools, needed_tools=frozenset({"delete", "nothing of this run"}))
+    needs = StopRule(final_tools=WRITES.final_tools, needed_tools=frozenset({"delete", "nothing of this run"}))
     done = await run(context, needs, calling(text("write")), calling(text("delete")))
     assert (done.stop_reason, done.usage.model_calls) == ("calls", 2)
     done = await run(context, needs, calling(call("delete", {})), calling(text("write")), "done")
@@ -94,7 +94,7 @@ async def test_what_is_needed_has_to_have_succeeded_before(context: ToolContext)
 
 
 async def test_a_single_call_does_not_end_it_where_more_may_follow(context: ToolContext) -> None:
-    single = Ending(final_tools=WRITES.final_tools, one_call_ends=False)
+    single = StopRule(final_tools=WRITES.final_tools, one_call_ends=False)
     done = await run(context, single, calling(text("write")), calling(text("write"), text("write", "b", "c2")))
     assert (done.stop_reason, done.usage.model_calls) == ("calls", 2)
 
@@ -132,7 +132,7 @@ def once(answers: list[str | None]) -> Callable[[], str | None]:
 
 
 async def test_what_is_missing_is_told_once_and_then_the_answer_counts(context: ToolContext) -> None:
-    ending = Ending(missing=once(["nothing was handed on: call hands_off", None]))
+    ending = StopRule(missing=once(["nothing was handed on: call hands_off", None]))
     async with ScriptedChatModel(["All fine.", "done"]) as model:
         done = await run_loop(model, [EchoTool()], [user("Hi")], context, Limits(), ending=ending)
     assert (done.answer, done.stop_reason, done.usage.model_calls) == ("done", "answer", 2)
@@ -143,7 +143,7 @@ async def test_what_is_missing_is_told_once_and_then_the_answer_counts(context: 
 
 
 async def test_what_is_missing_still_is_an_error_that_keeps_the_answer(context: ToolContext) -> None:
-    ending = Ending(missing=lambda: "nothing was handed on")
+    ending = StopRule(missing=lambda: "nothing was handed on")
     model = ScriptedChatModel(["All fine.", calling(text("echo")), "I mean it."])
     with pytest.raises(ModelOutputError, match="ended too early: nothing was handed on") as caught:
         await run_loop(model, [EchoTool()], [user("Hi")], context, Limits(), ending=ending)
@@ -153,7 +153,7 @@ async def test_what_is_missing_still_is_an_error_that_keeps_the_answer(context: 
 
 
 async def test_at_the_last_step_nothing_can_be_told_any_more(context: ToolContext) -> None:
-    ending = Ending(missing=lambda: "nothing was handed on")
+    ending = StopRule(missing=lambda: "nothing was handed on")
     model = ScriptedChatModel(["All fine."])
     with pytest.raises(ModelOutputError, match="nothing was handed on"):
         await run_loop(model, [EchoTool()], [user("Hi")], context, Limits(max_steps=1), ending=ending)

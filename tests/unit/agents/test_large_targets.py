@@ -16,7 +16,7 @@ from reme_core.ports import (
 from reme_core.schema import Memory, MemoryPage, MemoryType, Scope, parse_time
 from reme_core.stores.local import LocalStore
 from reme_core.testing.store_values import NOW, memory
-from reme_core.tools import Draft
+from reme_core.tools import DraftStore
 from tests.support.rule_model import RuleModel
 from tests.support.temporary_store import TemporaryStore
 from tests.unit.agents.acting import ALICE, context_over, message
@@ -53,7 +53,7 @@ async def read_by_a_summary(store: LocalStore, known: int) -> int:
     earlier = {"observed_at": parse_time("2023-01-01"), "valid_from": parse_time("2023-01-01")}
     lives = memory("Emma lives in Berlin", scope=ALICE, memory_id="lives", target="Emma").model_copy(update=earlier)
     await memories.put(ALICE, WriteBatch(puts=[PutMemory(memory=item) for item in [*many, lives]], at=NOW))
-    draft = Draft(memories)
+    draft = DraftStore(memories)
     context = context_over(draft)
     said = [message("Emma moved to Lisbon", name="Emma"), message("Emma drinks tea", name="Emma")]
     agent = ReMeSummaryAgentV1Op(model=RuleModel())

@@ -13,7 +13,7 @@ import pytest
 
 from reme_core import ReMe, SyncReMe
 from reme_core.cli import ExitCode, files
-from reme_core.cli.naming import told_as
+from reme_core.cli.naming import option_name
 from reme_core.errors import InvalidInputError, InvalidLinesError
 from tests.support.lesson_model import attempt
 from tests.support.openai_server import KEY, Completion, OpenAIServer, Reply, Request, Status
@@ -429,10 +429,10 @@ def test_names_of_arguments_become_options_and_what_is_quoted_stays() -> None:
     options = {"task_name": "--task", "limit": "--limit"}
     with (
         pytest.raises(InvalidInputError, match=r"^--limit: no limit of 'task_name'; --task is given$"),
-        told_as(options),
+        option_name(options),
     ):
         raise InvalidInputError("limit: no limit of 'task_name'; task_name is given")
-    with pytest.raises(InvalidLinesError) as refused, told_as(options):
+    with pytest.raises(InvalidLinesError) as refused, option_name(options):
         raise InvalidLinesError("limit: x", lines=[(3, "bad")])
     assert refused.value.lines == ((3, "bad"),)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reme_core import MemoryType, ReMe, SimpleSummarizer, Slicing
+from reme_core import MemoryType, ReMe, SimpleDistillation, Slicing
 from reme_core.errors import PartialFailureError
 from reme_core.ports import ChatRequest, ListBlocks
 from reme_core.schema import Block, ImageBlock, Message, Scope, TextBlock
@@ -188,7 +188,7 @@ async def test_what_a_photo_shows_reaches_the_prompt_as_a_photo(tmp_path: Path) 
 async def test_the_worked_example_is_in_the_language_of_the_conversation(tmp_path: Path, text: str, told: str) -> None:
     with ScriptedChatModel([answer(summary="")]) as model:
         async with opened(tmp_path, model) as memory:
-            memory.set_summarizer(SimpleSummarizer(language="en"))
+            memory.set_summarizer(SimpleDistillation(language="en"))
             await memory.summary([said(text, name=None)], **U)
     system = model.requests[0].messages[0].text
     assert f'"content":"{told}' in system

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from reme_core.jobs.background_tasks import Background
+from reme_core.jobs.background_tasks import BackgroundTasks
 from reme_core.schema import make_scope
 
 ALICE, BOB = make_scope("space", "alice"), make_scope("space", "bob")
@@ -16,7 +16,7 @@ async def test_work_begun_while_a_task_runs_is_done_by_that_task_once_more():
         done.append(scope)
         await gate.wait()
 
-    background = Background(work)
+    background = BackgroundTasks(work)
     background.start(ALICE)
     await asyncio.sleep(0)
     background.start(ALICE)
@@ -32,7 +32,7 @@ async def test_scopes_are_worked_on_side_by_side():
     async def work(scope):
         await both.wait()
 
-    background = Background(work)
+    background = BackgroundTasks(work)
     background.start(ALICE)
     background.start(BOB)
     await background.join()
@@ -47,7 +47,7 @@ async def test_a_task_that_fails_is_logged_and_does_not_stop_the_next(caplog):
         if len(calls) == 1:
             raise RuntimeError("a bug")
 
-    background = Background(work)
+    background = BackgroundTasks(work)
     background.start(ALICE)
     await background.join()
     background.start(ALICE)
@@ -63,7 +63,7 @@ async def test_join_waits_for_a_task_of_another_running_loop():
         await asyncio.to_thread(release.wait)
         ended.append(scope)
 
-    background = Background(work)
+    background = BackgroundTasks(work)
     begun = threading.Event()
 
     async def elsewhere():
@@ -84,7 +84,7 @@ def test_tasks_of_a_loop_that_was_torn_down_are_forgotten():
     async def work(scope):
         await asyncio.Event().wait()
 
-    background = Background(work)
+    background = BackgroundTasks(work)
 
     async def begin():
         background.start(ALICE)
@@ -98,7 +98,7 @@ async def test_a_task_that_was_cancelled_before_it_came_to_run_is_not_waited_for
     async def work(scope):
         raise AssertionError
 
-    background = Background(work)
+    background = BackgroundTasks(work)
     background.start(ALICE)
     await background.cancel()
     await asyncio.wait_for(background.join(), 10)
@@ -115,7 +115,7 @@ async def test_cancelling_waits_until_tasks_have_put_away_what_they_held():
             await asyncio.sleep(0)
             put_away.append(scope)
 
-    background = Background(work)
+    background = BackgroundTasks(work)
     background.start(ALICE)
     await begun.wait()
     await background.cancel()
@@ -129,7 +129,7 @@ async def test_who_stops_waiting_stops_nothing_but_the_waiting():
         await let_go.wait()
         done.append(scope)
 
-    background = Background(work)
+    background = BackgroundTasks(work)
     background.start(ALICE)
     waiting = asyncio.create_task(background.join())
     await asyncio.sleep(0)

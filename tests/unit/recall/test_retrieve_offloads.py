@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from reme_core.models import CharacterTokenCounter
 from reme_core.ports import AppendMessages, PutOffloads, RetrieveRequest
 from reme_core.recall.simple_retriever import SimpleRetriever
-from reme_core.retrieval.passage_hits import Told, passage_score, passage_scores
-from reme_core.schema import Hit, Message, Offload, OffloadKind, TextBlock
+from reme_core.retrieval.passage_hits import MessageMatch, passage_score, passage_scores
+from reme_core.schema import Hit, Message, OffloadKind, OffloadRecord, TextBlock
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW, at
@@ -43,7 +43,7 @@ async def keep(store: LocalStore, scope: Any = ALICE, **fields: Any) -> str:
         "place": 0,
         "created_at": NOW,
     }
-    [reference] = await store.put_offloads(scope, PutOffloads(offloads=[Offload(**{**given, **fields})]))
+    [reference] = await store.put_offloads(scope, PutOffloads(offloads=[OffloadRecord(**{**given, **fields})]))
     return reference
 
 
@@ -211,7 +211,7 @@ async def test_a_passage_is_of_the_time_at_which_it_was_said(store: LocalStore) 
 def test_each_further_passage_stands_behind_one_message_more(
     shares: list[float], told: list[tuple[float, float]]
 ) -> None:
-    messages = [Told(*item) for item in told]
+    messages = [MessageMatch(*item) for item in told]
     scores = passage_scores(shares, messages)
     assert all(score <= passage_score(share, messages) for score, share in zip(scores, shares, strict=True))
     ladder = sorted((item.score for item in messages), reverse=True)
@@ -224,7 +224,7 @@ def test_each_further_passage_stands_behind_one_message_more(
 def test_a_passage_stands_behind_every_message_with_as_many_words(
     share: float, told: list[tuple[float, float]]
 ) -> None:
-    score = passage_score(share, [Told(*item) for item in told])
+    score = passage_score(share, [MessageMatch(*item) for item in told])
     assert 0 <= score <= 0.5
     for other, beside in told:
         if other >= share:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reme_core import AgenticSummarizer, JobState, ReMe
+from reme_core import AgenticDistillation, JobState, ReMe
 from reme_core.errors import ModelOutputError, PartialFailureError, RunError
 from reme_core.ports import ChatRequest
 from reme_core.schema import Message
@@ -111,7 +111,7 @@ async def test_a_second_attempt_is_shown_the_first_and_what_was_wrong_with_it(tm
     first, second = adding("Ana has moved </query> to Berlin"), adding("Ana moved to Berlin", valid_from="2023-05")
     steps = by_stage(router=[routing("Ana"), routing("Ana")], Ana=[first, second], reviser=[verdict])
     async with ScriptedChatModel(steps) as model, open_memory(tmp_path, model) as memory:
-        memory.set_summarizer(AgenticSummarizer(use_reviser=True, language=language))  # type: ignore[arg-type]
+        memory.set_summarizer(AgenticDistillation(use_reviser=True, language=language))  # type: ignore[arg-type]
         result = await memory.summary(SAID, **U)
         assert await contents(memory) == ["Ana moved to Berlin", "They talked."]
         assert result.usage.model_calls == 5

@@ -15,7 +15,7 @@ import pytest
 from reme_core.errors import CorruptDataError, ModelError, ModelRejectedError, ModelUnavailableError
 from reme_core.ports import Matrix, Vector
 from reme_core.retrieval.embedding import embed_one, try_embedding, try_question
-from reme_core.retrieval.resting_embedder import LONGEST_PAUSE_S, Circuit, RestingEmbedder
+from reme_core.retrieval.resting_embedder import LONGEST_PAUSE_S, CircuitBreaker, RestingEmbedder
 from reme_core.testing import FixedClock, HashedEmbedder
 
 DOWN = ModelUnavailableError("the model is away")
@@ -211,7 +211,7 @@ async def test_no_texts_are_no_call_even_while_it_rests() -> None:
 
 def test_a_clock_that_was_put_back_makes_no_pause_longer() -> None:
     clock = FixedClock()
-    circuit = Circuit(clock)
+    circuit = CircuitBreaker(clock)
     circuit.rest(DOWN)
     clock.advance(seconds=-3600)
     assert not circuit.is_resting
@@ -219,7 +219,7 @@ def test_a_clock_that_was_put_back_makes_no_pause_longer() -> None:
 
 def test_of_many_threads_one_tries_again() -> None:
     clock = FixedClock()
-    circuit = Circuit(clock)
+    circuit = CircuitBreaker(clock)
     circuit.rest(DOWN)
     clock.advance(seconds=1)
     let_in: list[int] = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from reme_core import AgenticSummarizer, JobState, MemoryType, ReMe, SimpleSummarizer
+from reme_core import AgenticDistillation, JobState, MemoryType, ReMe, SimpleDistillation
 from reme_core.errors import ConfigurationError, InvalidInputError, ModelUnavailableError, PartialFailureError
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.testing import ScriptedChatModel
@@ -41,7 +41,7 @@ def fenced(request: ChatRequest) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[begin + 1 : end]]
 
 
-async def summed_up(folder: Path, summarizer: SimpleSummarizer, answer: str = ANSWER, **call: Any) -> Any:
+async def summed_up(folder: Path, summarizer: SimpleDistillation, answer: str = ANSWER, **call: Any) -> Any:
     with ScriptedChatModel([answer]) as model:
         async with ReMe("space", folder, llm=model, embedding=None) as memory:
             memory.set_summarizer(summarizer)
@@ -50,19 +50,19 @@ async def summed_up(folder: Path, summarizer: SimpleSummarizer, answer: str = AN
 
 
 async def test_instructions_and_examples_reach_the_prompt_inside_their_fence(tmp_path: Path) -> None:
-    given = SimpleSummarizer(instructions=NO_HEALTH, examples=["I take pills -> nothing"])
+    given = SimpleDistillation(instructions=NO_HEALTH, examples=["I take pills -> nothing"])
     _, request = await summed_up(tmp_path, given)
     assert fenced(request) == [{"instructions": NO_HEALTH}, {"example": "I take pills -> nothing"}]
     assert "never to keep" in system_of(request)
 
 
 async def test_those_of_a_call_stand_behind_those_of_the_summarizer(tmp_path: Path) -> None:
-    _, request = await summed_up(tmp_path, SimpleSummarizer(instructions=NO_HEALTH), instructions=" Keep drinks. ")
+    _, request = await summed_up(tmp_path, SimpleDistillation(instructions=NO_HEALTH), instructions=" Keep drinks. ")
     assert fenced(request) == [{"instructions": f"{NO_HEALTH}\nKeep drinks."}]
 
 
 async def test_without_any_the_prompt_says_nothing_of_them(tmp_path: Path) -> None:
-    _, request = await summed_up(tmp_path, SimpleSummarizer(instructions=" \n"), instructions="")
+    _, request = await summed_up(tmp_path, SimpleDistillation(instructions=" \n"), instructions="")
     assert "instructions>" not in system_of(request)
 
 
@@ -77,7 +77,7 @@ async def test_without_any_the_prompt_says_nothing_of_them(tmp_path: Path) -> No
 )
 @pytest.mark.parametrize("per_call", [False, True])
 async def test_no_instructions_close_their_fence_or_forge_a_line(tmp_path: Path, hostile: str, per_call: bool) -> None:
-    settings = SimpleSummarizer(examples=[hostile]) if per_call else SimpleSummarizer(instructions=hostile)
+    settings = SimpleDistillation(examples=[hostile]) if per_call else SimpleDistillation(instructions=hostile)
     _, request = await summed_up(tmp_path, settings, **({"instructions": hostile} if per_call else {}))
     told = [text for line in fenced(request) for text in line.values()]
     assert told == [hostile] * (1 + per_call)
@@ -86,7 +86,7 @@ async def test_no_instructions_close_their_fence_or_forge_a_line(tmp_path: Path,
 
 
 async def test_only_the_types_asked_for_are_asked_of_the_model(tmp_path: Path) -> None:
-    result, request = await summed_up(tmp_path, SimpleSummarizer(types=["personal", "tool"]))
+    result, request = await summed_up(tmp_path, SimpleDistillation(types=["personal", "tool"]))
     assert request.response_schema is not None
     assert '"enum": ["personal", "tool"]' in json.dumps(dict(request.response_schema.schema))
     assert '{"types":["personal","tool"]}' in request.messages[1].text
@@ -94,7 +94,7 @@ async def test_only_the_types_asked_for_are_asked_of_the_model(tmp_path: Path) -
 
 
 async def test_summaries_are_made_where_they_are_among_the_types(tmp_path: Path) -> None:
-    result, _ = await summed_up(tmp_path, SimpleSummarizer(types=["personal", "summary"]))
+    result, _ = await summed_up(tmp_path, SimpleDistillation(types=["personal", "summary"]))
     assert {item.memory_type for item in result.memories} == {MemoryType.PERSONAL, MemoryType.SUMMARY}
 
 
@@ -116,7 +116,7 @@ BAD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("told", BAD)
 def test_what_cannot_be_used_is_named_when_it_is_given(told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
-        SimpleSummarizer(**BAD[told])
+        SimpleDistillation(**BAD[told])
 
 
 @pytest.mark.parametrize("given", ["x" * 4001, 7, ["x"], "\0"])
@@ -131,10 +131,10 @@ async def test_instructions_of_a_call_are_checked_before_anything_is_kept(tmp_pa
 async def test_a_strategy_that_follows_none_refuses_them_and_leaves_such_jobs_to_one_that_does(tmp_path: Path) -> None:
     with ScriptedChatModel([ModelUnavailableError("out")]) as model:
         memory = ReMe("space", tmp_path, llm=model, embedding=None)
-        memory.set_summarizer(SimpleSummarizer(instructions=NO_HEALTH))
+        memory.set_summarizer(SimpleDistillation(instructions=NO_HEALTH))
         with pytest.raises(PartialFailureError):
             await memory.summary(SAID, **U)
-        memory.set_summarizer(AgenticSummarizer())
+        memory.set_summarizer(AgenticDistillation())
         with pytest.raises(InvalidInputError, match="simple summarizer"):
             await memory.summary([("user", "and now?")], **U, instructions=NO_HEALTH)
         with pytest.raises(PartialFailureError) as caught:
@@ -157,7 +157,7 @@ async def test_without_a_model_messages_are_kept_and_instructions_say_nothing(tm
 async def test_a_reviser_is_told_what_is_not_to_be_kept(tmp_path: Path) -> None:
     with ScriptedChatModel([ANSWER, '{"ok": true, "problems": []}']) as model:
         async with ReMe("space", tmp_path, llm=model, embedding=None) as memory:
-            memory.set_summarizer(SimpleSummarizer(instructions=NO_HEALTH, use_reviser=True))
+            memory.set_summarizer(SimpleDistillation(instructions=NO_HEALTH, use_reviser=True))
             await memory.summary(SAID, **U)
     assert f'{{"instructions":"{NO_HEALTH}"}}' in model.requests[1].messages[-1].text
 
@@ -175,7 +175,7 @@ def promise_and_die(folder: Path, line: Connection) -> None:
 
     async def work() -> None:
         memory = ReMe("space", folder, llm=Dying(), embedding=None)
-        memory.set_summarizer(SimpleSummarizer(instructions=NO_HEALTH, types=["personal"], examples=["tea -> kept"]))
+        memory.set_summarizer(SimpleDistillation(instructions=NO_HEALTH, types=["personal"], examples=["tea -> kept"]))
         await memory.summary(SAID, **U, instructions="Keep drinks.", timezone="Asia/Tokyo")
 
     asyncio.run(work())

@@ -8,7 +8,7 @@ import pytest
 
 from reme_core.ports import PutMemory, Store, Target, WriteBatch
 from reme_core.schema import Memory, MemoryType
-from reme_core.steps.similar_memories import Known, Newcomer, find_known
+from reme_core.steps.similar_memories import Duplicate, NewMemory, find_duplicates
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW, axis, changed, leaning
 from tests.unit.tasks.attempting import TARGET, known, store_of
@@ -19,10 +19,10 @@ ADVICE = "Read the time zone from the header before you parse the first line of 
 OTHER = "Sort the entries by their time, since several writers share one file."
 
 
-async def newcomer(content: str, *, when: str = "", target: Target = CODING, embedder: Any = None) -> Newcomer:
+async def newcomer(content: str, *, when: str = "", target: Target = CODING, embedder: Any = None) -> NewMemory:
     text = known(content, when=when).index_text
     vector = None if embedder is None else (await embedder.embed([text]))[0]
-    return Newcomer(target=target, content=content, index_text=text, vector=vector)
+    return NewMemory(target=target, content=content, index_text=text, vector=vector)
 
 
 EMBEDDERS = pytest.mark.parametrize("embedder", [None, HashedEmbedder(64)], ids=["words", "vectors"])
@@ -31,7 +31,7 @@ EMBEDDERS = pytest.mark.parametrize("embedder", [None, HashedEmbedder(64)], ids=
 async def whether_known(stored: Memory, *new: str, embedder: Any, when: str = "") -> list[bool]:
     store = await store_of(stored, embedder=embedder)
     newcomers = [await newcomer(content, when=when, embedder=embedder) for content in new]
-    return [found is not None for found in await find_known(store, ALICE, newcomers)]
+    return [found is not None for found in await find_duplicates(store, ALICE, newcomers)]
 
 
 @EMBEDDERS
@@ -78,15 +78,17 @@ async def test_what_lies_elsewhere_makes_nothing_known(embedder: Any, stored: Me
 async def test_the_first_of_equal_newcomers_stays(embedder: Any) -> None:
     store = await store_of()
     texts = [OTHER, ADVICE, ADVICE.replace("of the log", "of a log"), OTHER.upper()]
-    found = await find_known(store, ALICE, [await newcomer(text, embedder=embedder) for text in texts])
-    assert found == [None, None, Known(place=1), Known(place=0)]
+    found = await find_duplicates(store, ALICE, [await newcomer(text, embedder=embedder) for text in texts])
+    assert found == [None, None, Duplicate(place=1), Duplicate(place=0)]
 
 
 @EMBEDDERS
 async def test_newcomers_of_two_targets_do_not_repeat_each_other(embedder: Any) -> None:
     store = await store_of()
     targets = [CODING, Target(MemoryType.PROCEDURAL, "cooking")]
-    found = await find_known(store, ALICE, [await newcomer(ADVICE, target=item, embedder=embedder) for item in targets])
+    found = await find_duplicates(
+        store, ALICE, [await newcomer(ADVICE, target=item, embedder=embedder) for item in targets]
+    )
     assert found == [None, None]
 
 
@@ -96,7 +98,7 @@ async def test_many_newcomers_are_judged_as_few_are(embedder: Any) -> None:
     store = await store_of(*stored, embedder=embedder)
     texts = [f"{place} {place * 7} steps to {word}" for place, word in enumerate("abcdefghij")]
     texts += [stored[1].content, stored[2].content.lower()]
-    found = await find_known(store, ALICE, [await newcomer(text, when="w", embedder=embedder) for text in texts])
+    found = await find_duplicates(store, ALICE, [await newcomer(text, when="w", embedder=embedder) for text in texts])
     assert [item.memory for item in found[-2:] if item is not None] == [stored[1], stored[2]]
 
 
@@ -126,16 +128,16 @@ async def test_many_newcomers_are_judged_as_few_are(embedder: Any) -> None:
 )
 async def test_by_words_what_denies_or_counts_otherwise_says_something_else(one: str, other: str, same: int) -> None:
     assert await whether_known(known(one), other, embedder=None) == [bool(same)]
-    found = await find_known(await store_of(), ALICE, [await newcomer(one), await newcomer(other)])
-    assert found[1] == (Known(place=0) if same else None)
+    found = await find_duplicates(await store_of(), ALICE, [await newcomer(one), await newcomer(other)])
+    assert found[1] == (Duplicate(place=0) if same else None)
 
 
 async def test_how_near_is_near_can_be_said() -> None:
     store = await store_of()
     await _put(store, known("It is so"), axis(0))
-    one = Newcomer(target=CODING, content="Else", index_text="Else", vector=leaning(0.8))
-    assert await find_known(store, ALICE, [one]) == [None]
-    (found,) = await find_known(store, ALICE, [one], similarity=0.75)
+    one = NewMemory(target=CODING, content="Else", index_text="Else", vector=leaning(0.8))
+    assert await find_duplicates(store, ALICE, [one]) == [None]
+    (found,) = await find_duplicates(store, ALICE, [one], similarity=0.75)
     assert found is not None
     assert found.memory is not None
     assert found.memory.content == "It is so"
@@ -145,20 +147,20 @@ async def test_newcomers_beyond_the_first_few_are_compared_with_each_other() -> 
     store = await store_of()
     vectors = [axis(place, dimension=64) for place in range(40)]
     new = [
-        Newcomer(target=CODING, content=f"c{place}", index_text="c", vector=vector)
+        NewMemory(target=CODING, content=f"c{place}", index_text="c", vector=vector)
         for place, vector in enumerate([*vectors, vectors[35]])
     ]
-    assert (await find_known(store, ALICE, new))[-1] == Known(place=35)
+    assert (await find_duplicates(store, ALICE, new))[-1] == Duplicate(place=35)
 
 
 async def test_texts_without_words_are_known_by_their_letters_alone() -> None:
     store = await store_of(known("!!!"))
-    found = await find_known(store, ALICE, [await newcomer("!!!"), await newcomer("???")])
+    found = await find_duplicates(store, ALICE, [await newcomer("!!!"), await newcomer("???")])
     assert [item is not None for item in found] == [True, False]
 
 
 async def test_no_newcomers_no_answer() -> None:
-    assert await find_known(await store_of(), ALICE, []) == []
+    assert await find_duplicates(await store_of(), ALICE, []) == []
 
 
 async def _put(store: Store, memory: Memory, vector: Any) -> None:
@@ -174,13 +176,13 @@ async def test_the_opposite_and_another_number_are_new_however_near_their_vector
         "Try 5 times, then give up.",
         "After failing 3 times in a row the agent should abandon its whole endeavour.",
     ]
-    new = [Newcomer(target=CODING, content=text, index_text=text, vector=vector) for text in said]
-    assert [found is not None for found in await find_known(store, ALICE, new)] == [False, False, True]
+    new = [NewMemory(target=CODING, content=text, index_text=text, vector=vector) for text in said]
+    assert [found is not None for found in await find_duplicates(store, ALICE, new)] == [False, False, True]
     again = [
         *new[:2],
-        *(Newcomer(target=CODING, content=f"{n.content} ok", index_text=n.index_text, vector=vector) for n in new[:2]),
+        *(NewMemory(target=CODING, content=f"{n.content} ok", index_text=n.index_text, vector=vector) for n in new[:2]),
     ]
-    assert (await find_known(store, ALICE, again))[2:] == [Known(place=0), Known(place=1)]
+    assert (await find_duplicates(store, ALICE, again))[2:] == [Duplicate(place=0), Duplicate(place=1)]
 
 
 @EMBEDDERS
@@ -202,4 +204,4 @@ async def test_the_opposite_and_another_number_are_new_however_near_their_vector
 async def test_the_opposite_is_new(said: str, other: str, embedder: Any) -> None:
     assert await whether_known(known(said), other, embedder=embedder) == [False]
     new = [await newcomer(text, embedder=embedder) for text in (said, other, f"{said}!")]
-    assert await find_known(await store_of(), ALICE, new) == [None, None, Known(place=0)]
+    assert await find_duplicates(await store_of(), ALICE, new) == [None, None, Duplicate(place=0)]

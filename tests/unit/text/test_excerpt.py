@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reme_core.errors import InvalidInputError
-from reme_core.text import Match, cut_middle, is_cut_of, read_piece, search_text
+from reme_core.text import TextMatch, cut_middle, is_cut_of, read_piece, search_text
 from reme_core.text.excerpt import _folded
 
 REFERENCE = "3f9a0c5be1d24786"
@@ -187,8 +187,8 @@ def test_a_piece_of_no_characters_is_refused() -> None:
 def test_a_phrase_is_found_whatever_its_case() -> None:
     found = search_text("one\nTwo Words\nthree two\nTWO WORDS too\n", "two words", limit=10, around=20)
     assert found.matches == (
-        Match(line=2, offset=4, excerpt="Two Words"),
-        Match(line=4, offset=24, excerpt="TWO WORDS too"),
+        TextMatch(line=2, offset=4, excerpt="Two Words"),
+        TextMatch(line=4, offset=24, excerpt="TWO WORDS too"),
     )
     assert found.total == 2
 

@@ -36,7 +36,7 @@ from reme_core.steps.targets import all_memories
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, BOB, NOW, at, axis, leaning
 from reme_core.text import normalise_content, query_terms, terms
-from reme_core.tools import Draft
+from reme_core.tools import DraftStore
 from tests.support.temporary_store import TemporaryStore
 from tests.support.toolbox import EMMA, NOAH, held
 
@@ -48,7 +48,7 @@ def write(*puts: Memory | PutMemory, deletes: tuple[str, ...] = ()) -> WriteBatc
     return WriteBatch(puts=wrapped, deletes=[DeleteMemory(memory_id=name) for name in deletes], run_id="r", at=NOW)
 
 
-def batch_of(draft: Draft) -> WriteBatch:
+def batch_of(draft: DraftStore) -> WriteBatch:
     return draft.batch(reason="run", run_id="run-1", actor="agent", at=at(1))
 
 
@@ -57,7 +57,7 @@ def same(memory: Memory, **changes: Any) -> Memory:
 
 
 async def test_reads_show_the_changes_and_the_store_does_not(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     [emma, noah] = await store.get(ALICE, ["emma-1", "noah-1"])
     new = held("new-1", "Emma drinks tea.")
     await draft.put(ALICE, write(same(emma, content="Emma lives in Lisbon."), new, deletes=("noah-1",)))
@@ -82,7 +82,7 @@ async def test_reads_show_the_changes_and_the_store_does_not(store: LocalStore) 
 
 
 async def test_the_batch_writes_the_net_effect_with_the_revisions_read(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     assert draft.is_empty
     [emma] = await store.get(ALICE, ["emma-1"])
     await draft.put(ALICE, write(held("brief", "Emma waits."), same(emma, content="a")))
@@ -97,7 +97,7 @@ async def test_the_batch_writes_the_net_effect_with_the_revisions_read(store: Lo
 
 
 async def test_the_batch_keeps_the_condition_of_a_delete_and_the_reasons_of_changes(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     limits = Uselessness(min_freq=5, max_utility=0.5)
     used = held("used", "Emma waits.", freq=5)
     [emma, *_] = await store.put(ALICE, write(same((await store.get(ALICE, ["emma-1"]))[0], content="a"), used))
@@ -118,7 +118,7 @@ async def test_the_batch_keeps_the_condition_of_a_delete_and_the_reasons_of_chan
 
 
 async def test_what_was_added_and_deleted_leaves_an_empty_draft(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     [emma] = await store.get(ALICE, ["emma-1"])
     await draft.put(ALICE, write(held("brief", "Emma waits.")))
     await draft.put(ALICE, write(same(emma, content="a"), deletes=("brief",)))
@@ -128,7 +128,7 @@ async def test_what_was_added_and_deleted_leaves_an_empty_draft(store: LocalStor
 
 
 async def test_a_closing_comes_before_the_memory_that_takes_its_text(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     [emma] = await store.get(ALICE, ["emma-1"])
     await draft.put(ALICE, write(held("later", "Emma waits.")))
     await draft.put(ALICE, write(same(emma, valid_to=at(2), superseded_by="again"), held("again", emma.content)))
@@ -142,7 +142,7 @@ async def test_texts_that_change_places_are_written(store: LocalStore) -> None:
     [emma] = await store.get(ALICE, ["emma-1"])
     other = held("emma-2", "Emma sings.")
     await store.put(ALICE, write(other))
-    draft = Draft(store)
+    draft = DraftStore(store)
     await draft.put(ALICE, write(same(emma, content="between")))
     await draft.put(ALICE, write(same(other, content=emma.content)))
     await draft.put(ALICE, write(same(emma, content=other.content)))
@@ -153,7 +153,7 @@ async def test_texts_that_change_places_are_written(store: LocalStore) -> None:
 
 
 async def test_a_repetition_is_answered_with_the_memory_that_is_there(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     [there] = await draft.put(ALICE, write(held("new-1", "emma lives in BERLIN")))
     assert there.memory_id == "emma-1"
     [first] = await draft.put(ALICE, write(held("new-2", "Emma sings.")))
@@ -169,7 +169,7 @@ async def test_a_repetition_is_answered_with_the_memory_that_is_there(store: Loc
 
 
 async def test_a_change_by_somebody_else_meanwhile_is_a_conflict(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     [emma] = await store.get(ALICE, ["emma-1"])
     await draft.put(ALICE, write(same(emma, content="a")))
     await store.put(ALICE, write(same(emma, content="b")))
@@ -178,7 +178,7 @@ async def test_a_change_by_somebody_else_meanwhile_is_a_conflict(store: LocalSto
 
 
 async def test_a_draft_is_for_one_scope(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     await draft.put(ALICE, write(held("new-1", "Emma sings.")))
     with pytest.raises(InvalidInputError, match="one for each scope"):
         await draft.put(BOB, write(held("new-2", "Emma sings.", scope=BOB)))
@@ -191,8 +191,8 @@ async def test_a_draft_is_for_one_scope(store: LocalStore) -> None:
 
 
 async def test_a_draft_over_a_draft_ends_up_in_it(store: LocalStore) -> None:
-    outer = Draft(store)
-    inner = Draft(outer)
+    outer = DraftStore(store)
+    inner = DraftStore(outer)
     [emma] = await store.get(ALICE, ["emma-1"])
     await outer.put(ALICE, write(same(emma, content="a")))
     await inner.put(ALICE, write(same(emma, content="b"), held("new-1", "Emma sings.")))
@@ -207,7 +207,7 @@ async def test_a_draft_over_a_draft_ends_up_in_it(store: LocalStore) -> None:
 
 
 async def test_tasks_that_add_the_same_at_once_make_one_memory(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     async with asyncio.TaskGroup() as group:
         for place in range(20):
             group.create_task(draft.put(ALICE, write(held(f"new-{place}", "Emma sings."))))
@@ -218,7 +218,7 @@ async def test_vectors_rank_what_the_draft_has_added() -> None:
     store = TemporaryStore()
     near, far = held("near", "one"), held("far", "two")
     await store.put(ALICE, write(PutMemory(memory=far, vector=leaning(0.2))))
-    draft = Draft(store)
+    draft = DraftStore(store)
     await draft.put(ALICE, write(PutMemory(memory=near, vector=leaning(0.9)), held("bare", "three")))
     found = await draft.search(ALICE, MemorySearch(vector=axis(0), limit=5))
     assert [item.memory.memory_id for item in found] == ["near", "far"]
@@ -235,7 +235,7 @@ async def test_vectors_rank_what_the_draft_has_added() -> None:
 
 
 async def test_pages_of_a_draft_partition_it(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     for place in range(7):
         await draft.put(ALICE, write(held(f"new-{place}", f"Emma has {place} cats.", created_at=at(place % 3))))
     seen: list[str] = []
@@ -288,8 +288,8 @@ async def filled(count: int, text: str = "Emma has thing number {}") -> Counting
 
 async def test_a_draft_reads_the_store_below_about_once_however_deep_it_lies() -> None:
     store = await filled(2000)
-    outer = Draft(store)
-    inner = Draft(outer)
+    outer = DraftStore(store)
+    inner = DraftStore(outer)
     assert len(await all_memories(inner, ALICE, ALL)) == 2000
     assert store.read == 2000
     await outer.put(ALICE, write(held("new-1", "Emma sings.", created_at=at(7)), deletes=("m-00001",)))
@@ -301,8 +301,8 @@ async def test_a_draft_reads_the_store_below_about_once_however_deep_it_lies() -
 
 async def test_writing_to_a_draft_does_not_read_its_target() -> None:
     store = await filled(2000)
-    outer = Draft(store)
-    inner = Draft(outer)
+    outer = DraftStore(store)
+    inner = DraftStore(outer)
     [there] = await inner.put(ALICE, write(held("new-1", " emma has THING number 77!")))
     assert there.memory_id == "m-00077"
     await inner.put(ALICE, write(held("new-2", "Emma drinks tea."), same(there, content="Emma has a cello.")))
@@ -312,7 +312,7 @@ async def test_writing_to_a_draft_does_not_read_its_target() -> None:
 
 async def test_a_text_without_any_certain_word_is_compared_with_the_target() -> None:
     store = await filled(50, "the {}s, and ours")
-    draft = Draft(store)
+    draft = DraftStore(store)
     [there] = await draft.put(ALICE, write(held("new-1", "THE 7S, and ours?")))
     assert there.memory_id == "m-00007"
     assert store.read == 50
@@ -328,7 +328,7 @@ async def test_where_a_store_has_no_words_the_target_is_read() -> None:
 
     store = Wordless()
     await store.put(ALICE, write(held("m-1", "Emma has a cello.")))
-    [there] = await Draft(store).put(ALICE, write(held("new-1", "emma has a cello")))
+    [there] = await DraftStore(store).put(ALICE, write(held("new-1", "emma has a cello")))
     assert there.memory_id == "m-1"
 
 
@@ -376,14 +376,14 @@ def as_batch(step: tuple[Any, ...]) -> WriteBatch:
     return write(PutMemory(memory=memory, vector=axis(len(text)) if vector else None))
 
 
-async def contents(store: TemporaryStore | Draft) -> list[tuple[object, ...]]:
+async def contents(store: TemporaryStore | DraftStore) -> list[tuple[object, ...]]:
     return sorted(
         (item.memory_id, item.content, item.memory_target, item.valid_to, item.superseded_by or "")
         for item in await all_memories(store, ALICE, ALL)
     )
 
 
-async def pages_of(store: Draft, limit: int) -> list[MemoryPage]:
+async def pages_of(store: DraftStore, limit: int) -> list[MemoryPage]:
     pages: list[MemoryPage] = []
     while not pages or pages[-1].next_cursor is not None:
         cursor = pages[-1].next_cursor if pages else None
@@ -401,8 +401,8 @@ def test_pages_of_nested_drafts_are_full_and_in_order(
 ) -> None:
     async def work() -> None:
         base = TemporaryStore()
-        outer = Draft(base)
-        inner = Draft(outer)
+        outer = DraftStore(base)
+        inner = DraftStore(outer)
         for number, (store, wanted) in enumerate(((base, below), (outer, between), (inner, above))):
             for place, minute in wanted:
                 text = f"Emma has {place} cats, {number}."
@@ -430,7 +430,7 @@ def test_the_batch_of_a_draft_does_what_its_changes_would_have_done(first: list[
                     await store.put(ALICE, as_batch(step))
                 except StoreError:
                     continue
-        draft = Draft(base)
+        draft = DraftStore(base)
         for step in then:
             outcomes = []
             for target in (direct, draft):

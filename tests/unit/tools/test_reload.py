@@ -12,8 +12,8 @@ from reme_core.errors import ConfigurationError, InvalidInputError, OffloadNotFo
 from reme_core.ports import AppendMessages, PutOffloads
 from reme_core.schema import (
     Message,
-    Offload,
     OffloadKind,
+    OffloadRecord,
     OtherBlock,
     Reloaded,
     Role,
@@ -70,7 +70,7 @@ TALK_TEXT = """[2026-01-15 Thu 11:51] Alice: Look into
 
 async def keep(store: LocalStore, scope: Scope = ALICE, **fields: Any) -> str:
     given = {"session_id": "talk", "kind": OffloadKind.TOOL_RESULT, "text": LOG, "name": "grep", "created_at": NOW}
-    [reference] = await store.put_offloads(scope, PutOffloads(offloads=[Offload(**{**given, **fields})]))
+    [reference] = await store.put_offloads(scope, PutOffloads(offloads=[OffloadRecord(**{**given, **fields})]))
     return reference
 
 
@@ -229,7 +229,7 @@ async def test_a_search_does_not_find_what_was_searched_for_before(store: LocalS
 
 
 async def test_an_earlier_summary_is_loaded_by_its_reference_and_not_found_by_words(store: LocalStore) -> None:
-    summary = Offload(session_id="talk", kind=OffloadKind.TEXT, name="summary", text="a zebra crossing was built")
+    summary = OffloadRecord(session_id="talk", kind=OffloadKind.TEXT, name="summary", text="a zebra crossing was built")
     await store.put_offloads(ALICE, PutOffloads(offloads=[summary]))
     assert await loaded(store, query="zebra") == ()
     assert (await loaded(store, reference=summary.reference))[0].memory == summary.text

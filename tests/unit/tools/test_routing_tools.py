@@ -34,7 +34,7 @@ from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, NOW
 from reme_core.tools import (
     AddMetaMemoryOp,
-    Draft,
+    DraftStore,
     HandsOffOp,
     ReadIdentityMemoryOp,
     ReadMetaMemoryOp,
@@ -75,7 +75,7 @@ async def test_the_table_holds_counted_and_added_targets(store: LocalStore) -> N
         held("meta-3", "forged", Target(META, "nothing")),
         held("meta-4", "forged", Target(META, "summary/self")),
     )
-    for memories in (store, Draft(store)):
+    for memories in (store, DraftStore(store)):
         found = await read_meta(memories, ALICE)
         assert [(*entry.target, entry.description, entry.memories) for entry in found] == [
             ("personal", "Emma", "my best friend", 1),
@@ -208,7 +208,7 @@ def task(name: str, kind: str = "personal") -> dict[str, str]:
 
 
 async def test_sub_agents_run_side_by_side_and_each_writes_once(store: LocalStore) -> None:
-    draft = Draft(store)
+    draft = DraftStore(store)
     agent = NotingAgent(barrier=asyncio.Barrier(2))
     context = context_over(draft, **ANY)
     answer = await hands(agent)({"memory_tasks": [task("emma"), task("Noah"), task("Emma ")]}, context)
@@ -248,7 +248,7 @@ class Overtaken(NotingAgent):
         self.store, self.times, self.deletes = store, times, deletes
 
     async def run(self, task: AgentTask, context: ToolContext) -> AgentResult:
-        assert isinstance(context.store, Draft)
+        assert isinstance(context.store, DraftStore)
         wanted = MemoryFilter(targets=(str(task.memory_target),))
         found = await all_memories(context.store, ALICE, wanted)
         if self.deletes and found:
@@ -277,7 +277,7 @@ class Removed(Overtaken):
 @pytest.mark.parametrize("in_draft", [False, True])
 async def test_an_agent_that_was_overtaken_looks_again(store: LocalStore, in_draft: bool) -> None:
     agent = Overtaken(store, times=1)
-    context = context_over(Draft(store) if in_draft else store, **ANY)
+    context = context_over(DraftStore(store) if in_draft else store, **ANY)
     answer = await hands(agent)({"memory_tasks": [task("Emma"), task("Noah")]}, context)
     assert "failed" not in answer
     assert len(agent.tasks) == 3

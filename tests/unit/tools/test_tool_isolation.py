@@ -15,12 +15,12 @@ from pydantic import JsonValue
 
 from reme_core.errors import ReMeError
 from reme_core.ports import AppendMessages, MemoryFilter, PutOffloads, ToolContext
-from reme_core.schema import Block, Memory, MemoryType, Offload, OffloadKind, Scope, Source
+from reme_core.schema import Block, Memory, MemoryType, OffloadKind, OffloadRecord, Scope, Source
 from reme_core.steps.targets import all_memories
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from reme_core.testing.store_values import BOB, NOW
-from reme_core.tools import BaseMemoryToolOp, Draft
+from reme_core.tools import BaseMemoryToolOp, DraftStore
 from tests.support.snapshots import snapshot
 from tests.support.toolbox import (
     EMMA,
@@ -126,7 +126,7 @@ def written(draw: st.DrawFn, schema: Any, name: str = "") -> JsonValue:
 
 async def offload(store: LocalStore, scope: Scope, text: str, *references: str) -> None:
     offloads = [
-        Offload(
+        OffloadRecord(
             reference=reference,
             session_id="session-1",
             kind=OffloadKind.TOOL_RESULT,
@@ -233,7 +233,7 @@ def test_no_tool_reads_or_writes_beyond_scope_and_targets(guarded: Guarded, data
         await put(store, noah, *others(scope))
         before = await state(store, scope)
         fields, is_drafted, calls = data.draw(plans())
-        draft = Draft(store)
+        draft = DraftStore(store)
         embedder = data.draw(st.sampled_from([None, HashedEmbedder(16)]))
         model = ScriptedChatModel([_verdict] * len(calls))
         for tool, arguments in calls:

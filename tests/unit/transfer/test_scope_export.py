@@ -24,7 +24,7 @@ from reme_core.schema import MemoryType, Scope
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, DIMENSION, axis, batch, memory, message
-from reme_core.transfer.scope_export import Moved, export_scope, import_scope
+from reme_core.transfer.scope_export import TransferCounts, export_scope, import_scope
 from tests.contract.suites.job_values import job
 from tests.contract.suites.offload_values import SESSION, clean, listed, pointer_to, put, result_of, search, text_of
 from tests.contract.suites.tool_call_values import call, failed
@@ -38,10 +38,10 @@ async def test_the_routing_table_goes_along_without_vectors_and_jobs_stay(tmp_pa
     entry = memory("personal memories about Ann", memory_type=MemoryType.META, target="personal/Ann")
     await store.put(ALICE, batch(entry, PutMemory(memory=memory("Ann rows", target="Ann"), vector=axis(0))))
     await store.add_jobs(ALICE, [job("a", payload={"of": "Alice"})])
-    assert await export_scope(store, ALICE, file) == Moved(memories=2, events=2)
+    assert await export_scope(store, ALICE, file) == TransferCounts(memories=2, events=2)
     assert "offload" not in file.read_text(encoding="utf-8")
     assert "job" not in file.read_text(encoding="utf-8")
-    assert await import_scope(store, embedder, BOB, file) == Moved(memories=2)
+    assert await import_scope(store, embedder, BOB, file) == TransferCounts(memories=2)
     [copied] = (await store.list_memories(BOB, ListMemories(filter=ENTRIES))).memories
     assert (copied.content, copied.memory_target) == (entry.content, entry.memory_target)
     [query] = await embedder.embed(["Ann"])
@@ -62,11 +62,11 @@ async def with_offloads(store: LocalStore, count: int = 3) -> None:
 async def test_offloads_go_along_under_their_references_and_twice_is_once(tmp_path: Path) -> None:
     store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
     await with_offloads(store, 50)
-    assert await export_scope(store, ALICE, file) == Moved(messages=3, offloads=52)
+    assert await export_scope(store, ALICE, file) == TransferCounts(messages=3, offloads=52)
     told: list[int] = []
     for _ in range(2):
         moved = await import_scope(store, None, BOB, file, progress=told.append)
-        assert moved == Moved(messages=3, offloads=52)
+        assert moved == TransferCounts(messages=3, offloads=52)
         assert await listed(store, scope=BOB) == await listed(store)
         for info in await listed(store):
             assert await store.get_offload(BOB, info.reference) == await store.get_offload(ALICE, info.reference)
@@ -81,7 +81,7 @@ async def test_a_file_of_an_older_release_is_still_read(tmp_path: Path) -> None:
     await export_scope(store, ALICE, file)
     lines = file.read_text(encoding="utf-8").split("\n")
     file.write_text("\n".join(line for line in lines if '"kind": "offload"' not in line), encoding="utf-8")
-    assert await import_scope(store, None, BOB, file) == Moved(messages=3)
+    assert await import_scope(store, None, BOB, file) == TransferCounts(messages=3)
     await store.close()
 
 
@@ -136,9 +136,9 @@ async def test_tool_calls_go_along_and_twice_is_once(tmp_path: Path) -> None:
     made = [call(f"c{n}", f"tool{n % 3}", minute=-n, time_cost=n / 10, arguments={"n": n}) for n in range(600)]
     told = failed("ValueError: 网球 \u2028\r\n", "c600").model_copy(update={"message_ids": ("m1",)})
     await store.add_tool_calls(ALICE, [*made, told])
-    assert await export_scope(store, ALICE, file) == Moved(messages=1, tool_calls=601)
+    assert await export_scope(store, ALICE, file) == TransferCounts(messages=1, tool_calls=601)
     for _ in range(2):
-        assert await import_scope(store, None, BOB, file) == Moved(messages=1, tool_calls=601)
+        assert await import_scope(store, None, BOB, file) == TransferCounts(messages=1, tool_calls=601)
         assert await listed_calls(store, scope=BOB) == await listed_calls(store)
     assert await store.tool_statistics(BOB, ["tool1"]) == await store.tool_statistics(ALICE, ["tool1"])
     await store.close()

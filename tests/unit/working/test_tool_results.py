@@ -16,8 +16,8 @@ from reme_core.errors import StorageFullError
 from reme_core.ports import CleanOffloads, ListOffloads, PutOffloads
 from reme_core.schema import (
     Message,
-    Offload,
     OffloadKind,
+    OffloadRecord,
     Scope,
     TextBlock,
     ToolCallBlock,
@@ -253,9 +253,9 @@ async def test_lines_and_words_of_what_was_cut_are_found(store: LocalStore) -> N
 
 async def test_a_forged_notice_is_a_text_like_any_other(store: LocalStore) -> None:
     secret = "the secret of Bob " * 200
-    theirs = Offload(session_id=SESSION, kind=OffloadKind.TOOL_RESULT, text=secret, message_id="tell-0", place=0)
+    theirs = OffloadRecord(session_id=SESSION, kind=OffloadKind.TOOL_RESULT, text=secret, message_id="tell-0", place=0)
     await store.put_offloads(BOB, PutOffloads(offloads=[theirs]))
-    mine = Offload(session_id=SESSION, kind=OffloadKind.TOOL_RESULT, text=secret, message_id="tell-7", place=0)
+    mine = OffloadRecord(session_id=SESSION, kind=OffloadKind.TOOL_RESULT, text=secret, message_id="tell-7", place=0)
     await store.put_offloads(ALICE, PutOffloads(offloads=[mine]))
     for reference in (theirs.reference, mine.reference, new_reference(), "../../etc/passwd"):
         forged = cut_middle(secret, 1500, reference=reference)

@@ -107,7 +107,7 @@ def address_path(address: ItemAddress) -> str:
     return path
 
 
-class _Name:
+class _ItemName:
     """What errors call an item; written out only where there is one, as most puts have none."""
 
     __slots__ = ("_address",)
@@ -121,7 +121,7 @@ class _Name:
 
 def _ready_put(put: PutItem, path: str, *, fresh: bool) -> ReadyWrite:
     address = put.address
-    what = _Name(address)
+    what = _ItemName(address)
     vectors = None if put.vectors is None else _matrix(put.vectors, what)
     if vectors is not None and not put.ranked:
         msg = f"{what}: it has vectors and is not to be ranked: leave one of them out"

@@ -21,7 +21,7 @@ NOT_ITEMS = frozenset({MemoryType.META, MemoryType.HISTORY})
 """Types of memories that are never items: no statements."""
 
 
-class Row(NamedTuple):
+class ItemRow(NamedTuple):
     """A row of `items`, or one of `memories` that was not written as an item (`item` None, `ns` None).
 
     Times in microseconds since 1970; `body` is the memory as JSON, `superseded_by` the one that replaced it.
@@ -83,19 +83,21 @@ def namespaces_under(connection: sqlite3.Connection, memory_space: str, prefix: 
     return dict(connection.execute(f"SELECT ns, path FROM item_namespaces WHERE {where}", values))  # noqa: S608
 
 
-def rows_by_keys(connection: sqlite3.Connection, ns: int, keys: Sequence[str]) -> dict[str, Row]:
+def rows_by_keys(connection: sqlite3.Connection, ns: int, keys: Sequence[str]) -> dict[str, ItemRow]:
     """Return the rows of a namespace under some keys."""
-    found: dict[str, Row] = {}
+    found: dict[str, ItemRow] = {}
     for start in range(0, len(keys), _SOME):
         some = keys[start : start + _SOME]
         # Not as JSON: SQLite would end a key at NUL.
         marks = ", ".join("?" * len(some))
         for row in connection.execute(f"{_SELECT} WHERE ns = ? AND key IN ({marks})", (ns, *some)):
-            found[row[2]] = Row._make(row)
+            found[row[2]] = ItemRow._make(row)
     return found
 
 
-def rows_by_items(connection: sqlite3.Connection, items: Sequence[int], needles: Sequence[str] = ()) -> dict[int, Row]:
+def rows_by_items(
+    connection: sqlite3.Connection, items: Sequence[int], needles: Sequence[str] = ()
+) -> dict[int, ItemRow]:
     """Return the rows of items by their numbers; without those that lack one of some texts as they are stored.
 
     Items that are memories are not judged by that: edits through the memory change what their values say.
@@ -107,10 +109,10 @@ def rows_by_items(connection: sqlite3.Connection, items: Sequence[int], needles:
         f"{_SELECT} WHERE items.item IN (SELECT json_each.value FROM json_each(?)){having}",  # noqa: S608
         (str(list(items)), *needles),
     )
-    return {row[0]: Row._make(row) for row in rows}
+    return {row[0]: ItemRow._make(row) for row in rows}
 
 
-def rows_by_memories(connection: sqlite3.Connection, memory_rows: Sequence[int]) -> dict[int, Row]:
+def rows_by_memories(connection: sqlite3.Connection, memory_rows: Sequence[int]) -> dict[int, ItemRow]:
     """Return memories as rows of items by their numbers, without those that are closed or were written as items."""
     if not memory_rows:
         return {}
@@ -122,9 +124,9 @@ def rows_by_memories(connection: sqlite3.Connection, memory_rows: Sequence[int])
     return {number: _of_memory(number, body) for number, body in rows}
 
 
-def _of_memory(number: int, body: str) -> Row:
+def _of_memory(number: int, body: str) -> ItemRow:
     memory = Memory.model_validate_json(body)
-    return Row(
+    return ItemRow(
         None,
         None,
         memory.memory_id,
@@ -139,7 +141,7 @@ def _of_memory(number: int, body: str) -> Row:
     )
 
 
-def find_unlinked(connection: sqlite3.Connection, record: ItemRecord, key: str) -> Row | None:
+def find_unlinked(connection: sqlite3.Connection, record: ItemRecord, key: str) -> ItemRow | None:
     """Return the memory that lies under a namespace with its id as the key, if it was not written as an item."""
     if not record.is_home or record.topic or record.memory_type in NOT_ITEMS:
         return None
@@ -150,7 +152,7 @@ def find_unlinked(connection: sqlite3.Connection, record: ItemRecord, key: str) 
     return rows_by_memories(connection, [found[0]]).get(found[0])
 
 
-def value_of_row(row: Row) -> tuple[ItemValue, Memory | None]:
+def value_of_row(row: ItemRow) -> tuple[ItemValue, Memory | None]:
     """Read the value of a row as it is now, and its memory."""
     memory = row.memory()
     if row.value is None:  # so it is a memory that was not written as an item
@@ -160,7 +162,7 @@ def value_of_row(row: Row) -> tuple[ItemValue, Memory | None]:
 
 
 def make_item(
-    row: Row, read: tuple[ItemValue, Memory | None], namespaces: dict[int, str], score: float | None = None
+    row: ItemRow, read: tuple[ItemValue, Memory | None], namespaces: dict[int, str], score: float | None = None
 ) -> Item:
     """Return a row as an item; `namespaces` has the path of its namespace."""
     value, memory = read

@@ -10,7 +10,7 @@ from reme_core.rules import metadata_of, read_value, texts_of
 from reme_core.schema import Memory
 from reme_core.stores.local.file.scope_numbers import Layer, log_changes, make_scope_number
 from reme_core.stores.local.items.checked_writes import ReadyBatch, ReadyWrite
-from reme_core.stores.local.items.item_rows import Row, find_namespace, find_unlinked, make_namespace, rows_by_keys
+from reme_core.stores.local.items.item_rows import ItemRow, find_namespace, find_unlinked, make_namespace, rows_by_keys
 from reme_core.stores.local.items.row_links import drop_vectors, log_item_changes, remove_empty, remove_items
 from reme_core.stores.local.memories.memory_rows import from_microseconds, put_batch
 
@@ -43,12 +43,12 @@ def delete_memory(connection: sqlite3.Connection, memory_row: int, at: int, *, f
     put_batch(connection, memory.scope, batch, fts5=fts5)
 
 
-def _row_at(connection: sqlite3.Connection, memory_space: str, write: ReadyWrite) -> Row | None:
+def _row_at(connection: sqlite3.Connection, memory_space: str, write: ReadyWrite) -> ItemRow | None:
     ns = find_namespace(connection, memory_space, write.path)
     return None if ns is None else rows_by_keys(connection, ns, [write.key]).get(write.key)
 
 
-def _remove(connection: sqlite3.Connection, row: Row, at: int, *, fts5: bool) -> None:
+def _remove(connection: sqlite3.Connection, row: ItemRow, at: int, *, fts5: bool) -> None:
     """Remove an item and its memory; one that was superseded stays, as history."""
     if row.memory_row is not None and not row.is_closed:
         delete_memory(connection, row.memory_row, at, fts5=fts5)
@@ -68,7 +68,7 @@ def _put(
     memory_space: str,
     write: ReadyWrite,
     batch: ReadyBatch,
-    row: Row | None,
+    row: ItemRow | None,
     *,
     fts5: bool,
 ) -> None:

@@ -10,7 +10,7 @@ from reme_core.rules import namespace_path, split_path
 from reme_core.schema import MemoryType
 from reme_core.stores.local.items.checked_writes import address_path
 from reme_core.stores.local.items.item_rows import (
-    Row,
+    ItemRow,
     find_namespace,
     find_unlinked,
     make_item,
@@ -48,7 +48,9 @@ def get_items(connection: sqlite3.Connection, memory_space: str, get: GetItems) 
     return items, living
 
 
-def _visible(connection: sqlite3.Connection, row: Row | None, address: ItemAddress, at: int | None) -> Row | None:
+def _visible(
+    connection: sqlite3.Connection, row: ItemRow | None, address: ItemAddress, at: int | None
+) -> ItemRow | None:
     if row is not None and not row.is_closed and (at is None or not row.is_over(at)):
         return row
     return None if address.record is None else find_unlinked(connection, address.record, address.key)

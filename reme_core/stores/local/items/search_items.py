@@ -24,14 +24,14 @@ from reme_core.stores.local.file.vector_bytes import check_vector, stored_dimens
 from reme_core.stores.local.items.embedding_model import item_dimension
 from reme_core.stores.local.items.item_rows import (
     NOT_ITEMS,
-    Row,
+    ItemRow,
     make_item,
     namespaces_under,
     rows_by_items,
     rows_by_memories,
     value_of_row,
 )
-from reme_core.stores.local.items.vectors_in_memory import Groups, ItemSource, ItemVectors, MemorySource, Scores
+from reme_core.stores.local.items.vectors_in_memory import ItemSource, ItemVectors, MemorySource, Scores, VectorGroups
 from reme_core.stores.local.items.word_ranking import MEMORIES, ItemWords
 from reme_core.stores.local.memories.memory_rows import microseconds
 
@@ -45,7 +45,7 @@ _MERGED = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundItems:
     """A page, and the numbers of its items whose time to live is not over."""
 
     items: list[Item]
@@ -68,7 +68,7 @@ def check_search(search: SearchItems) -> tuple[str, Vector | None]:
 
 def search_items(
     connection: sqlite3.Connection, memory_space: str, search: SearchItems, held: ItemVectors, words: ItemWords
-) -> Found:
+) -> FoundItems:
     """Return a page; see `Store.search_items`."""
     path, vector = check_search(search)
     namespaces = namespaces_under(connection, memory_space, path)
@@ -78,7 +78,7 @@ def search_items(
     if vector is not None:
         _check_dimensions(connection, vector, [held.groups(connection, source) for source in sources])
     if not search.limit:
-        return Found([], [])
+        return FoundItems([], [])
     with ExitStack() as cursors:
         if vector is not None:
             candidates = _ranked(connection, cursors, list(namespaces), sources, held, vector)
@@ -92,7 +92,7 @@ def search_items(
         found = list(page)
     items = [make_item(row, read or value_of_row(row), namespaces, score) for row, read, score in found]
     at = microseconds(search.at)
-    return Found(items, [row.item for row, _, _ in found if row.item is not None and row.lives(at)])
+    return FoundItems(items, [row.item for row, _, _ in found if row.item is not None and row.lives(at)])
 
 
 def record_groups(
@@ -119,7 +119,7 @@ def record_groups(
     return groups
 
 
-def _check_dimensions(connection: sqlite3.Connection, vector: Vector, memories: Sequence[Groups]) -> None:
+def _check_dimensions(connection: sqlite3.Connection, vector: Vector, memories: Sequence[VectorGroups]) -> None:
     stored = [item_dimension(connection)]
     if any(len(groups.matrix) for groups in memories):
         stored.append(stored_dimension(connection))
@@ -130,7 +130,7 @@ def _check_dimensions(connection: sqlite3.Connection, vector: Vector, memories: 
 
 def _wanted(
     connection: sqlite3.Connection, candidates: Iterator[_Candidate], search: SearchItems
-) -> Iterator[tuple[Row, tuple[ItemValue, Memory | None] | None, float | None]]:
+) -> Iterator[tuple[ItemRow, tuple[ItemValue, Memory | None] | None, float | None]]:
     """Read candidates, more and more at a time, and pass on those that are wanted."""
     at = microseconds(search.at)
     size = max(_FIRST_CHUNK, search.offset + search.limit) * (_MORE_IF_CONDITIONS if search.conditions else 1)

@@ -33,7 +33,7 @@ Scores: TypeAlias = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class VectorGroups:
     """Groups and their vectors.
 
     Attributes:
@@ -78,7 +78,7 @@ class Groups:
 _Row: TypeAlias = tuple[int, int, bytes | None]
 
 
-class Source(Protocol):
+class VectorSource(Protocol):
     """Where the groups of a part come from."""
 
     @property
@@ -99,11 +99,11 @@ class ItemSource:
 
     @property
     def log(self) -> tuple[int, int]:
-        """See `Source`."""
+        """See `VectorSource`."""
         return self.ns, ITEMS
 
     def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
-        """See `Source`."""
+        """See `VectorSource`."""
         # Nested loops in this order: the vectors of an item come one after the other, in the order of their numbers.
         if keys is None:
             return connection.execute(
@@ -127,11 +127,11 @@ class MemorySource:
 
     @property
     def log(self) -> tuple[int, int]:
-        """See `Source`."""
+        """See `VectorSource`."""
         return self.scope, Layer.MEMORIES
 
     def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
-        """See `Source`."""
+        """See `VectorSource`."""
         among = "" if keys is None else " AND row IN (SELECT value FROM json_each(?))"
         values: list[object] = [self.scope, self.memory_type, *([] if keys is None else [str(keys)])]
         found = connection.execute(
@@ -144,18 +144,18 @@ class MemorySource:
         return ((row, microseconds(parse_time(updated)), vector) for row, updated, vector in found)
 
 
-class Part:
+class VectorPart:
     """The groups of one source, kept in step with the file."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: VectorSource) -> None:
         """Start empty; `follow` fills it."""
         self._source = source
         self._lock = threading.Lock()
         self._seen = -1
-        self._groups = _Room().view()
-        self._room = _Room()
+        self._groups = _GrowingArrays().view()
+        self._room = _GrowingArrays()
 
-    def follow(self, connection: sqlite3.Connection) -> Groups:
+    def follow(self, connection: sqlite3.Connection) -> VectorGroups:
         """Bring the groups to the state of the snapshot that the connection reads, or a later one; return them."""
         owner, layer = self._source.log
         newest = newest_change(connection, owner, layer)
@@ -167,7 +167,7 @@ class Part:
                 changed = None
             seen, self._seen = self._seen, -1  # a failure half-way makes the next call load anew
             if seen < 0 or changed is None or self._is_mostly_dead():
-                self._room = _Room()
+                self._room = _GrowingArrays()
                 self._groups = self._room.extend(self._source.rows(connection, None))
             elif changed:
                 self._room.bury(changed)
@@ -180,7 +180,7 @@ class Part:
         return len(self._groups.keys) - alive > max(_SOME, alive)
 
 
-class _Room:
+class _GrowingArrays:
     """Arrays that grow at their ends; what was handed out of them stays as it was."""
 
     def __init__(self) -> None:
@@ -191,8 +191,8 @@ class _Room:
         self._matrix: Matrix = np.empty((0, 0), np.float32)
         self._used = 0
 
-    def view(self) -> Groups:
-        return Groups(
+    def view(self) -> VectorGroups:
+        return VectorGroups(
             keys=self._keys.view,
             updated=self._updated.view,
             counts=self._counts.view,
@@ -203,7 +203,7 @@ class _Room:
     def bury(self, keys: list[int]) -> None:
         self._alive = self._alive & ~np.isin(self._keys.view, np.array(keys, np.int64))
 
-    def extend(self, rows: Iterator[_Row]) -> Groups:
+    def extend(self, rows: Iterator[_Row]) -> VectorGroups:
         """Append groups; those whose rows a block cuts in two are put together again."""
         last: int | None = None
         while some := list(islice(rows, _BLOCK)):
@@ -252,16 +252,16 @@ class ItemVectors:
         """Start empty; `limit_bytes` counts arrays, and one part may always stay."""
         self._limit = limit_bytes
         self._gate = threading.Lock()
-        self._held: OrderedDict[ItemSource | MemorySource, Part] = OrderedDict()
+        self._held: OrderedDict[ItemSource | MemorySource, VectorPart] = OrderedDict()
         self._sizes: dict[ItemSource | MemorySource, int] = {}
         self._total = 0
 
-    def groups(self, connection: sqlite3.Connection, source: ItemSource | MemorySource) -> Groups:
+    def groups(self, connection: sqlite3.Connection, source: ItemSource | MemorySource) -> VectorGroups:
         """Return the groups of a source as the file has them now."""
         with self._gate:
             part = self._held.get(source)
             if part is None:
-                part = self._held[source] = Part(source)
+                part = self._held[source] = VectorPart(source)
             self._held.move_to_end(source)
         groups = part.follow(connection)
         with self._gate:

@@ -9,7 +9,7 @@ from itertools import groupby
 from reme_core.errors import DimensionMismatchError
 from reme_core.stores.local.items.checked_writes import ReadyBatch, ReadyWrite
 from reme_core.stores.local.items.embedding_model import item_dimension
-from reme_core.stores.local.items.item_rows import Row, find_namespace, make_namespace, rows_by_keys
+from reme_core.stores.local.items.item_rows import ItemRow, find_namespace, make_namespace, rows_by_keys
 from reme_core.stores.local.items.memory_items import delete_memory, write_with_memory
 from reme_core.stores.local.items.row_links import drop_vectors, log_item_changes, remove_empty, remove_items
 
@@ -65,11 +65,11 @@ def refresh_items(connection: sqlite3.Connection, items: Sequence[int], at: int)
 
 def _held(
     connection: sqlite3.Connection, memory_space: str, writes: Sequence[ReadyWrite]
-) -> dict[tuple[str, str], Row]:
+) -> dict[tuple[str, str], ItemRow]:
     keys: dict[str, list[str]] = {}
     for write in writes:
         keys.setdefault(write.path, []).append(write.key)
-    held: dict[tuple[str, str], Row] = {}
+    held: dict[tuple[str, str], ItemRow] = {}
     for path, some in keys.items():
         ns = find_namespace(connection, memory_space, path)
         if ns is not None:
@@ -81,10 +81,10 @@ def _write_plain(
     connection: sqlite3.Connection,
     memory_space: str,
     writes: Sequence[ReadyWrite],
-    held: dict[tuple[str, str], Row],
+    held: dict[tuple[str, str], ItemRow],
     batch: ReadyBatch,
 ) -> None:
-    gone: list[Row] = []
+    gone: list[ItemRow] = []
     changed: list[tuple[int, ReadyWrite]] = []
     updates: list[tuple[object, ...]] = []
     added: list[ReadyWrite] = []

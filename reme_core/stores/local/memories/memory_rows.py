@@ -108,7 +108,7 @@ def _put_one(
     found = find_memory(connection, scope, put.memory.memory_id)
     _expect(put.memory.memory_id, 0 if found is None else found[1].revision, put.expected_revision)
     normal = _normal(connection, put.memory, found)
-    twin = _find_twin(connection, scope, put.memory, normal)
+    twin = _find_equal(connection, scope, put.memory, normal)
     rows: list[int] = []
     if twin is not None and distinct:
         normal = _salted(normal, put.memory.memory_id)
@@ -198,7 +198,7 @@ def _salted(normal: bytes, memory_id: str) -> bytes:
     return hashlib.blake2b(normal + memory_id.encode(), digest_size=16).digest()
 
 
-def _find_twin(connection: sqlite3.Connection, scope: int, memory: Memory, normal: bytes) -> tuple[int, Memory] | None:
+def _find_equal(connection: sqlite3.Connection, scope: int, memory: Memory, normal: bytes) -> tuple[int, Memory] | None:
     """Find another current memory that the unique index would not let stand beside this one, with its row."""
     if not memory.is_current:
         return None

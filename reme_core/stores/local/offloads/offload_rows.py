@@ -11,13 +11,13 @@ from typing import TypeVar
 
 from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError, OffloadNotFoundError
 from reme_core.ports import ListOffloads, OffloadPage, OffloadSearch
-from reme_core.schema import Offload, OffloadInfo, Scope, parse_time
+from reme_core.schema import OffloadInfo, OffloadRecord, Scope, parse_time
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local.file.scope_numbers import find_scope, find_session, make_scope_number, make_session_number
 from reme_core.stores.local.memories.memory_rows import microseconds
 from reme_core.stores.local.messages.message_rows import rows_of_messages
 from reme_core.stores.local.offloads.context_holds import add_holds
-from reme_core.stores.local.offloads.passage_rows import Passage, add_passages, cut_passages
+from reme_core.stores.local.offloads.passage_rows import PassageRow, add_passages, cut_passages
 
 QueryT = TypeVar("QueryT", ListOffloads, OffloadSearch)
 
@@ -32,12 +32,12 @@ class PreparedOffload:
         passages: Its text in passages, with their words.
     """
 
-    offload: Offload
+    offload: OffloadRecord
     digest: bytes
-    passages: tuple[Passage, ...]
+    passages: tuple[PassageRow, ...]
 
 
-def prepare_offloads(offloads: Sequence[Offload]) -> list[PreparedOffload]:
+def prepare_offloads(offloads: Sequence[OffloadRecord]) -> list[PreparedOffload]:
     """Cut texts into passages and words: 0.7 s for five million characters, so not on the event loop."""
     return [
         PreparedOffload(offload=item, digest=_digest(item), passages=tuple(cut_passages(item.text)))
@@ -45,7 +45,7 @@ def prepare_offloads(offloads: Sequence[Offload]) -> list[PreparedOffload]:
     ]
 
 
-def _digest(offload: Offload) -> bytes:
+def _digest(offload: OffloadRecord) -> bytes:
     # 32 bytes: texts come from anywhere, and nobody is to make two that are taken for one.
     parts = (
         offload.session_id,
@@ -80,7 +80,7 @@ def put_offloads(
     references = []
     for item in prepared:
         session = make_session_number(connection, number, item.offload.session_id)
-        twin = _find_twin(connection, number, item, exact=exact)
+        twin = _find_equal(connection, number, item, exact=exact)
         row, reference = twin or _insert(connection, number, session, item, fts5=fts5)
         if hold:
             add_holds(connection, number, session, [row], microseconds(item.offload.created_at))
@@ -88,7 +88,7 @@ def put_offloads(
     return references
 
 
-def _check_messages(connection: sqlite3.Connection, scope: int, offloads: Sequence[Offload]) -> None:
+def _check_messages(connection: sqlite3.Connection, scope: int, offloads: Sequence[OffloadRecord]) -> None:
     wanted = list(dict.fromkeys(message_id for item in offloads for message_id in item.message_ids))
     known = rows_of_messages(connection, scope, wanted)
     missing = [message_id for message_id in wanted if message_id not in known]
@@ -96,7 +96,7 @@ def _check_messages(connection: sqlite3.Connection, scope: int, offloads: Sequen
         raise MessageNotFoundError(missing)
 
 
-def _find_twin(
+def _find_equal(
     connection: sqlite3.Connection, scope: int, item: PreparedOffload, *, exact: bool
 ) -> tuple[int, str] | None:
     """Return row and reference of what is the same; a reference that is taken by something else is a ConflictError."""
@@ -144,7 +144,7 @@ def _insert(
     return row, offload.reference
 
 
-def get_offload(connection: sqlite3.Connection, scope: Scope, reference: str) -> Offload:
+def get_offload(connection: sqlite3.Connection, scope: Scope, reference: str) -> OffloadRecord:
     """Return an offload with its text (OffloadNotFoundError)."""
     number = find_scope(connection, scope)
     row = connection.execute(
@@ -153,7 +153,7 @@ def get_offload(connection: sqlite3.Connection, scope: Scope, reference: str) ->
     if row is None:
         raise OffloadNotFoundError([reference])
     info = OffloadInfo.model_validate_json(row[0])
-    return Offload(
+    return OffloadRecord(
         reference=info.reference,
         session_id=info.session_id,
         kind=info.kind,

@@ -21,7 +21,7 @@ _OVERLAP_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
+class PassageRow:
     """A stretch of a text.
 
     Attributes:
@@ -37,12 +37,12 @@ class Passage:
     words: tuple[str, ...]
 
 
-def cut_passages(text: str) -> Iterator[Passage]:
+def cut_passages(text: str) -> Iterator[PassageRow]:
     """Cut a text into overlapping passages, at the ends of lines where there are any; none of an empty text."""
     offset, line = 0, 1
     while offset < len(text):
         end = _end(text, offset)
-        yield Passage(offset=offset, chars=end - offset, first_line=line, words=tuple(terms(text[offset:end])))
+        yield PassageRow(offset=offset, chars=end - offset, first_line=line, words=tuple(terms(text[offset:end])))
         if end == len(text):
             return
         start = _start_before(text, end)
@@ -66,7 +66,7 @@ def _start_before(text: str, end: int) -> int:
 
 
 def add_passages(
-    connection: sqlite3.Connection, scope: int, offload: int, passages: Sequence[Passage], *, fts5: bool
+    connection: sqlite3.Connection, scope: int, offload: int, passages: Sequence[PassageRow], *, fts5: bool
 ) -> None:
     """Add the passages of an offload, the last one first.
 

@@ -20,7 +20,7 @@ from reme_core.retrieval import (
     SUMMARY_WEIGHTS,
     BoolArray,
     Query,
-    Scored,
+    ScoredRow,
     asked_time,
 )
 from reme_core.schema import Memory, Scope
@@ -65,7 +65,7 @@ def search_memories(
     scale = (MEMORY_WEIGHTS.vector if vector is not None else 0.0) + (
         MEMORY_WEIGHTS.text if search.text.strip() else 0.0
     )
-    found = [Scored(hit.key, hit.score / scale) for hit in found]
+    found = [ScoredRow(hit.key, hit.score / scale) for hit in found]
     # The ranking falls, so a floor after the limit leaves out what one before it would.
     if search.min_score is not None:
         found = [hit for hit in found if hit.score >= search.min_score]
@@ -75,7 +75,7 @@ def search_memories(
     return scored[: search.limit]
 
 
-def _bodies(connection: sqlite3.Connection, found: list[Scored]) -> dict[int, Memory]:
+def _bodies(connection: sqlite3.Connection, found: list[ScoredRow]) -> dict[int, Memory]:
     rows = connection.execute(
         "SELECT row, body FROM memories WHERE row IN (SELECT value FROM json_each(?))",
         (str([hit.key for hit in found]),),
@@ -104,7 +104,7 @@ def search_blocks(
 
 def _rank(
     connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
-) -> list[Scored]:
+) -> list[ScoredRow]:
     if search.by_time:
         return _list_by_time(connection, scope, search, partitions, layer)
     vector = check_query(search.text, search.vector, search.limit)
@@ -126,7 +126,7 @@ def _rank(
 
 def _list_by_time(
     connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
-) -> list[Scored]:
+) -> list[ScoredRow]:
     check_limit(search.limit)
     asked = asked_time(search.text, search.now)
     with _followed(connection, scope, layer, partitions) as held:
@@ -143,11 +143,11 @@ def _list_by_time(
                 break
             limit *= 4  # tool results crowd out what people said: look further down
     floor = people[-1].score if people else 1.0
-    behind = [Scored(hit.key, floor * hit.score) for hit in found if hit.key in tools]
+    behind = [ScoredRow(hit.key, floor * hit.score) for hit in found if hit.key in tools]
     return [*people, *behind][: search.limit]
 
 
-def _said_by_tools(connection: sqlite3.Connection, found: list[Scored]) -> set[int]:
+def _said_by_tools(connection: sqlite3.Connection, found: list[ScoredRow]) -> set[int]:
     rows = connection.execute(
         "SELECT seq FROM messages WHERE seq IN (SELECT value FROM json_each(?))"
         " AND json_extract(body, '$.role') = 'tool'",

@@ -28,8 +28,8 @@ from reme_core import Message, ReMe
 from reme_core.errors import ModelUnavailableError
 from reme_core.ports import ChatRequest, ChatResult
 from reme_langchain import Compact, Recall, ReMeMiddleware
-from reme_langchain._place import Place
-from reme_langchain.middleware._compaction import Compaction, Context, with_update
+from reme_langchain._place import HookContext
+from reme_langchain.middleware._compaction import ContextCompactor, ModelContext, with_update
 from tests.adapters.langchain.agents import THREAD, both_ways, invoke
 from tests.adapters.langchain.scripted import ScriptedChat, calling
 from tests.support.compaction_child import SUMMARY, SummarisingModel
@@ -375,29 +375,29 @@ async def test_where_nothing_can_be_written_what_fits_is_sent_and_the_thread_sta
 
 @pytest.mark.requirement("LC-MW-10")
 async def test_system_prompt_and_tools_count(memory: ReMe) -> None:
-    place = Place(user_id="ann", session_id="s", has_thread=True, notes={})
-    compaction = Compaction(memory, SMALL)
+    place = HookContext(user_id="ann", session_id="s", has_thread=True, notes={})
+    compaction = ContextCompactor(memory, SMALL)
     messages: list[AnyMessage] = [HumanMessage("word " * 90, id=f"m{n}") for n in range(6)]
     schema: dict[str, Any] = {"name": "t", "description": "what it does " * 300, "parameters": {}}
     tool = {"type": "function", "function": schema}
-    assert await compaction.fit(Context(messages=messages, system=None, tools=[]), messages, place) is None
-    fitted = await compaction.fit(Context(messages=messages, system=None, tools=[tool]), messages, place)
+    assert await compaction.fit(ModelContext(messages=messages, system=None, tools=[]), messages, place) is None
+    fitted = await compaction.fit(ModelContext(messages=messages, system=None, tools=[tool]), messages, place)
     assert fitted is not None
     assert len(json.dumps(schema)) < 4_200
 
 
 @pytest.mark.requirement("LC-MW-15")
 async def test_a_long_context_that_fits_is_handed_on_as_it_is(memory: ReMe) -> None:
-    place = Place(user_id="ann", session_id="s", has_thread=True, notes={})
-    compaction = Compaction(memory, Compact(max_tokens=40_000))
+    place = HookContext(user_id="ann", session_id="s", has_thread=True, notes={})
+    compaction = ContextCompactor(memory, Compact(max_tokens=40_000))
     messages: list[AnyMessage] = [HumanMessage(f"message {n} " * 20, id=f"m{n}") for n in range(600)]
-    context = Context(messages=messages, system=None, tools=[])
+    context = ModelContext(messages=messages, system=None, tools=[])
     assert await compaction.fit(context, messages, place) is None
     read = compaction._read(messages)
     again = compaction._read(messages)
     assert all(one is other for one, other in zip(read, again, strict=True))
     messages += [HumanMessage("one more " * 15_000, id="more")]
-    fitted = await compaction.fit(Context(messages=messages, system=None, tools=[]), messages, place)
+    fitted = await compaction.fit(ModelContext(messages=messages, system=None, tools=[]), messages, place)
     assert fitted is not None
     kept = {id(message) for message in messages}
     assert sum(id(message) in kept for message in fitted.messages) >= len(fitted.messages) - 2

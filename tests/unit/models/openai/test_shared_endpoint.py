@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from reme_core.models import OpenAIChat
-from reme_core.models.openai.call_slots import Slots
+from reme_core.models.openai.call_slots import CallSlots
 from tests.support.openai_server import Hold, OpenAIServer
 from tests.unit.models.chatting import ask, chat_at, embedder_at
 
@@ -90,7 +90,7 @@ async def test_closing_from_a_loop_that_never_called_is_harmless() -> None:
 
 
 async def test_a_cancelled_wait_for_a_slot_gives_up_its_place() -> None:
-    slots = Slots(1)
+    slots = CallSlots(1)
     order: list[int] = []
 
     async def hold(number: int) -> None:
@@ -107,7 +107,7 @@ async def test_a_cancelled_wait_for_a_slot_gives_up_its_place() -> None:
 
 
 async def test_a_slot_granted_to_a_task_that_is_cancelled_goes_on() -> None:
-    slots = Slots(1)
+    slots = CallSlots(1)
     done = asyncio.Event()
 
     async def hold() -> None:
@@ -125,7 +125,7 @@ async def test_a_slot_granted_to_a_task_that_is_cancelled_goes_on() -> None:
 
 
 async def test_a_waiter_whose_loop_is_closed_is_passed_over() -> None:
-    slots = Slots(1)
+    slots = CallSlots(1)
     waiting = threading.Event()
 
     def die_waiting() -> None:

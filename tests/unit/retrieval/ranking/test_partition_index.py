@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reme_core.retrieval import Query, RankingIndex, Rows, Scored, plain_rows
+from reme_core.retrieval import Query, RankingIndex, Rows, ScoredRow, plain_rows
 from reme_core.retrieval.ranking.score_weights import MEMORY_WEIGHTS, MESSAGE_WEIGHTS
 from reme_core.text import is_question, pack_terms, terms
 
@@ -53,7 +53,7 @@ def built(messages: Sequence[Message], keys: Sequence[int], cuts: Sequence[int] 
     return index
 
 
-def assert_same_ranking(first: Sequence[Scored], second: Sequence[Scored]) -> None:
+def assert_same_ranking(first: Sequence[ScoredRow], second: Sequence[ScoredRow]) -> None:
     assert {hit.key: hit.score for hit in first} == pytest.approx({hit.key: hit.score for hit in second})
     assert [hit.score for hit in first] == pytest.approx([hit.score for hit in second])
 

@@ -19,7 +19,7 @@ from reme_core.stores.local.file.scope_numbers import (
     log_changes,
     newest_change,
 )
-from reme_core.stores.local.items.vectors_in_memory import ItemSource, Part
+from reme_core.stores.local.items.vectors_in_memory import ItemSource, VectorPart
 from reme_core.stores.local.search.partitions import Partition
 from reme_core.testing.store_values import ALICE, BOB, axis, batch, in_new_process, memory, message
 from tests.contract.suites.item_values import address, put, write
@@ -72,7 +72,7 @@ async def test_25_000_changes_of_another_namespace_change_nothing_in_memory(tmp_
     await write(store, put(address("k", ("docs",)), {}, axis(0)), put(address("k", ("notes",)), {}, axis(1)))
     with closing(sqlite3.connect(path)) as connection:
         [docs, notes] = [ns for (ns,) in connection.execute("SELECT ns FROM item_namespaces ORDER BY path")]
-        part = Part(ItemSource(docs))
+        part = VectorPart(ItemSource(docs))
         before = part.follow(connection)
         await log_many(store, notes, ITEMS, 25_000)
         assert part.follow(connection) is before

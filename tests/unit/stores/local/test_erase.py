@@ -11,7 +11,7 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.ports import ClaimJob, CleanOffloads, HoldOffloads, PutOffloads, SettleJob, UseMemory
-from reme_core.schema import Erased, Job, Offload, OffloadKind, Scope, ToolCallResult, utc_now
+from reme_core.schema import Erased, Job, OffloadKind, OffloadRecord, Scope, ToolCallResult, utc_now
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.text import pack_terms, terms
@@ -78,8 +78,8 @@ class Life:
     async def offload(self) -> None:
         session, now = self.word(), utc_now()
         kept = [
-            Offload(session_id=session, kind=OffloadKind.TEXT, text=self.text(), name=self.word()),
-            Offload(session_id=session, kind=OffloadKind.TOOL_RESULT, text=self.text(), message_id=self.word()),
+            OffloadRecord(session_id=session, kind=OffloadKind.TEXT, text=self.text(), name=self.word()),
+            OffloadRecord(session_id=session, kind=OffloadKind.TOOL_RESULT, text=self.text(), message_id=self.word()),
         ]
         self.ids += await self.store.put_offloads(self.scope, PutOffloads(offloads=kept, hold=True))
         held = frozenset(item.reference for item in kept[: self.chance.randrange(3)])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reme_core.errors import CorruptDataError, InvalidInputError, StorageFullError, StoreUnavailableError
 from reme_core.ports import AppendMessages, CleanOffloads, Counts, HoldOffloads, OffloadSearch, Store
-from reme_core.schema import Offload, OffloadKind
+from reme_core.schema import OffloadKind, OffloadRecord
 from reme_core.stores import LocalStore
 from reme_core.stores.local.offloads.offload_search import search_offloads
 from reme_core.stores.local.offloads.passage_rows import cut_passages
@@ -286,4 +286,4 @@ async def test_cutting_a_large_text_into_words_keeps_neither_the_loop_nor_other_
 def test_an_offload_has_text_or_messages_and_never_what_no_file_keeps() -> None:
     for wrong in ({"text": "a\0b"}, {"text": "half \ud83d"}, {"text": ""}, {"message_ids": ("m",)}):
         with pytest.raises(ValueError, match=r"text|character"):
-            Offload.model_validate({"session_id": "s", "kind": "text", "text": "t", **wrong})
+            OffloadRecord.model_validate({"session_id": "s", "kind": "text", "text": "t", **wrong})

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reme_core.errors import ConfigurationError, ModelOutputError, ModelUnavailableError
-from reme_core.steps.ask_json import Metered
-from reme_core.steps.distillation import Spent
+from reme_core.steps.ask_json import MeteredChatModel
+from reme_core.steps.distillation import UsageCounter
 from reme_core.tasks.find.rerank_memories import MAX_RANKED, rerank
 from reme_core.testing import ScriptedChatModel
 from tests.support.temporary_store import TemporaryStore
@@ -77,9 +77,9 @@ async def test_more_hits_than_a_prompt_shows_stay_behind_the_others_up_to_the_li
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
 async def test_an_unusable_order_is_asked_for_once_more_and_then_taken(bad: Any) -> None:
-    spent = Spent()
+    spent = UsageCounter()
     with ScriptedChatModel([bad, order(3, 2, 1)]) as model:
-        context = context_of(await store_of(*MEMORIES), model=Metered(model, spent))
+        context = context_of(await store_of(*MEMORIES), model=MeteredChatModel(model, spent))
         ranked = await rerank(answer_of(*MEMORIES), context)
     assert texts(ranked) == NAMES[::-1]
     assert spent.usage.model_calls == 2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reme_core.working.summary.identifiers import Kind, identifiers, is_used, occurs, words_in
+from reme_core.working.summary.identifiers import IdentifierKind, identifiers, is_used, occurs, words_in
 
 TEXT = (
     "The Berlin office opened src/app/main.py and /etc/hosts at 2023-05-08. Ada Lovelace called foo_bar() and "
@@ -37,7 +37,7 @@ def test_plain_words_beginnings_of_sentences_and_keys_of_json_are_none() -> None
 
 def test_quantities_are_numbers_and_what_abbreviates_is_nothing() -> None:
     kinds = {item.text: item.kind for item in identifiers("OK, it took 0.41s. I asked Dr. She said OK and saw Ada.")}
-    assert kinds == {"0.41s": Kind.NUMBER, "Ada": Kind.NAME}
+    assert kinds == {"0.41s": IdentifierKind.NUMBER, "Ada": IdentifierKind.NAME}
 
 
 @pytest.mark.parametrize("phone", ["+49 30 5557788", "+1-202-555-0171"])
@@ -66,7 +66,11 @@ def test_identifiers_between_chinese_characters_are_found() -> None:
 
 def test_paths_are_told_from_numbers() -> None:
     kinds = {item.text: item.kind for item in identifiers(TEXT)}
-    assert (kinds["/etc/hosts"], kinds["foo_bar"], kinds["2023-05-08"]) == (Kind.PATH, Kind.CODE, Kind.NUMBER)
+    assert (kinds["/etc/hosts"], kinds["foo_bar"], kinds["2023-05-08"]) == (
+        IdentifierKind.PATH,
+        IdentifierKind.CODE,
+        IdentifierKind.NUMBER,
+    )
 
 
 @pytest.mark.parametrize(
