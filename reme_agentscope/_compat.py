@@ -1,4 +1,4 @@
-"""Which generation of AgentScope is installed, and what to say where it is not the one that a name needs."""
+"""Check of the installed generation of AgentScope, and the errors where a name needs the other one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is still to be delivered, on disk in the memory's file, so that it survives a kill and the process's end."""
+"""Journal of deliveries on disk in the memory's file, which survives a kill and the process's end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose memory a call touches."""
+"""Owner of a call: the user whose memory it touches."""
 
 from __future__ import annotations
 

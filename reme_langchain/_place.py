@@ -1,4 +1,4 @@
-"""Whose run this is and which thread: asked for anew in each hook, since nothing of a run may reach the next one."""
+"""Context of a hook: the user and the thread of its run, asked for anew each time."""
 
 from __future__ import annotations
 

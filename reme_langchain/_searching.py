@@ -1,4 +1,4 @@
-"""What tools and retrievers find: memories, or what was said where no memory answers."""
+"""Search of tools and retrievers: memories, or messages where no memory answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AgentScope's messages have and ours have no place for: carried along, and found again."""
+"""Fields of AgentScope's messages that ours have no place for, carried along and found again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chat adapters of both generations share: what is sent, and what an answer becomes."""
+"""Chat of both generations with the core: the messages that are sent, and the result of an answer."""
 
 from __future__ import annotations
 

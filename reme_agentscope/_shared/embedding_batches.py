@@ -1,4 +1,4 @@
-"""What the embedders of both generations share: batches, lengths, and the check of what comes back."""
+"""Embedding for both generations: batches, lengths, and the check of the vectors that come back."""
 
 from __future__ import annotations
 

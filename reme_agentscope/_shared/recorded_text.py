@@ -1,4 +1,4 @@
-"""What is worth recording of a talk, and what models and callers mean by odd arguments. Pure functions over values."""
+"""Selection of what to record of a talk, and reading of odd arguments. Pure functions over values."""
 
 from __future__ import annotations
 

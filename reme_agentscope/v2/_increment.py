@@ -1,4 +1,4 @@
-"""What a reply added to a context, as the core's messages: compared by block, since a resumed reply goes on growing."""
+"""Increment of a context by a reply, as the core's messages: compared by block, as a resumed reply goes on growing."""
 
 from __future__ import annotations
 

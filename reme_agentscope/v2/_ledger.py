@@ -1,4 +1,4 @@
-"""What the middleware keeps in an agent's state, as JSON: the instance knows nothing of any talk."""
+"""Ledger of the middleware in an agent's state, as JSON: the instance knows nothing of any talk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found for a question, as far as it may be shown to any session."""
+"""Search for a question, as far as its results may be shown to any session."""
 
 from __future__ import annotations
 

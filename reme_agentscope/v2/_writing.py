@@ -1,4 +1,4 @@
-"""From a talk into the memory, off the reply path; what could not be written is tried again."""
+"""Writing of a talk into the memory, off the reply path; a write that fails is tried again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a model's answer, and the words that say so to the model."""
+"""Faults of a model's answer, and the messages that tell the model about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages that concern a target: what an agent of that target is shown of a conversation."""
+"""Selection of the messages that concern a target, for the agent of that target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents are shown: memories, messages, targets and times, as data inside fences."""
+"""Views for the prompts of agents: memories, messages, targets and times, as data inside fences."""
 
 from __future__ import annotations
 

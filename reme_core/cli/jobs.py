@@ -1,4 +1,4 @@
-"""What the commands about unfinished work do."""
+"""Actions of the commands about unfinished work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands about attempts at tasks do: learning from them, and finding again what they taught."""
+"""Actions of the commands about attempts at tasks: learning from them, finding and forgetting what they taught."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands about memory libraries do: writing one, and taking one over."""
+"""Actions of the commands about memory libraries: writing one, and taking one over."""
 
 from __future__ import annotations
 

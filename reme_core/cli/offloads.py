@@ -1,4 +1,4 @@
-"""What the commands about working memory do."""
+"""Actions of the commands about working memory."""
 
 from __future__ import annotations
 

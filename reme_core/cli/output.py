@@ -1,4 +1,4 @@
-"""What commands print: for people, or one JSON value for programs."""
+"""Output of commands: for people, or one JSON value for programs."""
 
 from __future__ import annotations
 

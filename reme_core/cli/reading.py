@@ -1,4 +1,4 @@
-"""What the commands that look do."""
+"""Actions of the commands that read: search, list, show, history, export, stats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command about tools does: what their calls add up to, and guidelines from these."""
+"""Actions of the command about tools: what their calls add up to, and guidelines from these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose memory a command is about, and the file it lies in."""
+"""Options that every command has: the scope, and the folder of the memory file."""
 
 from __future__ import annotations
 

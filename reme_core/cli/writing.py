@@ -1,4 +1,4 @@
-"""What the commands that change something do."""
+"""Actions of the commands that write: add, undo, import, delete."""
 
 from __future__ import annotations
 

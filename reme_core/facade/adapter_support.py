@@ -1,4 +1,4 @@
-"""What adapters build on: the parts of a memory that they share with it."""
+"""Access for adapters to the parts of a memory that they share with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of the facade that is about work: what attempts at tasks and calls of tools teach."""
+"""Methods of the facade about work: what attempts at tasks and calls of tools teach."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Procedural and tool memory over the ports of a memory: the flows in use, and the jobs that run them."""
+"""Service of procedural and tool memory: the flows in use, and the jobs that run them."""
 
 from __future__ import annotations
 

@@ -255,10 +255,10 @@ class ReMe(WorkingMemoryMethods, LearningMethods, AdapterSupport):
                 await part.close()
 
     def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
-        """Exchange the way up: a `Summarizer`, or settings such as `AgenticDistillation(...)`.
+        """Set the summarizer: a `Summarizer`, or settings such as `AgenticDistillation(...)`.
 
         Raises:
-            ConfigurationError: It needs a chat model, and there is none; or it is no way up at all.
+            ConfigurationError: It needs a chat model, and there is none; or it is no summarizer at all.
         """
         _check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
         if not isinstance(summarizer, BindsDistiller):
@@ -277,10 +277,10 @@ class ReMe(WorkingMemoryMethods, LearningMethods, AdapterSupport):
         )
 
     def set_retriever(self, retriever: Retriever | BindsRetriever) -> None:
-        """Exchange the way down: a `Retriever`, or settings such as `AgenticRetriever(...)`.
+        """Set the retriever: a `Retriever`, or settings such as `AgenticRetriever(...)`.
 
         Raises:
-            ConfigurationError: It needs a chat model, and there is none; or it is no way down at all.
+            ConfigurationError: It needs a chat model, and there is none; or it is no retriever at all.
         """
         _check_kind(retriever, (BindsRetriever, Retriever), "retriever: wanted a Retriever or settings of one")
         self._retriever = (

@@ -50,7 +50,7 @@ class RuntimePorts:
     counter: TokenCounter
 
     def simple_retriever(self) -> SimpleRetriever:
-        """Return the way down that asks no chat model."""
+        """Return the retriever that asks no chat model."""
         return SimpleRetriever(
             store=self.store,
             embedder=self.embedder,
@@ -67,7 +67,7 @@ class RuntimePorts:
 
 @runtime_checkable
 class BindsDistiller(Protocol):
-    """Settings of a way up."""
+    """Settings of a distiller."""
 
     def bind_distiller(self, ports: RuntimePorts) -> Distiller:
         """Return the distiller over these ports (ConfigurationError: no chat model)."""
@@ -76,7 +76,7 @@ class BindsDistiller(Protocol):
 
 @runtime_checkable
 class GuidesDistiller(Protocol):
-    """Settings of a way up that follows what the application wants; see `DistilTask.guidance`."""
+    """Settings of a distiller that follows what the application wants; see `DistilTask.guidance`."""
 
     @property
     def guidance(self) -> Guidance:
@@ -86,7 +86,7 @@ class GuidesDistiller(Protocol):
 
 @runtime_checkable
 class BindsRetriever(Protocol):
-    """Settings of a way down."""
+    """Settings of a retriever."""
 
     def bind_retriever(self, ports: RuntimePorts) -> Retriever:
         """Return the retriever over these ports (ConfigurationError: no chat model)."""
@@ -95,7 +95,7 @@ class BindsRetriever(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimpleDistillation:
-    """The simple way up: one model call extracts facts, one more reconciles those that have neighbours.
+    """Settings of the simple distiller: one model call extracts facts, one more reconciles those that have neighbours.
 
     Attributes:
         model: A model of its own; None: the memory's.
@@ -138,7 +138,7 @@ class SimpleDistillation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgenticDistillation:
-    """The agentic way up: an agent routes the blocks to sub-agents, one for each target, which work side by side.
+    """Settings of the agentic distiller: an agent routes the blocks to sub-agents, one for each target.
 
     Attributes:
         tools: The tools of the routing agent; None: those that `ReMeSummaryAgentV1Op` has.
@@ -216,7 +216,7 @@ class AgenticDistillation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgenticRetriever:
-    """The agentic way down: an agent reads the routing table, searches, reads on where needed, and answers.
+    """Settings of the agentic retriever: an agent reads the routing table, searches, reads on, and answers.
 
     Attributes:
         tools: The tools of the agent; None: those that `ReMeRetrieveAgentV1Op` has.
@@ -262,7 +262,7 @@ _MOST_RERANKED = 100
 
 @dataclass(frozen=True, slots=True)
 class RerankingRetriever:
-    """The simple way down with one model call, of at most 6,000 prompt tokens, that puts the first hits in order.
+    """Settings of the reranking retriever: one model call of at most 6,000 prompt tokens orders the first hits.
 
     Attributes:
         model: A model of its own; None: the memory's.

@@ -1,4 +1,4 @@
-"""The same methods without await, for scripts and notebooks."""
+"""Blocking counterpart of `ReMe`, for scripts and notebooks."""
 
 from __future__ import annotations
 

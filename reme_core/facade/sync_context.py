@@ -1,4 +1,4 @@
-"""The context of one session, without await."""
+"""Blocking counterpart of `InContextMemory`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Procedural and tool memory, without await."""
+"""Blocking counterparts of the facade's methods about tasks and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of the facade that is about working memory: the context of a session."""
+"""Methods of the facade about working memory: the context of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that goes on after a call has returned. What it does is kept in the jobs: losing a task loses nothing."""
+"""Tasks that go on after a call has returned. Jobs keep what they do: losing a task loses nothing."""
 
 from __future__ import annotations
 

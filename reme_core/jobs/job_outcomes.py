@@ -1,4 +1,4 @@
-"""What became of jobs, and what a call says of those that it could not see to their end."""
+"""Outcomes of jobs, and the error of a call whose jobs did not all end well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doing jobs: each by one holder at a time, written at most once, tried a bounded number of times."""
+"""Runner of jobs: each has one holder at a time, is written at most once, and is tried a bounded number of times."""
 
 from __future__ import annotations
 

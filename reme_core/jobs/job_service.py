@@ -1,4 +1,4 @@
-"""What a memory still has to do: vectors, and jobs; in the background, at the end, or when asked."""
+"""Service for the open work of a memory: missing vectors and jobs, in the background, at the end, or when asked."""
 
 from __future__ import annotations
 

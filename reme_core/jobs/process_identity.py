@@ -1,4 +1,4 @@
-"""Who holds a job: a name that tells others on the same machine whether the process behind it still lives."""
+"""Name of the holder of a job, which tells others on the same machine whether its process still lives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a job is tried, and how long it is held."""
+"""Policy of retries: how often a job is tried, how long it waits, and how long it is held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls have cost: one tally a call, one total an object."""
+"""Meters of cost: one tally for each call, one total for each object."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from reme_core.schema import UTC_NAME, Layer, MemoryType, Message, RetrieveResul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryRequest:
-    """Messages on their way up.
+    """Messages that are to be summarised.
 
     Attributes:
         session_id: The session that they continue.
@@ -36,7 +36,7 @@ class SummaryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrieveRequest:
-    """A question on its way down.
+    """A question that is to be answered.
 
     Attributes:
         query: The question in words; empty where `said_from` or `said_to` is given: what lies in that time.

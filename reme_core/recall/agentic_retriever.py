@@ -1,4 +1,4 @@
-"""The way down with an agent: it searches and reads on as far as the question needs, and answers."""
+"""Retriever with an agent: it searches and reads on as far as the question needs, and answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One turn with the chat agent: what it knows goes into the answer, what was said goes into the memory."""
+"""One turn with the chat agent: it answers from memory, and the turn is remembered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simple search with one model call behind it, which puts the first hits in order."""
+"""Retriever that has one model call put the first hits of the simple search in order."""
 
 from __future__ import annotations
 

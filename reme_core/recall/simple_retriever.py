@@ -1,4 +1,4 @@
-"""The way down without a model: memories, block summaries and messages, ranked and brought together."""
+"""Retriever without a chat model: memories, block summaries and messages, ranked and brought together."""
 
 from __future__ import annotations
 

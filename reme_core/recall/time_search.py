@@ -1,4 +1,4 @@
-"""The way down for a question about a time: what lies there, with no word to share."""
+"""Search for questions about a time: lists what lies there, as such questions share no word with their answers."""
 
 from __future__ import annotations
 

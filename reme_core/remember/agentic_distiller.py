@@ -1,4 +1,4 @@
-"""From blocks to memories with agents: one that routes, and one for each target, all writing to one draft."""
+"""Distiller with agents: one routes, and one for each target writes; all write to one draft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memories that a fact has to be compared with: of its own type and target, and of no other."""
+"""Selection of the memories that a fact is compared with: of its own type and target, and of no other."""
 
 from __future__ import annotations
 

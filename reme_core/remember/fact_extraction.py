@@ -1,4 +1,4 @@
-"""The first call: typed facts out of a conversation, each with the messages that it was said in."""
+"""First call of distillation: typed facts out of a conversation, each with the messages that it was said in."""
 
 from __future__ import annotations
 

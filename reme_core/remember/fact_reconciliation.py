@@ -1,4 +1,4 @@
-"""The second call: what each fact means for its own neighbours."""
+"""Second call of distillation: the meaning of each fact for the memories that it is compared with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what was decided to one batch of changes.
+"""Resolution of decided facts into one batch of changes.
 
 Deletes leave the store, and superseded memories the present, before anything comes: the batch never holds two current
 memories that say the same. What would repeat a memory is left out. A memory that several facts concern is changed once,

@@ -1,4 +1,4 @@
-"""Which targets a scope has, and how their names are spelled."""
+"""Targets that a scope has, and the spelling of their names."""
 
 from __future__ import annotations
 

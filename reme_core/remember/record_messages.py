@@ -1,4 +1,4 @@
-"""The way up without a model: messages made durable, sliced, indexed, embedded."""
+"""Summarizer without a model: messages are made durable, sliced, indexed and embedded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simple way of distilling: one call takes facts from the messages, one more holds them against what is known."""
+"""Distiller of at most two calls: one extracts facts, one reconciles them with what is known."""
 
 from __future__ import annotations
 

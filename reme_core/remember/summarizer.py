@@ -1,4 +1,4 @@
-"""The way up with a model: what was said is on disk first, memories are made of it by jobs."""
+"""Summarizer with a model: messages are on disk first, and jobs make memories of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a summary job is about, to and from the JSON on disk."""
+"""Payload of a summary job, to and from the JSON on disk."""
 
 from __future__ import annotations
 

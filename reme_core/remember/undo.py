@@ -1,4 +1,4 @@
-"""Taking back what one run did."""
+"""Undo of one run."""
 
 from __future__ import annotations
 

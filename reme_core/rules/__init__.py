@@ -1,4 +1,4 @@
-"""What every memory store holds to, as pure functions.
+"""Rules that every memory store holds to, as pure functions.
 
 What a write comes to, which memories a filter means, and how memories that took each other's place share time.
 """

@@ -1,4 +1,4 @@
-"""How memories that took each other's place share time, worked out on values before anything is written.
+"""Validity of memories that replaced each other, worked out on values before anything is written.
 
 A chain is what replaced what: memories of one type and target that hang together through `superseded_by`. At each time
 that one holds which was said last, of those that had begun; so it makes no difference in which order they came in.

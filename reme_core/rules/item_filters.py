@@ -1,4 +1,4 @@
-"""Which values of items meet conditions, compared by JSON's types."""
+"""Conditions on the values of items, compared by JSON's types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What items are on disk, and what memory an item is: worked out on values."""
+"""Items as they are on disk, and the memory that an item is, worked out on values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a write of memories comes to, worked out on values before anything is written.
+"""Plan of a write of memories, worked out on values before anything is written.
 
 A store reads the memories that a batch touches, asks `plan_batch` what follows, and writes that as a whole.
 """

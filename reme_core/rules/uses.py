@@ -1,4 +1,4 @@
-"""What counting the uses of memories comes to, worked out on values."""
+"""Counting of the uses of memories, worked out on values."""
 
 from __future__ import annotations
 

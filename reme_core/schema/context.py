@@ -1,4 +1,4 @@
-"""What working memory answers."""
+"""Answers of working memory."""
 
 from __future__ import annotations
 

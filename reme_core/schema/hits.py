@@ -1,4 +1,4 @@
-"""What calls of the facade answer; each also reads like a dictionary."""
+"""Answers of the facade's calls; each can also be read like a dictionary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose data a call may touch."""
+"""Scope: whose data a call may touch."""
 
 from __future__ import annotations
 

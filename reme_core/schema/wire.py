@@ -1,4 +1,4 @@
-"""From the dictionaries that users have (OpenAI's and near ones) to the fields of a message."""
+"""Conversion of the dictionaries that users have (OpenAI's and near ones) into the fields of a message."""
 
 from __future__ import annotations
 

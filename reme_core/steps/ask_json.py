@@ -1,4 +1,4 @@
-"""Ask a model for JSON: what can't be used is asked for once more, with what was wrong.
+"""Questions to a model that are answered in JSON; an unusable answer is asked for once more, with its faults.
 
 An answer of which nothing can be used twice is an error. Where a part of the first one can, only the rest is asked for.
 """

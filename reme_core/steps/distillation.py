@@ -1,4 +1,4 @@
-"""From blocks to memories: what each way of distilling is given, and what it answers."""
+"""Values and protocols of distillation, which makes memories of blocks."""
 
 from __future__ import annotations
 

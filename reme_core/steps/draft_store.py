@@ -1,4 +1,4 @@
-"""Changes that are collected first and written as one batch: a store over another one."""
+"""Store over another one that collects changes, to be written as one batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memories that say the same: how a store is asked for them without reading a whole target."""
+"""Search for equal memories in a store, without reading a whole target."""
 
 from __future__ import annotations
 

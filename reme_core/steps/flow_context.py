@@ -1,4 +1,4 @@
-"""What the stages of procedural and tool memory share: the context of a run."""
+"""Context of one run of a flow, for the stages of procedural and tool memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools write down in the trace of a run."""
+"""Notes of tools in the trace of a run: the hits that they found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What left a context, loaded again: by reference, by search or by time."""
+"""Loading of texts that left a context: by reference, by search or by time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scope holds of what is named."""
+"""Lookup of messages by id, where some may be missing."""
 
 from __future__ import annotations
 

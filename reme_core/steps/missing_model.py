@@ -1,4 +1,4 @@
-"""What is said where something is needed that there isn't."""
+"""Message for calls that need a chat model where there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a run's messages a memory comes from, and when it was said."""
+"""Provenance of a memory: the messages of a run that it comes from, and when they were said."""
 
 from __future__ import annotations
 

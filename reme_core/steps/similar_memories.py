@@ -1,4 +1,4 @@
-"""Which of some new memories say what others say already: those that are stored, or those before them.
+"""Search for duplicates of new memories: among those that are stored, and among the new ones themselves.
 
 Compared is what memories are found by, `index_text`, within one scope, type and target. With vectors two say the same
 if these are near; but not if a word or two are replaced (enable, disable), if the words stand in another order (a

@@ -1,4 +1,4 @@
-"""Targets: which there are, how they are named, and which of them a call may touch."""
+"""Targets: their list, their names, and which of them a call may touch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users hand to the facade, checked and turned into the values that ports take."""
+"""Checks of the arguments of the facade, which turn them into the values that ports take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well memories have served: uses that count, feedback that moves them, and forgetting what never helped."""
+"""Utility of memories: counts of uses, feedback that moves them, and forgetting of those that never helped."""
 
 from __future__ import annotations
 

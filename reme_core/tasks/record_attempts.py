@@ -33,7 +33,7 @@ _TIMES_OVERTAKEN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRequest:
-    """Attempts on their way up.
+    """Attempts that are to be recorded.
 
     Attributes:
         task_name: The target of what is learnt.

@@ -1,4 +1,4 @@
-"""What a job about attempts at a task holds, to and from the JSON on disk."""
+"""Payload of a job about attempts at a task, to and from the JSON on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs that learn from attempts: what they read, and what becomes of what a flow returns."""
+"""Worker of the jobs that learn from attempts: reads the attempts, runs the flow, and makes memories of its result."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a memory store promises about scopes: no call shows, changes or removes anything of another one."""
+"""Promises of a memory store about scopes: no call shows, changes or removes anything of another one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a memory store promises about tasks, threads, processes and its own end."""
+"""Promises of a memory store about tasks, threads, processes and its own end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a memory store promises about finding: ranking, filters, pages."""
+"""Promises of a memory store about finding: ranking, filters, pages."""
 
 from __future__ import annotations
 

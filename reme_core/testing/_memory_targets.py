@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a memory store promises about the routing table: its own entries, and the targets that there are."""
+"""Promises of a memory store about the routing table: its own entries, and the targets that there are."""
 
 from __future__ import annotations
 

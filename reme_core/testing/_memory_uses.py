@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a memory store promises about the counts of uses: who may change them, and that none is lost."""
+"""Promises of a memory store about the counts of uses: who may change them, and that none is lost."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a memory store promises that fills in vectors later: `Store`."""
+"""Promises of a store that fills in vectors later."""
 
 from __future__ import annotations
 

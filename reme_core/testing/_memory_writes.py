@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a memory store promises about writing: ids, revisions, duplicates, batches, events."""
+"""Promises of a memory store about writing: ids, revisions, duplicates, batches, events."""
 
 from __future__ import annotations
 

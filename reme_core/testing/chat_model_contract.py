@@ -1,4 +1,4 @@
-"""What every chat model must do."""
+"""Contract of every chat model."""
 
 from __future__ import annotations
 

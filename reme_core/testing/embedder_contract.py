@@ -1,4 +1,4 @@
-"""What every embedder must do."""
+"""Contract of every embedder."""
 
 from __future__ import annotations
 

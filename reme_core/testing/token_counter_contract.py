@@ -1,4 +1,4 @@
-"""What every token counter must do."""
+"""Contract of every token counter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a text ask something: question marks of several scripts and the final particles of Chinese, Japanese, Korean."""
+"""Detection of questions: question marks of several scripts, final particles of Chinese, Japanese and Korean."""
 
 import re
 

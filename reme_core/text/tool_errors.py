@@ -1,4 +1,4 @@
-"""What a failed tool call has in common with others: its kind of error, taken from its output.
+"""Classes of errors of tool calls, taken from their outputs: calls that failed alike have the same one.
 
 Only the head and the tail of an output are looked at, and JSON up to a bounded length is read, so that the time it
 takes hangs neither on the length of an output nor on what it is made of.

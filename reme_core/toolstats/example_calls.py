@@ -1,4 +1,4 @@
-"""Some calls of a tool that stand for all of them, and how they are shown."""
+"""Example calls of a tool that stand for all of them, and how they are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flow that writes the guideline of a tool: calls are collected, a model writes, and what it wrote is linked."""
+"""Flow that writes the guideline of a tool: it collects calls, has a model write, and links what it wrote."""
 
 from __future__ import annotations
 

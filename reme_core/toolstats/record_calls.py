@@ -1,4 +1,4 @@
-"""Calls on their way into the store: read from what is handed in, each recorded once."""
+"""Recording of tool calls: read from what is handed in, each stored once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guideline of a tool: what the model is asked, what it may answer, and which memory keeps it."""
+"""Guideline of a tool: the request to the model, the check of its answer, and the memory that keeps it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of tools, looked up by their exact names."""
+"""Lookup of what is known of tools, by their exact names."""
 
 from __future__ import annotations
 

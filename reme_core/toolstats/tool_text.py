@@ -1,4 +1,4 @@
-"""What is known of a tool as plain text, for a prompt or for people."""
+"""Plain text of what is known of a tool, for a prompt or for people."""
 
 from __future__ import annotations
 

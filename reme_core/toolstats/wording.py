@@ -1,4 +1,4 @@
-"""What a guideline may say: its length in words, and none of the numbers that are ours to count."""
+"""Wording of guidelines: their length in words, and none of the numbers that we count ourselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scope holds of what a library speaks of, read from its stores."""
+"""Reading from a scope's stores of what it holds already of a library."""
 
 from __future__ import annotations
 

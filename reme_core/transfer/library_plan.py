@@ -1,4 +1,4 @@
-"""What becomes of the memories of a library in a scope: worked out on values, before anything is written."""
+"""Plan of taking over a library into a scope, worked out on values before anything is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory libraries: memories as JSON Lines, without their scope, to be handed on and taken over.
+"""Memory libraries: memories as JSON Lines without their scope, written from one scope and taken over by another.
 
 Beside `portable`, which moves all that a scope holds, a library is what was learnt: one memory a line, no messages.
 """

@@ -1,4 +1,4 @@
-"""A scope as JSON Lines: a header, then a line for each message, tool call, block, offload, memory and event.
+"""Export and import of a scope as JSON Lines: a header, then a line for each thing that it holds.
 
 Memories of every type go along, entries of the routing table (`meta`) included. Events are written for reading and are
 not read back: a history belongs to the store in which it happened. Jobs are not written: what is still to be done is

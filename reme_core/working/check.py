@@ -1,4 +1,4 @@
-"""Whether a context is over its limit, and what of it would have to go."""
+"""Check of a context against its limit, and the split into what would leave and what stays."""
 
 from __future__ import annotations
 

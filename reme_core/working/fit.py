@@ -1,4 +1,4 @@
-"""The last step, which always ends: cut the texts of what has to stay until it fits."""
+"""Last step of compaction, which always ends: texts of what has to stay are cut until it fits."""
 
 from __future__ import annotations
 

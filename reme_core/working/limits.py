@@ -1,4 +1,4 @@
-"""How much of a window a context may take. Numbers: design.md, section 6."""
+"""Limits of a context: the share of a window that it may take. Numbers: design.md, section 6."""
 
 from __future__ import annotations
 

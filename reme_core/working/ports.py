@@ -1,4 +1,4 @@
-"""What working memory stands on."""
+"""Ports that working memory stands on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bring a context below its limit: cut what is long, summarise what is old, and have all of it on disk first."""
+"""Preparation of a context before a model call: long results cut, old messages summarised, all of it on disk first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that leave a context are in the transcript first."""
+"""Recording of the messages that leave a context: they are in the transcript first."""
 
 from __future__ import annotations
 

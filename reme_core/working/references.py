@@ -1,4 +1,4 @@
-"""References in views: which stand there, and what the store calls them."""
+"""References in messages as a model sees them, and the ids that the store has for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was said in a thread, from the thread into the journal, and from there into the memory."""
+"""Capture of a thread's messages, from the thread into the journal, and from there into the memory."""
 
 from __future__ import annotations
 

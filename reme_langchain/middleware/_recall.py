@@ -1,4 +1,4 @@
-"""What is recalled for a run, as text for a model."""
+"""Recall for a run, as text for a model."""
 
 from __future__ import annotations
 

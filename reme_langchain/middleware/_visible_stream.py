@@ -1,4 +1,4 @@
-"""What of our messages a user's stream shows: nothing."""
+"""Filter of a user's stream: the middleware's own messages stay out of it."""
 
 from __future__ import annotations
 

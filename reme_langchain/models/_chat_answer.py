@@ -1,4 +1,4 @@
-"""From what a chat model of LangChain said to the core's result."""
+"""Conversion of an answer of LangChain's chat models into a `ChatResult`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a chat model of LangChain is sent for a request of the core."""
+"""Conversion of a `ChatRequest` into the messages that a chat model of LangChain is sent."""
 
 from __future__ import annotations
 

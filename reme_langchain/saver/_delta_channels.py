@@ -1,4 +1,4 @@
-"""What langgraph rebuilds delta channels from. It is beta upstream: when it changes there, this file changes."""
+"""Histories from which langgraph rebuilds delta channels; beta upstream, and this file changes with it."""
 
 from __future__ import annotations
 

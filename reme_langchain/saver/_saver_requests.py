@@ -1,4 +1,4 @@
-"""What langgraph hands to a saver, checked and turned into requests to the file."""
+"""Requests of langgraph to a saver, checked and turned into requests to the file."""
 
 from __future__ import annotations
 

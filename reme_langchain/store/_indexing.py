@@ -1,4 +1,4 @@
-"""What of an item is embedded, and by which model."""
+"""Index settings of a store: the fields of an item that are embedded, and the model that does it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the memory tools do and answer, apart from the framework that calls them."""
+"""Work and answers of the memory tools, apart from the framework that calls them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found, on its way into a prompt: what really matches, and how it is written."""
+"""Text of what was found, for a prompt: the hits that really match, and how they are written."""
 
 from __future__ import annotations
 

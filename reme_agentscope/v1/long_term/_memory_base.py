@@ -1,4 +1,4 @@
-"""What the three long-term memories have in common: lifetime, state, writes off the reply path, answers to failures."""
+"""Base of the three long-term memories: lifetime, state, writes off the reply path, answers to failures."""
 
 import asyncio
 import uuid

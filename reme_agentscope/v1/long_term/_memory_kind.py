@@ -1,4 +1,4 @@
-"""What the three long-term memories differ in: how they keep, find and answer."""
+"""Kinds of long-term memory: the protocol by which three kinds keep, find and answer."""
 
 from __future__ import annotations
 

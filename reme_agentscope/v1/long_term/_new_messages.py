@@ -1,4 +1,4 @@
-"""What of the messages handed over is talk worth keeping: each once, without what memory itself has put there."""
+"""Selection of the messages worth keeping: each once, without what memory itself has put there."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ class Compaction:
 
 
 class _KeepsOnly:
-    """A way up on which no memories are made: that is the long-term memory's work."""
+    """A distiller that makes no memories: that is the long-term memory's work."""
 
     def __init__(self, plain: ReMe) -> None:
         self._plain = plain

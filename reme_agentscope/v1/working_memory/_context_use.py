@@ -1,4 +1,4 @@
-"""How full a prompt is, in the layout that clients of AgentScope know, and as a text for people."""
+"""Use of a prompt's window, in the layout that clients of AgentScope know, and as a text for people."""
 
 from __future__ import annotations
 

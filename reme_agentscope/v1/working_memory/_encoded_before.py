@@ -1,4 +1,4 @@
-"""Which messages are as they were when they were last encoded: told without encoding them again."""
+"""Detection of messages that are as they were when last encoded, without encoding them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a talk is long, what belongs together, and what may leave: pure functions over messages."""
+"""Grouping and shortening of messages for compaction: pure functions over messages."""
 
 from __future__ import annotations
 

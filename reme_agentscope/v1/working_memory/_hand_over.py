@@ -1,4 +1,4 @@
-"""What leaves a prompt is handed to the long-term memory: `record` at the end of the reply no longer sees it."""
+"""Hand-over of what leaves a prompt to the long-term memory, since `record` at the end no longer sees it."""
 
 from __future__ import annotations
 

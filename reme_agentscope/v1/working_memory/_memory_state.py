@@ -1,4 +1,4 @@
-"""What a working memory holds, as values: messages with marks, their form on disk and in a state, and the summary."""
+"""State of a working memory, as values: messages with marks, their form on disk, and the summary."""
 
 from __future__ import annotations
 

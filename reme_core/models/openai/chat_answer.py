@@ -1,4 +1,4 @@
-"""From the body of a chat completion, whole or in pieces, to our result."""
+"""Conversion of a chat completion's body, whole or in pieces, into a `ChatResult`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From our request to the body of a chat completion."""
+"""Conversion of a `ChatRequest` into the body of a chat completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the body of an embeddings answer to vectors."""
+"""Conversion of the body of an embeddings answer into vectors."""
 
 from __future__ import annotations
 

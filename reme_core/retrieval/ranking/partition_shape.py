@@ -1,4 +1,4 @@
-"""What follows from the rows of a partition alone and serves every query until they change."""
+"""Values derived from the rows of a partition alone, which serve every query until the rows change."""
 
 from dataclasses import dataclass
 

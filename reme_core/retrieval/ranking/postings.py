@@ -1,4 +1,4 @@
-"""Which rows contain which term how often: sorted segments, and a small tail of the newest rows.
+"""Inverted index of term counts by row: sorted segments, and a small tail of the newest rows.
 
 A segment is three arrays in compressed sparse row form over its sorted distinct term hashes. New rows gather in a
 dictionary and become a segment of their own; two neighbouring segments of like size are merged into one, so that n

@@ -1,4 +1,4 @@
-"""How well the times of texts fit the dates a query names."""
+"""Fit of the times of texts to the dates that a query names."""
 
 from collections.abc import Sequence
 from datetime import date

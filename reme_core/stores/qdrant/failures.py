@@ -1,4 +1,4 @@
-"""What Qdrant and its client raise, as errors of ours."""
+"""Errors of Qdrant and its client, mapped to ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found for a task, in the order that a model gives it."""
+"""Stage that has a model put the memories found for a task in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was found for a task as one text, written by a model for that task."""
+"""Stage that has a model write what was found for a task as one text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to search for: the task in words, as it was given or as the conversation tells it."""
+"""Stage that builds the query of a task: the task in words, as given or as the conversation tells it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages that learn from a difference: the best attempt and the worst, or two steps with opposite outcomes."""
+"""Stages that learn from a difference: between the best attempt and the worst, or two steps of opposite outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage that leaves out what is known already, or is said twice."""
+"""Stage that drops experiences that are known already, or repeat another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages that learn from each attempt by itself: what made it work, or what led it astray."""
+"""Stages that learn from each attempt by itself: why it worked, or why it failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first stage: attempts as a model can be shown them, best first, and what is too long cut into steps."""
+"""First stage: attempts as a model can be shown them, best first; what is too long is cut into steps."""
 
 from __future__ import annotations
 

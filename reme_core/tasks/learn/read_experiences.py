@@ -1,4 +1,4 @@
-"""How a model is asked for experiences, and how its answer is read."""
+"""Requests to a model for experiences, and the reading of its answers."""
 
 from __future__ import annotations
 

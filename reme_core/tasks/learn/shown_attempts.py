@@ -1,4 +1,4 @@
-"""What a prompt shows of attempts: numbered messages as data, within a bounded number of characters."""
+"""Views of attempts for prompts: numbered messages as data, within a bounded number of characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stage that has experiences judged by a second look: what is not borne out is left out."""
+"""Stage in which a second call judges experiences; those that are not confirmed are dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of the summary before that a model should have copied into the new one."""
+"""Lines of the summary before that a model should have copied into the new one, and are added to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Have messages that leave a context summarised, by a model if there is one that can do it, else by quoting them."""
+"""Compaction: messages that leave a context are summarised by a model, or quoted where there is none."""
 
 from __future__ import annotations
 

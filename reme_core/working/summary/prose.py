@@ -1,4 +1,4 @@
-"""A model's summary in words of its own: without the six headings, or with next to no word of what was said."""
+"""Summaries of a model without the six headings, or with next to no word of what was said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every summary ends with, whoever wrote it: identifiers in use, pointers at what left. All below a limit."""
+"""Last step of every summary: identifiers in use and pointers at what left are added, all below a limit."""
 
 from __future__ import annotations
 

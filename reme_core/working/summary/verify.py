@@ -1,4 +1,4 @@
-"""Is an answer a summary of what was given? What a model that fails says instead is told apart here."""
+"""Verification of a model's summary: refusals, apologies and inventions of a model are no summaries."""
 
 from __future__ import annotations
 

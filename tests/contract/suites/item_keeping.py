@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What an item store promises about values, addresses, times and batches."""
+"""Promises of an item store about values, addresses, times and batches."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What an item store promises about threads, processes and its own end."""
+"""Promises of an item store about threads, processes and its own end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What an item store promises about items that are memories, and memories that were not written as items."""
+"""Promises of an item store about items that are memories, and memories that were not written as items."""
 
 from __future__ import annotations
 

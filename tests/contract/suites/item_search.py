@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What an item store promises about searches and listings: prefixes, conditions, order, pages, ranking."""
+"""Promises of an item store about searches and listings: prefixes, conditions, order, pages, ranking."""
 
 from __future__ import annotations
 

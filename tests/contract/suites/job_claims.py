@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a job queue promises about adding jobs and giving them out."""
+"""Promises of a job queue about adding jobs and giving them out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a job queue promises about scopes, threads, processes and its own end."""
+"""Promises of a job queue about scopes, threads, processes and its own end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a job queue promises about the end of an attempt, and about writes that settle a job."""
+"""Promises of a job queue about the end of an attempt, and about writes that settle a job."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What an offload store promises about clean-ups, and about what they leave alone."""
+"""Promises of an offload store about clean-ups, and about what they leave alone."""
 
 from __future__ import annotations
 

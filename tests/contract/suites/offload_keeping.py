@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What an offload store promises about keeping, reading and listing."""
+"""Promises of an offload store about keeping, reading and listing."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What an offload store promises about scopes, threads, processes and its own end."""
+"""Promises of an offload store about scopes, threads, processes and its own end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What an offload store promises about search."""
+"""Promises of an offload store about search."""
 
 from __future__ import annotations
 

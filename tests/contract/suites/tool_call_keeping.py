@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a tool call store promises about recording calls, and about reading them one by one."""
+"""Promises of a tool call store about recording calls, and about reading them one by one."""
 
 from __future__ import annotations
 

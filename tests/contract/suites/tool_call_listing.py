@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a tool call store promises about lists of calls and of tools, and about what calls add up to."""
+"""Promises of a tool call store about lists of calls and of tools, and about what calls add up to."""
 
 from __future__ import annotations
 

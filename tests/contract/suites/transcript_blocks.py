@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a transcript promises about blocks, about scopes, and about tasks, threads and processes."""
+"""Promises of a transcript about blocks, about scopes, and about tasks, threads and processes."""
 
 from __future__ import annotations
 

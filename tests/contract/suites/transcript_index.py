@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a searchable transcript promises: ranking messages and blocks, and the vectors they wait for."""
+"""Promises of a searchable transcript: ranking messages and blocks, and the vectors they wait for."""
 
 from __future__ import annotations
 

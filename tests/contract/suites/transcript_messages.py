@@ -1,5 +1,5 @@
 # asserts are what a contract suite is made of
-"""What a transcript promises about messages: appending, reading, finding."""
+"""Promises of a transcript about messages: appending, reading, finding."""
 
 from __future__ import annotations
 

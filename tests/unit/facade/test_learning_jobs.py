@@ -52,7 +52,7 @@ class WaitingRules(RuleModel):
 
 
 class OwnSummarizer:
-    """A way up of a user's own, which does nothing."""
+    """A summarizer of a user's own, which does nothing."""
 
     async def summarize(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
         return SummaryResult(session_id=request.session_id)

@@ -1,4 +1,4 @@
-"""Where a file may lie, and what SQLite's errors mean there."""
+"""Checks of a file's location, and the meaning of SQLite's errors there."""
 
 from __future__ import annotations
 

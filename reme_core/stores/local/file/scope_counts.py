@@ -1,4 +1,4 @@
-"""How much a scope holds, in all and for each target."""
+"""Counts of what a scope holds, in all and for each target."""
 
 from __future__ import annotations
 

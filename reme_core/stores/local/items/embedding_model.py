@@ -1,4 +1,4 @@
-"""What made the vectors of a file's items, and how long these are."""
+"""Record of the model that embedded a file's items, and of the length of its vectors."""
 
 from __future__ import annotations
 

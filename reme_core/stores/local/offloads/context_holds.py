@@ -1,4 +1,4 @@
-"""What the contexts of open sessions refer to, and the clean-up that leaves it alone. Functions over a connection."""
+"""Holds of open sessions on offloaded texts, and the clean-up that respects them. Functions over a connection."""
 
 from __future__ import annotations
 
