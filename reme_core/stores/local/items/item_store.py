@@ -1,4 +1,4 @@
-"""The calls of `ItemStore` on a local file."""
+"""The part of `LocalStore` that keeps items."""
 
 from __future__ import annotations
 
