@@ -21,7 +21,6 @@ from reme_core.errors import (
     MemoryNotFoundError,
     OffloadNotFoundError,
     StoreAccessError,
-    UnsupportedFilterError,
 )
 from reme_core.ports import (
     AppendMessages,
@@ -33,12 +32,9 @@ from reme_core.ports import (
     ListOffloads,
     ListToolCalls,
     MemoryFilter,
-    MemoryStore,
-    OffloadStore,
     PutMemory,
     PutOffloads,
-    ToolCallStore,
-    Transcript,
+    Store,
     WriteBatch,
 )
 from reme_core.remember.memory_editor import vectors_of
@@ -79,22 +75,20 @@ class TransferCounts(MappingModel):
     tool_calls: int = 0
 
 
-async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Scope, path: Path) -> TransferCounts:
+async def export_scope(store: Store, scope: Scope, path: Path) -> TransferCounts:
     """Write everything a scope holds to a file, which is replaced once all of it is on disk.
 
     Raises:
         StoreAccessError: The file can't be written.
     """
     counts = dict.fromkeys((*_KINDS, "event"), 0)
-    await write_lines(path, _lines(memories, transcript, scope, counts))
+    await write_lines(path, _lines(store, scope, counts))
     return _moved(counts)
 
 
-async def _lines(
-    memories: MemoryStore, transcript: Transcript, scope: Scope, counts: dict[str, int]
-) -> AsyncIterator[str]:
+async def _lines(store: Store, scope: Scope, counts: dict[str, int]) -> AsyncIterator[str]:
     yield json.dumps({"kind": "header", "format": FORMAT, "version": VERSION})
-    async for kind, item in _everything(memories, transcript, scope):
+    async for kind, item in _everything(store, scope):
         counts[kind] += 1
         yield json.dumps({"kind": kind, "value": item.model_dump(mode="json")}, ensure_ascii=False)
 
@@ -110,44 +104,40 @@ def _moved(counts: Mapping[str, int]) -> TransferCounts:
     )
 
 
-async def _everything(
-    memories: MemoryStore, transcript: Transcript, scope: Scope
-) -> AsyncIterator[tuple[str, BaseModel]]:
+async def _everything(store: Store, scope: Scope) -> AsyncIterator[tuple[str, BaseModel]]:
     cursor: str | None = None
     # Messages last: what is said meanwhile must not give a block, an offload or a call whose messages are not there.
     while True:
-        blocks = await transcript.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))
+        blocks = await store.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))
         for block in blocks.blocks:
             yield "block", block
         if (cursor := blocks.next_cursor) is None:
             break
-    if isinstance(transcript, OffloadStore):
-        async for offload in _offloads(transcript, scope):
-            yield "offload", offload
-    if isinstance(transcript, ToolCallStore):
-        async for call in _tool_calls(transcript, scope):
-            yield "tool_call", call
+    async for offload in _offloads(store, scope):
+        yield "offload", offload
+    async for call in _tool_calls(store, scope):
+        yield "tool_call", call
     while True:
-        messages = await transcript.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
+        messages = await store.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
         for stored in messages.messages:
             yield "message", stored
         if (cursor := messages.next_cursor) is None:
             break
     everything = MemoryFilter(include_superseded=True)
     while True:
-        page = await memories.list_memories(scope, ListMemories(filter=everything, limit=_PAGE, cursor=cursor))
+        page = await store.list_memories(scope, ListMemories(filter=everything, limit=_PAGE, cursor=cursor))
         for memory in page.memories:
             yield "memory", memory
         if (cursor := page.next_cursor) is None:
             break
     after = 0
-    while events := await memories.events(scope, EventQuery(after=after, limit=_PAGE)):
+    while events := await store.events(scope, EventQuery(after=after, limit=_PAGE)):
         for event in events:
             yield "event", event
         after = events[-1].sequence
 
 
-async def _offloads(store: OffloadStore, scope: Scope) -> AsyncIterator[OffloadRecord]:
+async def _offloads(store: Store, scope: Scope) -> AsyncIterator[OffloadRecord]:
     cursor: str | None = None
     while True:
         page = await store.list_offloads(scope, ListOffloads(limit=_PAGE, cursor=cursor))
@@ -160,7 +150,7 @@ async def _offloads(store: OffloadStore, scope: Scope) -> AsyncIterator[OffloadR
             return
 
 
-async def _tool_calls(store: ToolCallStore, scope: Scope) -> AsyncIterator[ToolCallResult]:
+async def _tool_calls(store: Store, scope: Scope) -> AsyncIterator[ToolCallResult]:
     cursor: str | None = None
     while True:
         query = ListToolCalls(limit=_PAGE_OF_TEXTS, cursor=cursor, newest_first=False)
@@ -172,8 +162,7 @@ async def _tool_calls(store: ToolCallStore, scope: Scope) -> AsyncIterator[ToolC
 
 
 async def import_scope(
-    memories: MemoryStore,
-    transcript: Transcript,
+    store: Store,
     embedder: Embedder | None,
     scope: Scope,
     path: Path,
@@ -189,39 +178,28 @@ async def import_scope(
         InvalidInputError: Naming the line that is wrong.
         StoreAccessError: The file can't be read.
         ConflictError: An id that this scope holds with other content.
-        UnsupportedFilterError: There are offloads or tool calls in the file, and the transcript keeps none.
     """
     lines = await asyncio.to_thread(_read_lines, path, scope)
-    _check_keeping(lines, transcript)
     done = 0
     counts = dict.fromkeys(_KINDS, 0)
     for kind, items in _runs(lines):
         match kind:
             case "message":
-                await _import_messages(transcript, scope, [i for i in items if isinstance(i, StoredMessage)], embedder)
-            case "tool_call" if isinstance(transcript, ToolCallStore):
-                await transcript.add_tool_calls(scope, [item for item in items if isinstance(item, ToolCallResult)])
+                await _import_messages(store, scope, [i for i in items if isinstance(i, StoredMessage)], embedder)
+            case "tool_call":
+                await store.add_tool_calls(scope, [item for item in items if isinstance(item, ToolCallResult)])
             case "block":
-                await transcript.put_blocks(scope, [item for item in items if isinstance(item, Block)])
-            case "offload" if isinstance(transcript, OffloadStore):
+                await store.put_blocks(scope, [item for item in items if isinstance(item, Block)])
+            case "offload":
                 offloads = [item for item in items if isinstance(item, OffloadRecord)]
-                await transcript.put_offloads(scope, PutOffloads(offloads=offloads, exact=True))
+                await store.put_offloads(scope, PutOffloads(offloads=offloads, exact=True))
             case "memory":
-                await _import_memories(memories, embedder, scope, [i for i in items if isinstance(i, Memory)])
+                await _import_memories(store, embedder, scope, [i for i in items if isinstance(i, Memory)])
         counts[kind] += len(items)
         done += len(items)
         if progress is not None:
             progress(done)
     return _moved(counts)
-
-
-def _check_keeping(lines: Sequence[tuple[str, BaseModel]], transcript: Transcript) -> None:
-    if not isinstance(transcript, OffloadStore) and any(kind == "offload" for kind, _ in lines):
-        msg = "the file has offloads, and this transcript keeps none: hand in one that is an OffloadStore"
-        raise UnsupportedFilterError(msg)
-    if not isinstance(transcript, ToolCallStore) and any(kind == "tool_call" for kind, _ in lines):
-        msg = "the file has tool calls, and this transcript keeps none: hand in one that is a ToolCallStore"
-        raise UnsupportedFilterError(msg)
 
 
 def _read_lines(path: Path, scope: Scope) -> list[tuple[str, BaseModel]]:
@@ -335,7 +313,7 @@ def _runs(lines: Sequence[tuple[str, BaseModel]]) -> Iterator[tuple[str, list[Ba
 
 
 async def _import_messages(
-    transcript: Transcript, scope: Scope, items: Sequence[StoredMessage], embedder: Embedder | None
+    store: Store, scope: Scope, items: Sequence[StoredMessage], embedder: Embedder | None
 ) -> None:
     start = 0
     for end in range(1, len(items) + 1):
@@ -345,13 +323,11 @@ async def _import_messages(
                 messages=[stored.message for stored in items[start:end]],
                 want_vectors=embedder is not None,
             )
-            await transcript.append(scope, request)
+            await store.append(scope, request)
             start = end
 
 
-async def _import_memories(
-    store: MemoryStore, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]
-) -> None:
+async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]) -> None:
     fresh = await _unknown(store, scope, items)
     statements = [memory for memory in fresh if memory.memory_type is not MemoryType.META]  # only these have vectors
     found = await vectors_of(embedder, statements)
@@ -368,7 +344,7 @@ async def _import_memories(
     await store.put(scope, WriteBatch(puts=puts, reason="import", actor="import", at=utc_now()))
 
 
-async def _unknown(store: MemoryStore, scope: Scope, items: Sequence[Memory]) -> list[Memory]:
+async def _unknown(store: Store, scope: Scope, items: Sequence[Memory]) -> list[Memory]:
     """Return those memories that the scope doesn't hold yet (ConflictError where it holds another under the id)."""
     ids = [memory.memory_id for memory in items]
     try:
