@@ -400,15 +400,17 @@ async def test_a_failure_that_may_pass_is_an_answer_with_status_error_and_anothe
             msg = "locked"
             raise StoreUnavailableError(msg)
 
-    memory = ReMe(working_dir=tmp_path, llm=None, embedding=None, vector_store=Locked())
+    store = Locked()
+    memory = ReMe(working_dir=tmp_path, llm=None, embedding=None, vector_store=store)
     [save] = create_memory_tools(memory, owner="ann", names=["save_memory"])
     call = {"name": "save_memory", "args": {"content": "Likes tea."}, "id": "1", "type": "tool_call"}
     answer = await save.ainvoke(call)
     assert answer.status == "error"
     assert "can't be reached" in answer.text
-    await memory.close()
+    await store.close()
     with pytest.raises(StoreClosedError):
         await create_memory_tools(memory, owner="ann", names=["forget_memory"])[0].ainvoke({"memory_id": "0" * 32})
+    await memory.close()
 
 
 def test_a_path_is_opened_and_bad_settings_are_refused(tmp_path):
