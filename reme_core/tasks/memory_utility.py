@@ -66,7 +66,7 @@ _MOST_REASON_CHARS = 8192
 async def record_use(
     store: Store, scope: Scope, memory_ids: Sequence[str], *, uses: int, helpful: float
 ) -> list[Memory]:
-    """Add `uses` to the `freq` and `helpful` to the `utility` of memories, all or none; see `CountsUses`.
+    """Add `uses` to the `freq` and `helpful` to the `utility` of memories, all or none; see `Store`.
 
     Raises:
         InvalidInputError: No ids, counts below 0 or above `MAX_COUNT`, or both of them 0.
