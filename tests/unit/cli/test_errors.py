@@ -40,7 +40,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
 
 
 def program(*arguments: str, setup: str = "pass") -> list[str]:
-    code = f"import sys; {setup}; from reme_core.cli import main; sys.exit(main(sys.argv[1:]))"
+    # A suite that runs in the background ignores SIGINT, and its children with it, unless they are told otherwise.
+    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"import signal, sys; {heard}; {setup}; from reme_core.cli import main; sys.exit(main(sys.argv[1:]))"
     return [sys.executable, "-c", code, *arguments]
 
 

@@ -49,6 +49,14 @@ def test_memories_do_not_push_out_the_only_message_with_the_detail() -> None:
     assert DETAIL.memory in texts([*FACTS, DETAIL], 20)
 
 
+def test_a_message_that_tells_something_new_goes_before_one_of_which_a_memory_is_there() -> None:
+    taken = fact(0, "Ann keeps an iguana", score=0.9, source="1")
+    source = message("1", "my iguana is so green and wild", score=0.5)
+    other = message("2", "the vet comes each second Monday", score=0.45)
+    assert texts([taken, source, other], 11) == [taken.memory, other.memory]
+    assert texts([taken, source.model_copy(update={"score": 0.7}), other], 11) == [taken.memory, source.memory]
+
+
 def test_what_messages_leave_over_is_filled_with_memories() -> None:
     assert len(texts([*FACTS, DETAIL], 45)) == 8  # 7 facts of 5 words, one message of 6
     assert len(texts(FACTS, 40)) == 8

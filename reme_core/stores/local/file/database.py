@@ -20,6 +20,7 @@ from reme_core.schema.checks import is_path
 from reme_core.stores.local.file.file_location import check_place, mapped_errors
 from reme_core.stores.local.file.scope_numbers import make_scope_number
 from reme_core.stores.local.file.tables import check_version, has_fts5, prepare
+from reme_core.text import terms
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -232,6 +233,7 @@ class Database:
             prepare(connection, self._path, fts5=has_fts5(connection))
         finally:
             connection.close()
+        terms("opened")  # loads the stemmer now: no first append is to wait for that
 
     def _use_log(self, connection: sqlite3.Connection) -> None:
         """Switch the file to its write-ahead log. SQLite doesn't wait for others that do the same, so this does."""
