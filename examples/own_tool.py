@@ -43,7 +43,7 @@ class TimelineOp(BaseMemoryToolOp[TimelineItem]):
 
     async def execute(self, items: Sequence[TimelineItem], context: ToolContext) -> str:
         """Answer in words for the model; everything of the user comes from the context, never from the model."""
-        known = [entry.target for entry in await read_meta(context.memories, context.scope)]
+        known = [entry.target for entry in await read_meta(context.store, context.scope)]
         lines: list[str] = []
         for item in items:
             target = find_target(known, Target(MemoryType.PERSONAL, item.person))
@@ -51,7 +51,7 @@ class TimelineOp(BaseMemoryToolOp[TimelineItem]):
                 msg = f"nothing is known about {item.person!r}: write a name as read_meta_memory shows it"
                 raise ToolFeedback(msg)  # an answer that tells the model what to correct
             wanted = MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), include_superseded=True)
-            page = await context.memories.list_memories(context.scope, ListMemories(filter=wanted, limit=200))
+            page = await context.store.list_memories(context.scope, ListMemories(filter=wanted, limit=200))
             lines += [line(memory) for memory in sorted(page.memories, key=lambda memory: memory.valid_from)]
         return "\n".join(lines)
 

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from reme_core.steps.slicing import Slicing
-    from reme_core.stores import Database, LocalStore, QdrantStore
+    from reme_core.stores import Database, IndexedStore, LocalStore, QdrantIndex
     from reme_core.working.check import ContextCheck
     from reme_core.working.in_context import InContextMemory
     from reme_core.working.limits import ContextLimits
@@ -112,6 +112,7 @@ __all__ = [
     "Forgotten",
     "Hit",
     "InContextMemory",
+    "IndexedStore",
     "Job",
     "JobState",
     "LineProblem",
@@ -125,7 +126,7 @@ __all__ = [
     "OffloadKind",
     "OffloadedContext",
     "PreparedContext",
-    "QdrantStore",
+    "QdrantIndex",
     "ReMe",
     "ReMeError",
     "RecordedToolCalls",
@@ -193,7 +194,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
                 "ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"
             ),
             "steps.slicing": "Slicing",
-            "stores": "Database LocalStore QdrantStore",
+            "stores": "Database IndexedStore LocalStore QdrantIndex",
             "working.check": "ContextCheck",
             "working.in_context": "InContextMemory",
             "working.limits": "ContextLimits",

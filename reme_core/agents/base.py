@@ -328,8 +328,8 @@ def _load(name: str, language: Language) -> Prompt:
 async def _with_block(task: AgentTask, context: ToolContext) -> AgentTask:
     """Return the task with the messages of its block, where it brings none."""
     assert task.ref_memory_id is not None  # noqa: S101  # asked by the caller
-    [block] = await context.transcript.get_blocks(context.scope, [task.ref_memory_id])
+    [block] = await context.store.get_blocks(context.scope, [task.ref_memory_id])
     if task.messages:
         return task
-    stored = await context.transcript.get_messages(context.scope, block.message_ids)
+    stored = await context.store.get_messages(context.scope, block.message_ids)
     return replace(task, messages=tuple(item.message for item in stored))

@@ -8,7 +8,7 @@ from reme_core.agents.concerning import concerning
 from reme_core.ports import AgentTask, MemoryFilter, MemorySearch, Target, ToolContext
 from reme_core.retrieval.embedding import try_embedding
 from reme_core.schema import Memory, Message, Usage
-from reme_core.steps.targets import all_memories, assigned_target, count_targets
+from reme_core.steps.targets import all_memories, assigned_target
 from reme_core.text import conversation_lines, fence, json_line, prompt_time, shortened
 from reme_core.tools.search import memory_line
 
@@ -66,12 +66,12 @@ async def similar_memories(task: AgentTask, context: ToolContext) -> list[Memory
     All of them, newest first, where they are few: then nothing is searched and nothing embedded.
     """
     target = assigned_target(context, "the memories that come closest")
-    counts = await count_targets(context.memories, context.scope)
+    counts = await context.store.count_targets(context.scope)
     if counts.get(target, 0) <= SHOWN_MEMORIES:
-        return await all_memories(context.memories, context.scope, _of(target))
+        return await all_memories(context.store, context.scope, _of(target))
     best: dict[str, tuple[float, Memory]] = {}
     for search in await _searches(task, context, target):
-        for found in await context.memories.search(context.scope, search):
+        for found in await context.store.search(context.scope, search):
             known = best.get(found.memory.memory_id)
             if known is None or known[0] < found.score:
                 best[found.memory.memory_id] = (found.score, found.memory)

@@ -18,7 +18,7 @@ async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tu
     Raises:
         ConflictError: The id of a message is taken by one with other content.
     """
-    held = await find_messages_by_id(context.transcript, context.scope, [message.message_id for message in messages])
+    held = await find_messages_by_id(context.store, context.scope, [message.message_id for message in messages])
     new = [message for message in messages if message.message_id not in held]
     if new:
         session_id, now = new_id(), context.clock.now()
@@ -28,8 +28,8 @@ async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tu
             want_vectors=context.embedder is not None,
             slicer=lambda waiting: [block_from(session_id, waiting, created_at=now)],
         )
-        await context.transcript.append(context.scope, request)
-    stored = await context.transcript.get_messages(context.scope, [message.message_id for message in messages])
+        await context.store.append(context.scope, request)
+    stored = await context.store.get_messages(context.scope, [message.message_id for message in messages])
     by_block: dict[str | None, list[str]] = {}
     for item in stored:
         by_block.setdefault(item.block_id, []).append(item.message.message_id)

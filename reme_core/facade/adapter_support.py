@@ -8,7 +8,7 @@ from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import MemoryParts
 
 if TYPE_CHECKING:
-    from reme_core.ports import ChatModel, Clock, Embedder, ItemStore
+    from reme_core.ports import ChatModel, Clock, Embedder, Store
     from reme_core.retrieval.resting_embedder import RestingEmbedder
     from reme_core.stores import Database
 
@@ -42,33 +42,18 @@ class AdapterSupport:
         return self._clock
 
     @property
-    def items(self: MemoryParts) -> ItemStore:
-        """Items beside the memories, written with them in one transaction.
-
-        Raises:
-            ConfigurationError: The memory store is not one that keeps items.
-        """
-        from reme_core.ports import ItemStore
-
-        if isinstance(self._ports.memories, ItemStore):
-            return self._ports.memories
-        msg = (
-            f"{self._ports.memories!r} keeps no items, which must be written together with memories: "
-            "use vector_store={'backend': 'local_file'}"
-        )
-        raise ConfigurationError(msg)
+    def store(self: MemoryParts) -> Store:
+        """Where everything is kept."""
+        return self._ports.store
 
     @property
     def database(self: MemoryParts) -> Database:
         """The local file, for tables of adapters; it is open as long as the memory.
 
         Raises:
-            ConfigurationError: Nothing of this memory lies in a local file.
+            ConfigurationError: The store that was handed in is no local one.
         """
-        from reme_core.stores import LocalStore
-
-        for part in (self._ports.transcript, self._ports.memories):
-            if isinstance(part, LocalStore):
-                return part.database
-        msg = "neither messages nor memories lie in a local file: leave `transcript` out, or use a memory of its own"
-        raise ConfigurationError(msg)
+        if self._ports.file is None:
+            msg = f"{self._ports.store!r} is no local store: leave `vector_store` out, or use a memory of its own"
+            raise ConfigurationError(msg)
+        return self._ports.file.database

@@ -14,12 +14,13 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from reme_core import models
 from reme_core.errors import ConfigurationError
 from reme_core.facade.settings import FILE_NAME, Settings, Unset
-from reme_core.ports import ChatModel, Embedder, IndexedTranscript, JobQueue, MemoryStore, OffloadStore, ToolCallStore
+from reme_core.ports import ChatModel, Embedder, Store
 from reme_core.schema import describe, shown
 from reme_core.schema.checks import is_path
 
 if TYPE_CHECKING:
     from reme_core.steps.slicing import Slicing
+    from reme_core.stores import LocalStore
 
 _LOG = logging.getLogger("reme")
 
@@ -74,7 +75,7 @@ class LocalSettings(_SettingsModel):
 
 
 class QdrantSettings(_SettingsModel):
-    """Memories in Qdrant; messages stay in the local file. Exactly one of `location`, `path` and `url`."""
+    """Memories searched in Qdrant; all is kept in the local file. Exactly one of `location`, `path` and `url`."""
 
     backend: Literal["qdrant"]
     location: Literal[":memory:"] | None = None
@@ -99,14 +100,11 @@ class Closable(Protocol):
 class Ports:
     """What a memory stands on; `owned` is what was built here, to be closed with it.
 
-    `jobs`, `offloads` and `tool_calls` are the transcript, if it keeps these as well.
+    `file` is the local file of the store, for tables of adapters; None where it lies elsewhere.
     """
 
-    memories: MemoryStore
-    transcript: IndexedTranscript
-    jobs: JobQueue | None
-    offloads: OffloadStore | None
-    tool_calls: ToolCallStore | None
+    store: Store
+    file: LocalStore | None
     llm: ChatModel | None
     embedder: Embedder | None
     owned: tuple[Closable, ...]
@@ -117,8 +115,7 @@ def build(
     working_dir: str | Path,
     llm: ChatModel | Settings | Unset | None,
     embedding: Embedder | Settings | Unset | None,
-    vector_store: MemoryStore | Settings | None,
-    transcript: IndexedTranscript | None,
+    vector_store: Store | Settings | None,
 ) -> Ports:
     """Build what settings name, and take objects as they are. Nothing is opened and no endpoint is asked.
 
@@ -129,12 +126,7 @@ def build(
     from reme_core.stores import LocalStore
 
     folder = _folder(working_dir)
-    for name, part in (
-        ("llm", llm),
-        ("embedding", embedding),
-        ("vector_store", vector_store),
-        ("transcript", transcript),
-    ):
+    for name, part in (("llm", llm), ("embedding", embedding), ("vector_store", vector_store)):
         check_object(part, name)
     embedder, chat = _embedder(embedding, folder), _chat(llm)
     owned: list[Closable] = []
@@ -142,26 +134,15 @@ def build(
         if built is not None and built is not given and isinstance(built, Closable):
             owned.append(built)
     if vector_store is None or isinstance(vector_store, Mapping):
-        memories: MemoryStore = _store(_read_store(vector_store or {}), folder, embedder)
-        owned.append(memories)
+        settings = _read_store(vector_store or {})
+        local = _file(settings, folder)
+        file: LocalStore | None = local
+        store: Store = _indexed(local, settings, embedder) if isinstance(settings, QdrantSettings) else local
+        owned.append(store)
     else:
-        memories = vector_store
-    if transcript is None:
-        if isinstance(memories, LocalStore):
-            transcript = memories
-        else:
-            transcript = LocalStore(folder / FILE_NAME)
-            owned.append(transcript)
-    return Ports(
-        memories=memories,
-        transcript=transcript,
-        jobs=transcript if isinstance(transcript, JobQueue) else None,
-        offloads=transcript if isinstance(transcript, OffloadStore) else None,
-        tool_calls=transcript if isinstance(transcript, ToolCallStore) else None,
-        llm=chat,
-        embedder=embedder,
-        owned=tuple(owned),
-    )
+        check_store(vector_store)
+        store, file = vector_store, vector_store if isinstance(vector_store, LocalStore) else None
+    return Ports(store=store, file=file, llm=chat, embedder=embedder, owned=tuple(owned))
 
 
 def check_slicing(value: object) -> Slicing:
@@ -202,24 +183,12 @@ def _read_store(settings: Settings) -> LocalSettings | QdrantSettings:
     return _read(settings, form, "vector_store")
 
 
-def _store(settings: LocalSettings | QdrantSettings, folder: Path, embedder: Embedder | None) -> MemoryStore:
-    from reme_core import stores
+def _file(settings: LocalSettings | QdrantSettings, folder: Path) -> LocalStore:
+    from reme_core.stores import LocalStore
 
     if isinstance(settings, QdrantSettings):
-        dimension = settings.dimension or (None if embedder is None else embedder.dimension)
-        if dimension is None:
-            msg = "vector_store: qdrant fixes the dimension of its vectors: give dimension, or an embedding model"
-            raise ConfigurationError(msg)
-        return stores.QdrantStore(
-            location=settings.location,
-            path=settings.path,
-            url=settings.url,
-            api_key=None if settings.api_key is None else settings.api_key.get_secret_value(),
-            prefer_grpc=settings.prefer_grpc,
-            collection=settings.collection,
-            dimension=dimension,
-        )
-    return stores.LocalStore(
+        return LocalStore(folder / FILE_NAME)
+    return LocalStore(
         settings.path or folder / FILE_NAME,
         synchronous=settings.synchronous,
         busy_timeout_s=settings.busy_timeout_s,
@@ -227,6 +196,32 @@ def _store(settings: LocalSettings | QdrantSettings, folder: Path, embedder: Emb
         cache_bytes=settings.cache_bytes,
         loading_wait_s=settings.loading_wait_s,
     )
+
+
+def _indexed(file: LocalStore, settings: QdrantSettings, embedder: Embedder | None) -> Store:
+    from reme_core import stores
+
+    dimension = settings.dimension or (None if embedder is None else embedder.dimension)
+    if dimension is None:
+        msg = "vector_store: qdrant fixes the dimension of its vectors: give dimension, or an embedding model"
+        raise ConfigurationError(msg)
+    index = stores.QdrantIndex(
+        location=settings.location,
+        path=settings.path,
+        url=settings.url,
+        api_key=None if settings.api_key is None else settings.api_key.get_secret_value(),
+        prefer_grpc=settings.prefer_grpc,
+        collection=settings.collection,
+        dimension=dimension,
+    )
+    return stores.IndexedStore(file, index)
+
+
+def check_store(store: object) -> None:
+    """Refuse an object that lacks methods of the port, before anything is kept in it (ConfigurationError)."""
+    if not isinstance(store, Store):
+        msg = f"vector_store: wanted settings or a Store with all its methods, found {type(store).__name__}"
+        raise ConfigurationError(msg)
 
 
 def _chat(llm: ChatModel | Settings | Unset | None) -> ChatModel | None:

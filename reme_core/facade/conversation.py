@@ -193,9 +193,7 @@ class ConversationMethods:
         chat = Chat(
             agent=ReMyAgentV1Op(AgentOptions(language=self._language)),
             model=self._ports.llm,
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
-            offloads=self._ports.offloads,
+            store=self._ports.store,
             embedder=self._embedder,
             clock=self._clock,
             summarizer=self._summarizer,

@@ -9,7 +9,7 @@ from reme_core.errors import ConfigurationError, ReMeError
 from reme_core.facade.strategies import RuntimePorts
 from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.jobs.job_runner import JobRunner
-from reme_core.ports import Clock, Embedder, IndexedTranscript, JobQueue, MemoryStore, ToolCallStore
+from reme_core.ports import Clock, Embedder, Store
 from reme_core.remember.record_messages import VerbatimSummarizer, since
 from reme_core.schema import Job, Memory, Scope, TaskMemories, ToolSummary, Usage, shown
 from reme_core.steps.ask_json import MeteredChatModel
@@ -26,8 +26,6 @@ from reme_core.toolstats.guideline_worker import GUIDELINE, GuidelineWorker
 from reme_core.toolstats.tool_guideline import find_guideline, written_from
 from reme_core.toolstats.tool_lookup import retrieve_tool_memories
 
-_NO_JOBS = "this transcript keeps no jobs: give one that is a JobQueue as well, such as LocalStore"
-
 
 class LearningService:
     """What attempts at tasks and calls of tools teach, over the ports of one memory."""
@@ -37,48 +35,29 @@ class LearningService:
         *,
         ports: RuntimePorts,
         record: VerbatimSummarizer,
-        jobs: JobQueue | None,
-        runner: JobRunner | None,
+        runner: JobRunner,
         start: Callable[[Scope], None],
         language: Language | None = None,
     ) -> None:
-        """Keep the ports, and tell the runner which jobs there are; it is None for a transcript that keeps no jobs."""
+        """Keep the ports, and tell the runner which jobs there are."""
         self._ports = ports
         self._record = record
-        self._jobs = jobs
         self._runner = runner
         self._start = start
         self._language = language
         self.retrieval_flow: RetrievalFlow | None = None
-        if runner is None or ports.model is None:
+        if ports.model is None:
             return
         runner.set_worker(TASK, self._task_worker(TASK_FLOW))
-        if ports.tool_calls is not None:
-            guidelines = GuidelineWorker(
-                memories=ports.memories,
-                transcript=ports.transcript,
-                tool_calls=ports.tool_calls,
-                embedder=ports.embedder,
-                model=ports.model,
-                clock=ports.clock,
-                language=language,
-            )
-            runner.set_worker(GUIDELINE, guidelines)
+        guidelines = GuidelineWorker(
+            store=ports.store, embedder=ports.embedder, model=ports.model, clock=ports.clock, language=language
+        )
+        runner.set_worker(GUIDELINE, guidelines)
 
     @property
-    def memories(self) -> MemoryStore:
-        """The top layer."""
-        return self._ports.memories
-
-    @property
-    def transcript(self) -> IndexedTranscript:
-        """Messages and blocks."""
-        return self._ports.transcript
-
-    @property
-    def tool_calls(self) -> ToolCallStore | None:
-        """Recorded calls; None where nothing keeps them."""
-        return self._ports.tool_calls
+    def store(self) -> Store:
+        """Where everything is kept."""
+        return self._ports.store
 
     @property
     def embedder(self) -> Embedder | None:
@@ -90,21 +69,9 @@ class LearningService:
         """Tells the time."""
         return self._ports.clock
 
-    def calls(self) -> ToolCallStore:
-        """Return the recorded calls (ConfigurationError: nothing keeps them)."""
-        if self._ports.tool_calls is None:
-            msg = (
-                "the transcript handed in keeps no tool calls: give one that is a ToolCallStore as well, or leave "
-                "transcript out for the local file"
-            )
-            raise ConfigurationError(msg)
-        return self._ports.tool_calls
-
     def set_task_flow(self, flow: TaskFlow) -> None:
-        """Exchange the stages by which attempts teach (ConfigurationError: no flow, or nothing keeps jobs)."""
+        """Exchange the stages by which attempts teach (ConfigurationError: no flow)."""
         _check_flow(flow)
-        if self._runner is None:
-            raise ConfigurationError(_NO_JOBS)
         self._runner.set_worker(TASK, self._task_worker(flow))
 
     def set_retrieval_flow(self, flow: RetrievalFlow) -> None:
@@ -114,12 +81,10 @@ class LearningService:
 
     def recorder(self) -> TaskRecorder:
         """Return what keeps attempts."""
-        can_learn = self._runner is not None and TASK in self._runner.kinds
         return TaskRecorder(
-            transcript=self._ports.transcript,
+            store=self._ports.store,
             record=self._record,
-            runner=self._runner if can_learn else None,
-            jobs=self._jobs,
+            runner=self._runner if TASK in self._runner.kinds else None,
             clock=self._ports.clock,
             start=self._start,
         )
@@ -132,8 +97,7 @@ class LearningService:
         context = FlowContext(
             scope=scope,
             memory_target=task_name,
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
+            store=self._ports.store,
             embedder=self._ports.embedder,
             model=None if self._ports.model is None else MeteredChatModel(self._ports.model, calls),
             clock=self._ports.clock,
@@ -151,14 +115,14 @@ class LearningService:
 
     async def guidelines(self, scope: Scope, names: Sequence[str], *, background: bool) -> ToolSummary:
         """Have the guidelines of tools written; see `ReMe.summarize_tool_memory`."""
-        begun, store = time.perf_counter(), self.calls()
+        begun, store = time.perf_counter(), self._ports.store
         names = tuple(dict.fromkeys(names))
         statistics = await store.tool_statistics(scope, names)
         missing = tuple(item.tool_name for item in statistics if not item.calls)
         unchanged: list[str] = []
         stale: list[str] = []
         for item in statistics:
-            before = await find_guideline(self._ports.memories, scope, item.tool_name) if item.calls else None
+            before = await find_guideline(self._ports.store, scope, item.tool_name) if item.calls else None
             if before is not None and written_from(before) == item.calls:
                 unchanged.append(item.tool_name)
             elif item.calls:
@@ -166,8 +130,6 @@ class LearningService:
         done = ToolSummary(unchanged=tuple(unchanged), missing=missing)
         outcomes: list[JobOutcome] = []
         if stale and self._ports.model is not None:
-            if self._runner is None:
-                raise ConfigurationError(_NO_JOBS)
             jobs = [self._guideline_job(name) for name in stale]
             await self._runner.add_jobs(scope, jobs)
             if background:
@@ -181,7 +143,7 @@ class LearningService:
     ) -> ToolSummary:
         written: dict[str, Memory] = {m.memory_id: m for outcome in outcomes for m in outcome.memories}
         usage = sum((outcome.usage for outcome in outcomes), Usage())
-        known = await retrieve_tool_memories(self._ports.memories, self._ports.tool_calls, scope, names)
+        known = await retrieve_tool_memories(self._ports.store, scope, names)
         done_by_others = [
             str(outcome.job.payload.get("tool_name"))
             for outcome in outcomes
@@ -211,8 +173,7 @@ class LearningService:
 
     def _task_worker(self, flow: TaskFlow) -> TaskWorker:
         return TaskWorker(
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
+            store=self._ports.store,
             embedder=self._ports.embedder,
             model=self._ports.model,
             clock=self._ports.clock,

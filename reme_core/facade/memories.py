@@ -85,7 +85,7 @@ class MemoryMethods:
 
     async def get_memory(self: MemoryParts, memory_id: str, *, user_id: str) -> Memory:
         """Return a memory, current or not (MemoryNotFoundError)."""
-        [memory] = await self._ports.memories.get(self._scope(user_id), [inputs.read_id(memory_id, "memory_id")])
+        [memory] = await self._ports.store.get(self._scope(user_id), [inputs.read_id(memory_id, "memory_id")])
         return memory
 
     async def update_memory(
@@ -215,7 +215,7 @@ class MemoryMethods:
             limit=inputs.read_count(limit, "limit"),
             cursor=cursor,
         )
-        return await self._ports.memories.list_memories(self._scope(user_id), query)
+        return await self._ports.store.list_memories(self._scope(user_id), query)
 
     async def history(self: MemoryParts, memory_id: str, *, user_id: str) -> list[Event]:
         """Return every change of a memory, oldest first; also of one that was deleted.
@@ -229,14 +229,12 @@ class MemoryMethods:
         events: list[Event] = []
         while True:
             after = events[-1].sequence if events else 0
-            page = await self._ports.memories.events(
-                scope, EventQuery(memory_id=wanted, after=after, limit=_HISTORY_PAGE)
-            )
+            page = await self._ports.store.events(scope, EventQuery(memory_id=wanted, after=after, limit=_HISTORY_PAGE))
             events += page
             if len(page) < _HISTORY_PAGE:
                 break
         if not events:
-            await self._ports.memories.get(scope, [wanted])
+            await self._ports.store.get(scope, [wanted])
         return events
 
     async def undo(self: MemoryParts, run_id: str, *, user_id: str) -> UndoResult:
@@ -249,7 +247,7 @@ class MemoryMethods:
         from reme_core.remember.undo import undo_run
 
         return await undo_run(
-            self._ports.memories,
+            self._ports.store,
             self._embedder,
             self._scope(user_id),
             inputs.read_id(run_id, "run_id"),

@@ -20,7 +20,7 @@ class MessageMethods:
     async def get_messages(self: MemoryParts, message_ids: Sequence[str], *, user_id: str) -> list[StoredMessage]:
         """Return messages by id, in the order asked (MessageNotFoundError)."""
         ids = inputs.read_ids(message_ids, "message_ids")
-        return await self._ports.transcript.get_messages(self._scope(user_id), ids)
+        return await self._ports.store.get_messages(self._scope(user_id), ids)
 
     async def find_messages(
         self: MemoryParts,
@@ -46,11 +46,11 @@ class MessageMethods:
             newest_first=inputs.read_flag(newest_first, "newest_first"),
             cursor=cursor,
         )
-        return await self._ports.transcript.find_messages(self._scope(user_id), query)
+        return await self._ports.store.find_messages(self._scope(user_id), query)
 
     async def get_block(self: MemoryParts, block_id: str, *, user_id: str) -> Block:
         """Return a block with its index entry and the ids of its messages (BlockNotFoundError)."""
-        [block] = await self._ports.transcript.get_blocks(self._scope(user_id), [inputs.read_id(block_id, "block_id")])
+        [block] = await self._ports.store.get_blocks(self._scope(user_id), [inputs.read_id(block_id, "block_id")])
         return block
 
     async def list_blocks(
@@ -59,7 +59,7 @@ class MessageMethods:
         """Return a page of the block index, oldest first, and the cursor of the next one."""
         from reme_core.ports import ListBlocks
 
-        page = await self._ports.transcript.list_blocks(
+        page = await self._ports.store.list_blocks(
             self._scope(user_id),
             ListBlocks(
                 session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
@@ -71,24 +71,7 @@ class MessageMethods:
 
     async def stats(self: MemoryParts, *, user_id: str) -> Counts:
         """Return how much a user's memory holds."""
-        from reme_core.ports import Countable, Counts
-
-        scope = self._scope(user_id)
-        counts = [await part.count(scope) for part in self._parts() if isinstance(part, Countable)]
-        return Counts(
-            current_memories={kind: n for count in counts for kind, n in count.current_memories.items()},
-            memories=sum(count.memories for count in counts),
-            messages=sum(count.messages for count in counts),
-            waiting_for_vectors=sum(count.waiting_for_vectors for count in counts),
-            blocks=sum(count.blocks for count in counts),
-            sessions=sum(count.sessions for count in counts),
-            events=sum(count.events for count in counts),
-            jobs=sum(count.jobs for count in counts),
-            dead_jobs=sum(count.dead_jobs for count in counts),
-            offloads=sum(count.offloads for count in counts),
-            offload_bytes=sum(count.offload_bytes for count in counts),
-            tool_calls=sum(count.tool_calls for count in counts),
-        )
+        return await self._ports.store.count(self._scope(user_id))
 
     async def delete_all_memories(self: MemoryParts, *, user_id: str) -> Erased:
         """Remove everything of a user for good: messages, blocks, memories, events, vectors and texts.
@@ -96,8 +79,4 @@ class MessageMethods:
         Raises:
             StoreUnavailableError: It is deleted, but another process holds old pages; call again.
         """
-        scope = self._scope(user_id)
-        erased = Erased()
-        for part in self._parts():
-            erased += await part.erase(scope)
-        return erased
+        return await self._ports.store.erase(self._scope(user_id))

@@ -30,7 +30,7 @@ class OffloadMethods:
         """Return a page of what was offloaded, oldest first unless told otherwise, and the cursor of the next one."""
         from reme_core.ports import ListOffloads
 
-        page = await self._working_ports().offloads.list_offloads(
+        page = await self._working_ports().store.list_offloads(
             self._scope(user_id),
             ListOffloads(
                 session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
@@ -73,7 +73,7 @@ class OffloadMethods:
             idle_since=now - read_days(idle_days, "idle_days"),
             dry_run=inputs.read_flag(dry_run, "dry_run"),
         )
-        return await ports.offloads.clean_offloads(scope, clean)
+        return await ports.store.clean_offloads(scope, clean)
 
     async def close_context(self: MemoryParts, session_id: str, *, user_id: str) -> None:
         """Say that a session's context is no more: clean-ups may take what it referred to."""
@@ -82,6 +82,6 @@ class OffloadMethods:
         ports, scope = self._working_ports(), self._scope(user_id)
         session = inputs.read_id(session_id, "session_id")
         ports.held.forget(scope, session)
-        await ports.offloads.hold_offloads(
+        await ports.store.hold_offloads(
             scope, HoldOffloads(session_id=session, references=frozenset(), now=ports.clock.now())
         )

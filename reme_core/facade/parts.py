@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import RuntimePorts
     from reme_core.jobs.job_service import JobService
-    from reme_core.ports import Clock, IndexedTranscript, MemoryStore, Retriever, Summarizer
+    from reme_core.ports import Clock, Retriever, Summarizer
     from reme_core.remember.memory_editor import Editor
     from reme_core.remember.record_messages import VerbatimSummarizer
     from reme_core.retrieval.resting_embedder import RestingEmbedder
@@ -42,8 +42,6 @@ class MemoryParts(Protocol):
     def _learning(self) -> LearningService: ...
 
     def _working_ports(self) -> WorkingPorts: ...
-
-    def _parts(self) -> list[MemoryStore | IndexedTranscript]: ...
 
     def _scope(self, user_id: object) -> Scope: ...
 

@@ -29,16 +29,13 @@ if TYPE_CHECKING:
     from reme_core.facade.config import Ports
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
-    from reme_core.jobs.job_runner import JobRunner
     from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.ports import (
         ChatModel,
         Clock,
         Embedder,
-        FillsVectors,
-        IndexedTranscript,
-        MemoryStore,
         Retriever,
+        Store,
         Summarizer,
         SummaryRequest,
         TokenCounter,
@@ -80,11 +77,10 @@ class ReMe(
         *,
         llm: ChatModel | Settings | Unset | None = UNSET,
         embedding: Embedder | Settings | Unset | None = UNSET,
-        vector_store: MemoryStore | Settings | None = None,
+        vector_store: Store | Settings | None = None,
         use_agentic_mode: bool = False,
         use_reviser: bool = False,
         language: Language | None = None,
-        transcript: IndexedTranscript | None = None,
         embed_messages: bool = True,
         slicing: Slicing | None = None,
         trying: RetryPolicy | None = None,
@@ -102,12 +98,11 @@ class ReMe(
                 `OPENAI_API_KEY`.
             embedding: Settings such as `{"backend": "openai", "model": "text-embedding-v4", "dimension": 1024}`, an
                 `Embedder`, or None for none. Left out, the environment decides: `REME_EMBEDDING_MODEL` with a key.
-            vector_store: `{"backend": "local_file"}` (the default), `{"backend": "qdrant", ...}`, or a `MemoryStore`.
+            vector_store: `{"backend": "local_file"}` (the default), `{"backend": "qdrant", ...}`, or a `Store`.
             use_agentic_mode: Let agents summarise and retrieve, with more model calls than the simple strategy: which
                 takes at most two a summary and none a retrieve.
             use_reviser: Have each summary checked by a further model call, and done again once if something is wrong.
             language: Of the prompts, `en` or `zh`; None follows the conversation.
-            transcript: Where messages are kept, if not in the local file.
             embed_messages: Give messages vectors. Words alone find nearly as much; memories get theirs in any case.
             slicing: Where blocks begin.
             trying: How often a job is tried, and how long it is held.
@@ -122,6 +117,7 @@ class ReMe(
         """
         from reme_core.facade import config
         from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, RuntimePorts, SimpleSummarizer
+        from reme_core.jobs.job_runner import JobRunner
         from reme_core.jobs.job_service import JobService
         from reme_core.jobs.retry_policy import RetryPolicy
         from reme_core.models import CharacterTokenCounter, SystemClock
@@ -136,7 +132,7 @@ class ReMe(
             raise ConfigurationError(msg)
         self._memory_space = make_scope(memory_space, "").memory_space
         self._ports: Ports = config.build(
-            working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store, transcript=transcript
+            working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store
         )
         for name, wanted in (("use_agentic_mode", use_agentic_mode), ("use_reviser", use_reviser)):
             if wanted and self._ports.llm is None:
@@ -152,13 +148,10 @@ class ReMe(
             self._embedder = RestingEmbedder(self._ports.embedder, self._clock, on_recovery=lambda: self._work.resume())
         self._message_embedder = self._embedder if embed_messages else None
         self._record = VerbatimSummarizer(
-            transcript=self._ports.transcript, embedder=self._message_embedder, slicing=config.check_slicing(slicing)
+            store=self._ports.store, embedder=self._message_embedder, slicing=config.check_slicing(slicing)
         )
         self._runtime = RuntimePorts(
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
-            offloads=self._ports.offloads,
-            tool_calls=self._ports.tool_calls,
+            store=self._ports.store,
             embedder=self._embedder,
             model=self._ports.llm,
             clock=self._clock,
@@ -166,14 +159,13 @@ class ReMe(
         )
         self._work = JobService(
             memory_space=self._memory_space,
-            parts=self._filled(),
-            jobs=self._ports.jobs,
+            store=self._ports.store,
             embedder=self._embedder,
             clock=self._clock,
             max_scopes=self._trying.max_scopes,
         )
-        self._editor = Editor(store=self._ports.memories, embedder=self._embedder, start=self._work.start)
-        self._runner = self._work.runner = self._make_runner()
+        self._editor = Editor(store=self._ports.store, embedder=self._embedder, start=self._work.start)
+        self._runner = self._work.runner = JobRunner(store=self._ports.store, clock=self._clock, trying=self._trying)
         self._closed = False
         self._gate = threading.Lock()
         self._made_learning: LearningService | None = None
@@ -190,7 +182,7 @@ class ReMe(
 
     def __repr__(self) -> str:
         """Name the memory space and the store."""
-        return f"ReMe(memory_space={self._memory_space!r}, store={self._ports.memories!r})"
+        return f"ReMe(memory_space={self._memory_space!r}, store={self._ports.store!r})"
 
     async def __aenter__(self) -> Self:
         """Return the memory; where there is a model for it, what earlier processes left undone begins."""
@@ -239,8 +231,7 @@ class ReMe(
         """Set the summarizer: a `Summarizer`, or settings such as `AgenticSummarizer(...)`.
 
         Raises:
-            ConfigurationError: It needs a chat model, or a transcript that keeps jobs, and there is none; or it is no
-                summarizer at all.
+            ConfigurationError: It needs a chat model, and there is none; or it is no summarizer at all.
         """
         from reme_core.facade.strategies import BindsDistiller, GuidesDistiller
         from reme_core.ports import Summarizer
@@ -251,20 +242,17 @@ class ReMe(
         _check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
         if not isinstance(summarizer, BindsDistiller):
             self._summarizer = summarizer
-            if self._runner is not None:
-                self._runner.set_worker(SUMMARY, None)
+            self._runner.set_worker(SUMMARY, None)
             return
-        runner = self._job_runner()
         guidance = summarizer.guidance if isinstance(summarizer, GuidesDistiller) else None
         worker = SummaryWorker(
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
+            store=self._ports.store,
             distiller=summarizer.bind_distiller(self._runtime),
             is_guided=guidance is not None,
         )
-        runner.set_worker(SUMMARY, worker)
+        self._runner.set_worker(SUMMARY, worker)
         self._summarizer = DistillingSummarizer(
-            record=self._record, runner=runner, clock=self._clock, start=self._work.start, guidance=guidance
+            record=self._record, runner=self._runner, clock=self._clock, start=self._work.start, guidance=guidance
         )
 
     def set_retriever(self, retriever: Retriever | BindsRetriever) -> None:
@@ -287,11 +275,9 @@ class ReMe(
 
         return ToolContext(
             scope=self._scope(user_id),
-            memories=self._ports.memories,
-            transcript=self._ports.transcript,
+            store=self._ports.store,
             embedder=self._embedder,
             model=self._ports.llm,
-            offloads=self._ports.offloads,
             clock=self._clock,
         )
 
@@ -305,7 +291,6 @@ class ReMe(
                 self._made_learning = LearningService(
                     ports=self._runtime,
                     record=self._record,
-                    jobs=self._ports.jobs,
                     runner=self._runner,
                     start=self._work.start,
                     language=self._language,
@@ -313,21 +298,14 @@ class ReMe(
             return self._made_learning
 
     def _working_ports(self) -> WorkingPorts:
-        """Return what working memory stands on (ConfigurationError)."""
-        if self._ports.offloads is None:
-            msg = (
-                "the transcript handed in keeps no offloads: give one that is an OffloadStore as well, or leave "
-                "transcript out for the local file"
-            )
-            raise ConfigurationError(msg)
+        """Return what working memory stands on."""
         from reme_core.working.ports import HeldContexts, WorkingPorts
         from reme_core.working.tokens import TokenLedger
 
         with self._gate:
             if self._made_working is None:
                 self._made_working = WorkingPorts(
-                    offloads=self._ports.offloads,
-                    transcript=self._ports.transcript,
+                    store=self._ports.store,
                     keep=self._keep,
                     model=self._ports.llm,
                     ledger=TokenLedger(self._runtime.counter),
@@ -347,35 +325,6 @@ class ReMe(
             result = exc.done
         self._work.start(scope)
         return result
-
-    def _make_runner(self) -> JobRunner | None:
-        """Return who does jobs; None where the transcript keeps none."""
-        if self._ports.jobs is None:
-            return None
-        from reme_core.jobs.job_runner import JobRunner
-
-        return JobRunner(jobs=self._ports.jobs, memories=self._ports.memories, clock=self._clock, trying=self._trying)
-
-    def _job_runner(self) -> JobRunner:
-        """Return who does jobs (ConfigurationError: the transcript keeps none)."""
-        if self._runner is None:
-            msg = "this transcript keeps no jobs: give one that is a JobQueue as well, such as LocalStore"
-            raise ConfigurationError(msg)
-        return self._runner
-
-    def _filled(self) -> list[FillsVectors]:
-        """Return where texts may wait for vectors, once where one holds both messages and memories."""
-        from reme_core.ports import FillsVectors
-
-        parts = self._parts()
-        if len(parts) > 1 and self._message_embedder is None:
-            parts = parts[:1]
-        return [part for part in parts if isinstance(part, FillsVectors)]
-
-    def _parts(self) -> list[MemoryStore | IndexedTranscript]:
-        """Return the stores, once where one is both."""
-        parts: list[MemoryStore | IndexedTranscript] = [self._ports.memories, self._ports.transcript]
-        return parts[:1] if parts[0] is parts[1] else parts
 
     def _scope(self, user_id: object) -> Scope:
         return make_scope(self._memory_space, user_id)

@@ -11,14 +11,11 @@ from reme_core.ports import (
     ChatModel,
     Clock,
     Embedder,
-    IndexedTranscript,
     MemoryAgent,
-    MemoryStore,
-    OffloadStore,
     Retriever,
+    Store,
     TokenCounter,
     Tool,
-    ToolCallStore,
 )
 from reme_core.schema import shown
 from reme_core.steps.guidance import Guidance, read_guidance
@@ -35,10 +32,7 @@ if TYPE_CHECKING:
 class RuntimePorts:
     """What the strategies of a memory work on."""
 
-    memories: MemoryStore
-    transcript: IndexedTranscript
-    offloads: OffloadStore | None = None
-    tool_calls: ToolCallStore | None = None
+    store: Store
     embedder: Embedder | None
     model: ChatModel | None
     clock: Clock
@@ -49,9 +43,7 @@ class RuntimePorts:
         from reme_core.recall.simple_retriever import SimpleRetriever
 
         return SimpleRetriever(
-            memories=self.memories,
-            transcript=self.transcript,
-            offloads=self.offloads,
+            store=self.store,
             embedder=self.embedder,
             counter=self.counter,
         )
@@ -128,7 +120,7 @@ class SimpleSummarizer:
         from reme_core.remember.simple_distiller import SimpleDistiller
 
         return SimpleDistiller(
-            memories=ports.memories,
+            store=ports.store,
             embedder=ports.embedder,
             model=ports.model_for(self.model, "distilling memories"),
             clock=ports.clock,
@@ -176,8 +168,7 @@ class AgenticSummarizer:
         own = {agent.memory_type for agent in self.agents}
         agents = (*self.agents, *(agent for agent in self._sub_agents() if agent.memory_type not in own))
         return AgenticDistiller(
-            memories=ports.memories,
-            transcript=ports.transcript,
+            store=ports.store,
             embedder=ports.embedder,
             model=ports.model_for(self.model, "distilling memories"),
             clock=ports.clock,
@@ -252,9 +243,7 @@ class AgenticRetriever:
         return AgenticRetrieval(
             agent=agent,
             model=ports.model_for(self.model, "agentic retrieval"),
-            memories=ports.memories,
-            transcript=ports.transcript,
-            offloads=ports.offloads,
+            store=ports.store,
             embedder=ports.embedder,
             clock=ports.clock,
             counter=ports.counter,

@@ -122,7 +122,7 @@ class TaskMethods:
         """Exchange the stages by which `summary_task` learns; see `reme_core.tasks`.
 
         Raises:
-            ConfigurationError: It is no flow, or the transcript keeps no jobs.
+            ConfigurationError: It is no flow.
         """
         self._learning.set_task_flow(flow)
 
@@ -148,12 +148,11 @@ class TaskMethods:
         Raises:
             MemoryNotFoundError: Naming those that this user doesn't have; none was counted.
             InvalidInputError: A count below zero, or none at all.
-            UnsupportedFilterError: The store doesn't count.
         """
         from reme_core.tasks.memory_utility import record_use
 
         ids = inputs.read_ids([memory_ids] if isinstance(memory_ids, str) else memory_ids, "memory_ids")
-        return await record_use(self._ports.memories, self._scope(user_id), ids, uses=uses, helpful=helpful)
+        return await record_use(self._ports.store, self._scope(user_id), ids, uses=uses, helpful=helpful)
 
     async def forget_memories(
         self: MemoryParts,
@@ -183,7 +182,7 @@ class TaskMethods:
         from reme_core.tasks.memory_utility import forget
 
         return await forget(
-            self._ports.memories,
+            self._ports.store,
             self._scope(user_id),
             types=inputs.read_types(memory_type),
             targets=None if task_name is None else (inputs.read_name(task_name, "task_name"),),
@@ -208,4 +207,4 @@ class TaskMethods:
         from reme_core.tasks.memory_utility import observe, parse_feedback
 
         items = [feedback] if isinstance(feedback, (Feedback, Mapping)) else feedback
-        return await observe(self._ports.memories, self._scope(user_id), parse_feedback(items), at=self._clock.now())
+        return await observe(self._ports.store, self._scope(user_id), parse_feedback(items), at=self._clock.now())

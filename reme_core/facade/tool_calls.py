@@ -38,11 +38,10 @@ class ToolMethods:
             InvalidInputError: A call that can't be read, or was made more than a day from now, naming it; nothing was
                 recorded.
             ConflictError: A `call_id` among the results that belongs to another call; nothing was recorded.
-            ConfigurationError: The transcript handed in keeps no tool calls.
         """
         from reme_core.toolstats.record_calls import read_handed_in, record
 
-        scope, store, now = self._scope(user_id), self._learning.calls(), self._clock.now()
+        scope, store, now = self._scope(user_id), self._ports.store, self._clock.now()
         given, read = await asyncio.to_thread(read_handed_in, tool_call_results, messages, now)
         known = await record(store, scope, given, read.calls)
         calls = (*given, *read.calls)
@@ -68,7 +67,6 @@ class ToolMethods:
 
         Raises:
             PartialFailureError: Some failed and are tried again later; `done` is the result so far.
-            ConfigurationError: The transcript handed in keeps no tool calls.
         """
         await self._work.recover()
         names = inputs.read_names(tool_names, "tool_names")
@@ -86,7 +84,7 @@ class ToolMethods:
         from reme_core.toolstats.tool_lookup import retrieve_tool_memories
 
         names = inputs.read_names(tool_names, "tool_names")
-        return await retrieve_tool_memories(self._ports.memories, self._ports.tool_calls, self._scope(user_id), names)
+        return await retrieve_tool_memories(self._ports.store, self._scope(user_id), names)
 
     async def list_tool_calls(
         self: MemoryParts,
@@ -123,11 +121,11 @@ class ToolMethods:
             cursor=cursor,
             newest_first=inputs.read_flag(newest_first, "newest_first"),
         )
-        return await self._learning.calls().list_tool_calls(self._scope(user_id), query)
+        return await self._ports.store.list_tool_calls(self._scope(user_id), query)
 
     async def list_tools(self: MemoryParts, *, user_id: str, limit: int = 100, cursor: str | None = None) -> ToolPage:
         """Return a page of the tools that were called, by name, with the number of their recorded calls."""
         from reme_core.ports import ListTools
 
         query = ListTools(limit=inputs.read_count(limit, "limit"), cursor=cursor)
-        return await self._learning.calls().list_tools(self._scope(user_id), query)
+        return await self._ports.store.list_tools(self._scope(user_id), query)

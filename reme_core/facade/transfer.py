@@ -17,7 +17,7 @@ class TransferMethods:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
         from reme_core.transfer.scope_export import export_scope
 
-        return await export_scope(self._ports.memories, self._ports.transcript, self._scope(user_id), file_path(path))
+        return await export_scope(self._ports.store, self._scope(user_id), file_path(path))
 
     async def import_(
         self: MemoryParts, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None
@@ -38,8 +38,7 @@ class TransferMethods:
 
         scope = self._scope(user_id)
         moved = await import_scope(
-            self._ports.memories,
-            self._ports.transcript,
+            self._ports.store,
             self._embedder,
             scope,
             file_path(path),
@@ -71,7 +70,7 @@ class TransferMethods:
         from reme_core.transfer.scope_export import dump_library
 
         return await dump_library(
-            self._ports.memories,
+            self._ports.store,
             self._scope(user_id),
             file_path(path),
             types=inputs.read_types(memory_type),
@@ -113,9 +112,7 @@ class TransferMethods:
         from reme_core.transfer.memory_library import load_library
 
         return await load_library(
-            self._ports.memories,
-            self._ports.transcript,
-            self._ports.tool_calls,
+            self._ports.store,
             self._embedder,
             self._scope(user_id),
             file_path(path),

@@ -147,7 +147,7 @@ class WorkingMemoryMethods:
         await self._work.recover()
         plan = await compact_tool_result(
             read,
-            offloads=ports.offloads,
+            store=ports.store,
             scope=scope,
             session_id=session,
             limits=chosen,
@@ -249,7 +249,7 @@ class WorkingMemoryMethods:
             created_at=ports.clock.now(),
         )
         await self._work.recover()
-        [reference] = (await store_offloads(ports.offloads, scope, [offload])).values()
+        [reference] = (await store_offloads(ports.store, scope, [offload])).values()
         return offload.info.model_copy(update={"reference": reference})
 
     async def reload_context(
@@ -302,7 +302,7 @@ class WorkingMemoryMethods:
             said_to=inputs.read_time(end_time, "end_time"),
         )
         await self._work.recover()
-        return await reload_context(ports.offloads, ports.transcript, scope, request)
+        return await reload_context(ports.store, scope, request)
 
     def in_context_memory(
         self: MemoryParts,

@@ -26,19 +26,12 @@ from reme_core.jobs.job_outcomes import JobOutcome, distinct, outcome_of
 from reme_core.jobs.process_identity import holder, is_gone
 from reme_core.jobs.retry_policy import RetryPolicy
 from reme_core.ports import (
-    BlockSummary,
     ClaimJob,
     Clock,
-    DeleteMemory,
-    JobQueue,
-    ListMemories,
-    MemoryFilter,
-    MemoryStore,
     SettleJob,
-    SettlesWrites,
-    WriteBatch,
+    Store,
 )
-from reme_core.schema import Job, JobState, Memory, Scope, Usage
+from reme_core.schema import Job, JobState, Scope, Usage
 from reme_core.steps.distillation import Distilled, UsageCounter, Worker, run_events
 
 _LOG = logging.getLogger("reme")
@@ -55,29 +48,21 @@ class _LostError(ConflictError):
     """The job is another's now."""
 
 
-class _TakenBackError(JobNotFoundError):
-    """The scope was erased, or the job dropped, after the memories were written; they are removed again."""
-
-
 class JobRunner:
     """Does the jobs of a memory: takes one, has it worked out, and writes what it came to and its end together."""
 
     def __init__(
         self,
         *,
-        jobs: JobQueue,
-        memories: MemoryStore,
+        store: Store,
         clock: Clock,
         trying: RetryPolicy | None = None,
     ) -> None:
-        """Keep the ports; which jobs it does is told by `set_worker`."""
-        self._jobs = jobs
-        self._memories = memories
+        """Keep what it works on; which jobs it does is told by `set_worker`."""
+        self._store = store
         self._workers: dict[str, Worker] = {}
         self._clock = clock
         self._trying = trying or RetryPolicy()
-        one: object = memories
-        self._both = memories if isinstance(memories, SettlesWrites) and one is jobs else None
         # Outcomes that somebody in this process waits for, of jobs that somebody else in it has done.
         self._awaited: dict[str, JobOutcome | None] = {}
 
@@ -95,7 +80,7 @@ class JobRunner:
 
     async def add_jobs(self, scope: Scope, jobs: Sequence[Job]) -> None:
         """Promise work; it is on disk when this returns."""
-        await self._jobs.add_jobs(scope, jobs)
+        await self._store.add_jobs(scope, jobs)
 
     async def finish(self, scope: Scope, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Wait until each of these jobs is done or has failed, doing those that come before them where nobody does."""
@@ -161,7 +146,7 @@ class JobRunner:
 
     async def _is_left(self, scope: Scope, tried: frozenset[str], *, everything: bool) -> bool:
         """Tell whether there is something to do that could not be begun."""
-        jobs = await self._jobs.list_jobs(scope, (JobState.PENDING, JobState.RUNNING))
+        jobs = await self._store.list_jobs(scope, (JobState.PENDING, JobState.RUNNING))
         now = self._clock.now()
         return any(
             job.kind in self._workers
@@ -204,7 +189,7 @@ class JobRunner:
 
     async def _claim(self, scope: Scope, claim: ClaimJob) -> Job | None:
         """Take a job. A store completes what it has begun: what it took while this was cancelled is given back."""
-        claiming = asyncio.ensure_future(self._jobs.claim_job(scope, claim))
+        claiming = asyncio.ensure_future(self._store.claim_job(scope, claim))
         try:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:
@@ -231,8 +216,6 @@ class JobRunner:
         meter = UsageCounter()
         try:
             return await self._held(scope, job, owner, self._do(scope, job, owner, worker, meter))
-        except _TakenBackError as exc:
-            return JobOutcome(job=job, usage=meter.usage, failure=exc)
         except JobNotFoundError as exc:  # done by somebody who took it over, dropped, or the scope was erased
             done = await self._done_before(scope, job)
             return done if done.has_written else JobOutcome(job=job, failure=exc)
@@ -288,77 +271,33 @@ class JobRunner:
             except StoreError as exc:
                 _LOG.warning("job %s could not be renewed, and is tried again: %s", job.job_id, exc)
 
-    async def _renew(self, scope: Scope, job: Job, owner: str, summaries: Sequence[BlockSummary] = ()) -> None:
+    async def _renew(self, scope: Scope, job: Job, owner: str) -> None:
         until = self._clock.now() + timedelta(seconds=self._trying.hold_s)
-        renewed = SettleJob(
-            job_id=job.job_id, owner=owner, outcome="renew", held_until=until, summaries=tuple(summaries)
-        )
-        await self._jobs.settle_job(scope, renewed)
+        renewed = SettleJob(job_id=job.job_id, owner=owner, outcome="renew", held_until=until)
+        await self._store.settle_job(scope, renewed)
 
-    async def _keep(self, scope: Scope, job: Job, owner: str, summaries: Sequence[BlockSummary] = ()) -> None:
+    async def _keep(self, scope: Scope, job: Job, owner: str) -> None:
         """Renew, or find out that the job is another's now (JobNotFoundError, _LostError)."""
         try:
-            await self._renew(scope, job, owner, summaries)
+            await self._renew(scope, job, owner)
         except ConflictError as exc:
             raise _LostError(str(exc)) from exc
 
     async def _do(self, scope: Scope, job: Job, owner: str, worker: Worker, meter: UsageCounter) -> JobOutcome:
-        # Written and not ended: by a process that was killed, or a run that was cancelled, in between.
-        if self._both is None and (done := await self._done_before(scope, job)).has_written:
-            await self._jobs.settle_job(scope, SettleJob(job_id=job.job_id, owner=owner, outcome="done"))
-            return done
         usage = Usage()
         for left in reversed(range(_TIMES_OVERTAKEN)):
             distilled = await worker.work(scope, job, meter)
             usage += distilled.usage
             try:
-                written = await self._write(scope, job, distilled.batch, self._end(job, owner, distilled))
+                written = await self._store.put_and_settle(scope, distilled.batch, self._end(job, owner, distilled))
             except ConflictError:
                 # Somebody has changed a memory meanwhile: look again. If it is the job that was taken, this raises.
                 await self._keep(scope, job, owner)
                 if not left:
                     raise
             else:
-                return outcome_of(job, distilled, written, usage)
+                return outcome_of(job, distilled, tuple(written), usage)
         raise AssertionError  # the last round returns or raises
-
-    async def _write(self, scope: Scope, job: Job, batch: WriteBatch, settle: SettleJob) -> tuple[Memory, ...]:
-        if self._both is not None:
-            return tuple(await self._both.put_and_settle(scope, batch, settle))
-        return await self._put_then_settle(scope, job, batch, settle)
-
-    async def _put_then_settle(
-        self, scope: Scope, job: Job, batch: WriteBatch, settle: SettleJob
-    ) -> tuple[Memory, ...]:
-        """Write to a store that doesn't keep jobs. A kill in between is seen by the run id at the next attempt."""
-        owner = settle.owner or ""
-        # Not ours any more: nothing is written. The index comes first: after a kill in between it is written anew.
-        await self._keep(scope, job, owner, settle.summaries)
-        settle = replace(settle, summaries=())
-        if settle.payload is not None:
-            # What is left is noted before the rest is written, beside what is left if it never comes to that.
-            ahead = {**settle.payload, "earlier_run": job.run_id, "earlier_targets": job.payload.get("targets")}
-            until = self._clock.now() + timedelta(seconds=self._trying.hold_s)
-            noted = SettleJob(job_id=job.job_id, owner=owner, outcome="renew", held_until=until, payload=ahead)
-            await self._jobs.settle_job(scope, noted)
-        written = await self._memories.put(scope, batch) if batch.puts or batch.deletes else []
-        try:
-            await self._jobs.settle_job(scope, settle)
-        except JobNotFoundError as exc:
-            await self._take_back(scope, written, batch)
-            raise _TakenBackError(exc.missing) from exc
-        return tuple(written)
-
-    async def _take_back(self, scope: Scope, written: Sequence[Memory], batch: WriteBatch) -> None:
-        """Remove what was written into a scope that was erased, or whose job was dropped, just before."""
-        ids = {memory.memory_id for memory in written}
-        every = ListMemories(filter=MemoryFilter(include_superseded=True), limit=len(ids) + 1)
-        held = {memory.memory_id for memory in (await self._memories.list_memories(scope, every)).memories}
-        if held <= ids:
-            await self._memories.erase(scope)  # with the events, which hold the texts
-        else:
-            gone = [DeleteMemory(memory_id=name) for name in sorted(ids & held)]
-            await self._memories.put(scope, WriteBatch(deletes=gone, reason="its job was dropped", at=batch.at))
 
     def _end(self, job: Job, owner: str, distilled: Distilled) -> SettleJob:
         summaries = distilled.summaries
@@ -366,18 +305,17 @@ class JobRunner:
             return SettleJob(job_id=job.job_id, owner=owner, outcome="done", summaries=summaries)
         left: list[JsonValue] = [[str(kind), name] for (kind, name), _ in distilled.failures]
         _, failure = distilled.failures[0]
-        kept = {name: value for name, value in job.payload.items() if not name.startswith("earlier_")}
-        return replace(self._after(job, owner, failure), payload={**kept, "targets": left}, summaries=summaries)
+        return replace(self._after(job, owner, failure), payload={**job.payload, "targets": left}, summaries=summaries)
 
     async def _done_before(self, scope: Scope, job: Job) -> JobOutcome:
         """Return what a job's run has written, as the events tell."""
-        events = await run_events(self._memories, scope, job.run_id)
+        events = await run_events(self._store, scope, job.run_id)
         memories = distinct(tuple(event.after for event in events if event.after is not None))
         return JobOutcome(job=job, memories=memories, has_written=bool(events))
 
     async def _done_elsewhere(self, scope: Scope, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Return what became of jobs that somebody else has ended, in this process or in another."""
-        there = {job.job_id: job for job in await self._jobs.list_jobs(scope)}
+        there = {job.job_id: job for job in await self._store.list_jobs(scope)}
         outcomes: list[JobOutcome] = []
         for job in jobs:
             told, now = self._awaited.get(job.job_id), there.get(job.job_id)
@@ -407,7 +345,7 @@ class JobRunner:
             state = "given up" if settle.outcome == "dead" else "pending"
             _LOG.error("job %s failed and is %s: %s", settle.job_id, state, settle.error)
         try:
-            await self._jobs.settle_job(scope, settle)
+            await self._store.settle_job(scope, settle)
         except (JobNotFoundError, ConflictError):
             _LOG.info("job %s was taken over or dropped meanwhile", settle.job_id)
 

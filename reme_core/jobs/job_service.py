@@ -6,12 +6,12 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from reme_core.errors import ConfigurationError, ModelError, ModelUnavailableError, PartialFailureError, ReMeError
+from reme_core.errors import ModelError, ModelUnavailableError, PartialFailureError, ReMeError
 from reme_core.jobs.background_tasks import BackgroundTasks
 from reme_core.jobs.job_outcomes import JobOutcome
 from reme_core.jobs.job_runner import JobRunner
 from reme_core.jobs.process_identity import is_gone
-from reme_core.ports import Clock, FillsVectors, JobQueue, SettleJob
+from reme_core.ports import Clock, SettleJob, Store
 from reme_core.retrieval.resting_embedder import RestingEmbedder
 from reme_core.schema import Job, JobState, Scope, Usage
 from reme_core.steps.embedding import embed_waiting
@@ -26,8 +26,7 @@ class JobService:
         self,
         *,
         memory_space: str,
-        parts: Sequence[FillsVectors],
-        jobs: JobQueue | None,
+        store: Store,
         embedder: RestingEmbedder | None,
         clock: Clock,
         max_scopes: int,
@@ -36,15 +35,13 @@ class JobService:
 
         Args:
             memory_space: Whose work it is.
-            parts: Where texts wait for vectors.
-            jobs: None for a transcript that keeps no jobs.
+            store: What has texts that wait for vectors, and jobs.
             embedder: Gives vectors.
             clock: Tells the time.
             max_scopes: As in `RetryPolicy`.
         """
         self._memory_space = memory_space
-        self._parts = tuple(parts)
-        self._jobs = jobs
+        self._store = store
         self._embedder = embedder
         self._clock = clock
         self._background = BackgroundTasks(self._work, max_scopes=max_scopes)
@@ -67,14 +64,6 @@ class JobService:
     def runner(self, runner: JobRunner | None) -> None:
         self._runner = runner
 
-    @property
-    def queue(self) -> JobQueue:
-        """The queue (ConfigurationError: the transcript keeps no jobs)."""
-        if self._jobs is None:
-            msg = "this transcript keeps no jobs: give one that is a JobQueue as well, such as LocalStore"
-            raise ConfigurationError(msg)
-        return self._jobs
-
     def start(self, scope: Scope) -> None:
         """Have the work of a scope done in the background, if there is anything that could do it."""
         if self.runner is None and self._embedder is None:
@@ -86,10 +75,10 @@ class JobService:
         """Begin, once, what earlier processes have left; in the background."""
         if self._recovered or (self.runner is None and self._embedder is None):
             return
-        scopes = [] if self.runner is None else await self.queue.job_scopes(self._memory_space)
+        scopes = [] if self.runner is None else await self._store.job_scopes(self._memory_space)
         self._touched = self._touched or self.runner is not None
-        for part in self._parts if self._embedder is not None else ():
-            scopes += await part.waiting_scopes(self._memory_space)
+        if self._embedder is not None:
+            scopes += await self._store.waiting_scopes(self._memory_space)
         for scope in dict.fromkeys(scopes):
             self._background.start(scope)
         self._recovered = True
@@ -114,10 +103,9 @@ class JobService:
         if self._embedder is not None:
             self._embedder.wake()  # who calls this wants to know now
             self._late.clear()
-        for part in self._parts if self._embedder is not None else ():
-            for scope in await part.waiting_scopes(self._memory_space):
+            for scope in await self._store.waiting_scopes(self._memory_space):
                 try:
-                    usage += await self._fill(part, scope)
+                    usage += await self._fill(scope)
                 except ReMeError as exc:
                     failures.append(exc)
         outcomes = await self._drain_all(everything=True, skip=just_tried)
@@ -150,27 +138,27 @@ class JobService:
 
     async def list_jobs(self, scope: Scope) -> list[Job]:
         """Return what waits, runs or was given up."""
-        return await self.queue.list_jobs(scope)
+        return await self._store.list_jobs(scope)
 
     async def users_with_jobs(self) -> list[str]:
         """Return the users of the memory space that have jobs."""
-        return [scope.user_id for scope in await self.queue.job_scopes(self._memory_space)]
+        return [scope.user_id for scope in await self._store.job_scopes(self._memory_space)]
 
     async def retry_job(self, scope: Scope, job_id: str) -> None:
         """Have a job tried again as if it were new (JobNotFoundError; ConflictError: it is being done)."""
         owner, now = await self._abandoned_by(scope, job_id), self._clock.now()
-        await self.queue.settle_job(scope, SettleJob(job_id=job_id, owner=owner, outcome="revive", due_at=now))
+        await self._store.settle_job(scope, SettleJob(job_id=job_id, owner=owner, outcome="revive", due_at=now))
         if self.runner is not None:
             self.start(scope)
 
     async def drop_job(self, scope: Scope, job_id: str) -> None:
         """Give a job up for good; the messages stay (JobNotFoundError; ConflictError: it is being done)."""
         owner = await self._abandoned_by(scope, job_id)
-        await self.queue.settle_job(scope, SettleJob(job_id=job_id, owner=owner, outcome="drop"))
+        await self._store.settle_job(scope, SettleJob(job_id=job_id, owner=owner, outcome="drop"))
 
     async def _abandoned_by(self, scope: Scope, job_id: str) -> str | None:
         """Return who holds a job, if nobody can be holding it any more."""
-        for job in await self.queue.list_jobs(scope, (JobState.RUNNING,)):
+        for job in await self._store.list_jobs(scope, (JobState.RUNNING,)):
             over = job.held_until is None or job.held_until <= self._clock.now()
             if job.job_id == job_id and job.owner is not None and (over or is_gone(job.owner)):
                 return job.owner
@@ -180,7 +168,7 @@ class JobService:
         outcomes: list[JobOutcome] = []
         if self.runner is None:
             return outcomes
-        for scope in await self.queue.job_scopes(self._memory_space):
+        for scope in await self._store.job_scopes(self._memory_space):
             outcomes += self._noted(
                 scope, await self.runner.drain(scope, everything=everything, is_patient=self._is_patient, skip=skip)
             )
@@ -189,19 +177,19 @@ class JobService:
         return outcomes
 
     async def _work(self, scope: Scope) -> None:
-        for part in self._parts if self._embedder is not None else ():
+        if self._embedder is not None:
             with suppress(ReMeError):  # they wait on, and are found by their words
-                self._spent += await self._fill(part, scope)
+                self._spent += await self._fill(scope)
         if self.runner is not None:
             outcomes = self._noted(scope, await self.runner.drain(scope, is_patient=self._is_patient))
             self._spent += sum((outcome.usage for outcome in outcomes), Usage())
 
-    async def _fill(self, part: FillsVectors, scope: Scope) -> Usage:
+    async def _fill(self, scope: Scope) -> Usage:
         """Embed what waits in a scope; a failure is noted, and raised."""
         if self._embedder is None:
             return Usage()
         try:
-            return await embed_waiting(part, self._embedder, scope)
+            return await embed_waiting(self._store, self._embedder, scope)
         except ReMeError as exc:  # the model's, or a vector of another dimension than the file's
             if isinstance(exc, ModelError) and self._embedder.is_resting:
                 self._late.add(scope)  # said in the log when it began
@@ -216,7 +204,7 @@ class JobService:
         """Return what has failed since this was asked last and is still not done, by whomever."""
         failed, self._failed = self._failed, {}
         scopes = {scope for scope, _ in failed.values()}
-        left = {job.job_id for scope in scopes for job in await self.queue.list_jobs(scope)}
+        left = {job.job_id for scope in scopes for job in await self._store.list_jobs(scope)}
         return [error for job_id, (_, error) in failed.items() if job_id in left]
 
     def _noted(self, scope: Scope, outcomes: list[JobOutcome]) -> list[JobOutcome]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 from pydantic import JsonValue
 
@@ -228,55 +228,3 @@ class IndexedBy:
 
     dimension: int
     model: str
-
-
-@runtime_checkable
-class ItemStore(Protocol):
-    """Items of many memory spaces, beside the memories that some of them are.
-
-    Every call takes the memory space, and reaches no item of another one. Inside it the namespace is the boundary: a
-    prefix covers whole labels, literally. Memories are reached by a `ItemRecord` or `RecordPlace` alone, which the
-    caller builds from its own rules and never from what a model wrote. Deleting an item deletes its memory, deleting
-    the memory its item, vectors included; a memory that was superseded is no item any more. Calls return after what
-    they say is on disk; what they return are copies. Any call raises `StoreError`.
-    """
-
-    async def get_items(self, memory_space: str, get: GetItems) -> list[Item | None]:
-        """Return the items in the order asked, None where there is none."""
-        ...
-
-    async def search_items(self, memory_space: str, search: SearchItems) -> list[Item]:
-        """Return a page; pages of any size partition what does not change meanwhile.
-
-        Raises:
-            InvalidInputError: A negative limit or offset, or a vector that is not finite or not of unit norm.
-            DimensionMismatchError: The vector has another length than those stored.
-        """
-        ...
-
-    async def list_item_namespaces(self, memory_space: str, query: ListItemNamespaces) -> ItemNamespaces:
-        """Return where there are items."""
-        ...
-
-    async def write_items(self, memory_space: str, write: WriteItems) -> None:
-        """Write all or nothing; an address that is emptied may be empty.
-
-        A put keeps `created_at` of the item it replaces, and moves `updated_at` forward in any case.
-
-        Raises:
-            InvalidInputError: An address, a value or vectors that can't be stored, naming it.
-            DimensionMismatchError: Vectors of another length than those stored.
-        """
-        ...
-
-    async def sweep_items(self, memory_space: str, at: datetime) -> int:
-        """Remove the items whose time is over, with their memories and vectors; return how many."""
-        ...
-
-    async def find_index(self) -> IndexedBy | None:
-        """Return what makes the vectors of items in this file, None while none were made."""
-        ...
-
-    async def claim_index(self, indexed: IndexedBy) -> IndexedBy:
-        """Record what makes the vectors of items in this file, unless that stands there; return what stands there."""
-        ...

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from pydantic import JsonValue
 
-from reme_core.ports.memory_store import WriteBatch
 from reme_core.ports.transcript import BlockSummary
-from reme_core.schema import Job, JobState, Memory, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,45 +65,3 @@ class SettleJob:
     raw: str = ""
     payload: Mapping[str, JsonValue] | None = None
     summaries: Sequence[BlockSummary] = ()
-
-
-@runtime_checkable
-class JobQueue(Protocol):
-    """Jobs of many scopes. Guarantees as `MemoryStore`; jobs of new blocks are added by `AppendMessages.planner`."""
-
-    async def add_jobs(self, scope: Scope, jobs: Sequence[Job]) -> None:
-        """Add jobs, all or none. Adding the same job again changes nothing (ConflictError for another one)."""
-        ...
-
-    async def claim_job(self, scope: Scope, claim: ClaimJob) -> Job | None:
-        """Take the oldest job (by `created_at`, then in the order of adding) that may be begun; None if there is none.
-
-        It is then `running`, with one more attempt.
-        """
-        ...
-
-    async def settle_job(self, scope: Scope, settle: SettleJob) -> None:
-        """End, prolong or give back a job.
-
-        Raises:
-            JobNotFoundError: This scope holds no such job: it was done, or the scope was erased.
-            ConflictError: Somebody else holds it, or with owner None: somebody does.
-        """
-        ...
-
-    async def list_jobs(self, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
-        """Return the scope's jobs, oldest first; of these states, if given."""
-        ...
-
-    async def job_scopes(self, memory_space: str) -> list[Scope]:
-        """Return the scopes of a memory space that have jobs, dead ones included."""
-        ...
-
-
-@runtime_checkable
-class SettlesWrites(Protocol):
-    """A memory store that keeps jobs as well, and so can write what a job came to and end it in one transaction."""
-
-    async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
-        """Do `put` and `settle_job`, or neither; raises what they raise."""
-        ...

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, bounded_query
+from reme_core.schema import Memory, MemoryType, bounded_query
 from reme_core.schema.mapping import MappingModel
 
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -21,6 +21,13 @@ Matrix: TypeAlias = npt.NDArray[np.float32]
 """Shape (n, d), rows of unit norm."""
 
 Scalar: TypeAlias = str | int | float | bool | None
+
+
+class Target(NamedTuple):
+    """What memories are about, within a scope: a type and a name."""
+
+    memory_type: MemoryType
+    memory_target: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +69,7 @@ class PutMemory:
         memory: The new state. Its id decides: unknown in the scope is an add, known an update.
         vector: The vector of `memory.index_text`. None keeps the stored one while that text is unchanged, and drops it
             when it changed: the memory is then found by its words.
-        wants_vector: One that has none afterwards, and says something new, waits for it; see `FillsVectors`.
+        wants_vector: One that has none afterwards, and says something new, waits for it; see `Store.put_vectors`.
         expected_revision: 0: must not exist; n: must have this revision; None: whatever is there.
         on_duplicate: For an add whose normalised content is a current memory of the same type and target already:
             answer with that one, unchanged, or raise. To answer is right for what repeats it: where the own time of one
@@ -213,96 +220,3 @@ class Counts(MappingModel):
     offloads: int = 0
     offload_bytes: int = 0
     tool_calls: int = 0
-
-
-@runtime_checkable
-class Countable(Protocol):
-    """A store that can say how much it holds of a scope; not part of the ports that a store must offer."""
-
-    async def count(self, scope: Scope) -> Counts:
-        """Return how much the scope holds."""
-        ...
-
-
-@runtime_checkable
-class CountsUses(Protocol):
-    """A memory store that counts how often memories were used; not part of what every store must offer.
-
-    Counts are no part of what a memory says: counting makes no event, and changes neither `revision` nor `updated_at`,
-    so that nobody who edits a memory is held up by those who use it. A put leaves the counts of a stored memory as they
-    are; that of a new one brings its own.
-    """
-
-    async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
-        """Add to the counts of memories, all or none, and return the memories in the order given.
-
-        Additions of several callers, in other processes too, all count. One that is named twice counts twice.
-
-        Raises:
-            MemoryNotFoundError: Naming every id that this scope doesn't hold.
-            InvalidInputError: A count below zero, or none at all.
-        """
-        ...
-
-
-class MemoryStore(Protocol):
-    """Memories of many scopes. Every call sees and touches one scope alone; what it returns are values.
-
-    A call returns after what it says is on disk. A write is atomic. Any call raises `StoreError` (see its subclasses);
-    none answers a failure with an empty list.
-    """
-
-    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
-        """Write a batch and return the stored memories of its puts, in their order.
-
-        A memory's space and user must be those of `scope`. The store sets `revision`, and keeps `created_at`, `freq`
-        and `utility` on updates.
-
-        Raises:
-            InvalidInputError: A memory of another scope, or a vector that is not finite, not of unit norm.
-            MemoryNotFoundError: A delete names an id that this scope doesn't hold.
-            ConflictError: An expected revision that isn't there, a duplicate that may not be, or an update that would
-                make two equal current memories.
-            DimensionMismatchError: A vector of another length than those stored.
-        """
-        ...
-
-    async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        """Return memories by id, in the order asked, current or replaced.
-
-        Raises:
-            MemoryNotFoundError: Naming every id that this scope doesn't hold.
-        """
-        ...
-
-    async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
-        """Return the best memories, highest score first; ties: newest first, then by id.
-
-        Without text and vector there is nothing to rank by: InvalidInputError.
-
-        Raises:
-            UnsupportedFilterError: This store can't honour the filter.
-            DimensionMismatchError: The query's vector has another length than those stored.
-        """
-        ...
-
-    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
-        """Return one page; pages of any size partition what does not change meanwhile.
-
-        Raises:
-            InvalidInputError: A cursor that is not one of ours.
-            UnsupportedFilterError: This store can't honour the filter.
-        """
-        ...
-
-    async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
-        """Return what happened, oldest first. Events of deleted memories stay until the scope is erased."""
-        ...
-
-    async def erase(self, scope: Scope) -> Erased:
-        """Remove everything of the scope for good: memories, vectors, texts, events. Nothing of it stays readable."""
-        ...
-
-    async def close(self) -> None:
-        """Release what is held; later calls raise `StoreClosedError`. Closing twice is harmless."""
-        ...

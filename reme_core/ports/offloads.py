@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, runtime_checkable
 
-from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, OffloadRecord, Scope, bounded_query
+from reme_core.schema import OffloadInfo, OffloadKind, OffloadRecord, bounded_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,41 +138,3 @@ class CleanOffloads:
     max_bytes: int | None = None
     idle_since: datetime
     dry_run: bool = False
-
-
-@runtime_checkable
-class OffloadStore(Protocol):
-    """Offloads of many scopes. Guarantees as `MemoryStore`; erasing a scope of the transcript erases them as well."""
-
-    async def put_offloads(self, scope: Scope, put: PutOffloads) -> list[str]:
-        """Keep offloads, all or none; return their references in order.
-
-        Raises:
-            ConflictError: A reference that this scope has for something else.
-            MessageNotFoundError: A pointer at messages that this scope doesn't hold.
-        """
-        ...
-
-    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
-        """Return an offload with its text.
-
-        Raises:
-            OffloadNotFoundError: This scope has no such reference: it never had, or its text was cleaned up.
-        """
-        ...
-
-    async def list_offloads(self, scope: Scope, query: ListOffloads) -> OffloadPage:
-        """Return one page of what there is, without the texts."""
-        ...
-
-    async def search_offloads(self, scope: Scope, search: OffloadSearch) -> list[ScoredOffload]:
-        """Return the best passage of each offload that holds a word of the query, highest score first; ties: newest."""
-        ...
-
-    async def hold_offloads(self, scope: Scope, hold: HoldOffloads) -> None:
-        """Say what an open session refers to. References that this scope doesn't have are passed over."""
-        ...
-
-    async def clean_offloads(self, scope: Scope, clean: CleanOffloads) -> CleanedOffloads:
-        """Remove texts that may go, never one that an open session holds, and say which."""
-        ...

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
-from reme_core.schema import Scope, ToolCallResult, ToolStatistics
+from reme_core.schema import ToolCallResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,38 +63,3 @@ class ToolPage:
 
     tools: tuple[tuple[str, int], ...]
     next_cursor: str | None = None
-
-
-@runtime_checkable
-class ToolCallStore(Protocol):
-    """Tool calls of many scopes: added, never rewritten. Guarantees as `MemoryStore`."""
-
-    async def add_tool_calls(self, scope: Scope, calls: Sequence[ToolCallResult]) -> AddedToolCalls:
-        """Record calls, all or none. Recording the same call again changes nothing.
-
-        A call whose `create_time` was left out (it is not in `model_fields_set`) is the same whenever it was made.
-
-        Raises:
-            ConflictError: An id of this scope that belongs to a call with other content.
-        """
-        ...
-
-    async def get_tool_calls(self, scope: Scope, call_ids: Sequence[str]) -> list[ToolCallResult]:
-        """Return calls by id, in the order asked.
-
-        Raises:
-            ToolCallNotFoundError: Naming every id that this scope doesn't hold.
-        """
-        ...
-
-    async def tool_statistics(self, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:
-        """Add up the calls of each tool, in the order asked; one without calls has zero of them."""
-        ...
-
-    async def list_tool_calls(self, scope: Scope, query: ListToolCalls) -> ToolCallPage:
-        """Return one page of calls (InvalidInputError: a cursor that is not one of ours)."""
-        ...
-
-    async def list_tools(self, scope: Scope, query: ListTools) -> ToolPage:
-        """Return one page of the tools that were called (InvalidInputError: a cursor that is not one of ours)."""
-        ...

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
 from reme_core.errors import ReMeError
 from reme_core.ports.chat_model import ChatModel
 from reme_core.ports.embedder import Clock, Embedder
-from reme_core.ports.memory_store import MemoryStore
-from reme_core.ports.offloads import OffloadStore
-from reme_core.ports.transcript import IndexedTranscript
+from reme_core.ports.memory_store import Target
+from reme_core.ports.store import Store
 from reme_core.schema import Hit, MemoryType, Message, Scope, Source, Usage, new_id
-
-
-class Target(NamedTuple):
-    """What memories are about, within a scope: a type and a name."""
-
-    memory_type: MemoryType
-    memory_target: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +23,6 @@ class MetaMemory:
     target: Target
     description: str = ""
     memories: int = 0
-
-
-@runtime_checkable
-class ListsTargets(Protocol):
-    """A memory store that can say which targets a scope has without reading all its memories."""
-
-    async def count_targets(self, scope: Scope) -> dict[Target, int]:
-        """Return the number of current memories of each target, `meta` ones apart."""
-        ...
 
 
 @dataclass(slots=True)
@@ -73,9 +56,7 @@ class ToolContext:
 
     Attributes:
         scope: Whose data.
-        memories: Memories as the call is to see and change them: the store, or a draft over it.
-        transcript: Messages and blocks.
-        offloads: What left contexts; None where nothing keeps it.
+        store: What is kept, with the memories as the call is to see and change them: the store, or a draft over it.
         embedder: Gives vectors to what is written and asked; None leaves both to their words.
         model: The chat model of agents that were given none.
         clock: Tells the time.
@@ -92,9 +73,7 @@ class ToolContext:
     """
 
     scope: Scope
-    memories: MemoryStore
-    transcript: IndexedTranscript
-    offloads: OffloadStore | None = None
+    store: Store
     embedder: Embedder | None = None
     model: ChatModel | None = None
     clock: Clock

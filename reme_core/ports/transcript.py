@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, TypeAlias
 
 from reme_core.ports.memory_store import Vector
-from reme_core.schema import Block, Erased, Job, Message, Scope, StoredMessage, bounded_query
+from reme_core.schema import Block, Job, Message, StoredMessage, bounded_query
 
 WAITING = 256
 """Texts that an append hands back to be embedded."""
@@ -41,12 +41,11 @@ class AppendMessages:
     Attributes:
         session_id: The session.
         messages: The messages; may be empty, to slice what is left.
-        want_vectors: Marks them as waiting for vectors; see `TranscriptIndex.pending_texts`.
+        want_vectors: Marks them as waiting for vectors; see `Store.pending_texts`.
         slicer: Cuts the session's messages that lie in no block yet, these included, into blocks, which are added in
             the same write. It is called within that write, so it must neither wait nor touch the transcript.
         planner: Says which jobs follow from the blocks just made (with the messages that were cut into them); they are
-            added in the same write. Called as the slicer is, and only where there is one. For a transcript that is a
-            `JobQueue` as well; another one must refuse it (UnsupportedFilterError).
+            added in the same write. Called as the slicer is, and only where there is one.
         on_conflict: Of a message whose id belongs to other content or to another session: `raise` refuses all of them,
             `rename` keeps it under the first of `renamings` that is free, or knows it there already.
     """
@@ -147,67 +146,6 @@ class BlockSummary:
     author: str
 
 
-class Transcript(Protocol):
-    """Messages and blocks of many scopes: appended, never rewritten. Guarantees as `MemoryStore`.
-
-    The entry that the index has of a block is written anew with the end of a job (`SettleJob.summaries`), where the
-    transcript is a `JobQueue` as well.
-    """
-
-    async def append(self, scope: Scope, request: AppendMessages) -> Appended:
-        """Add messages, all or none. Adding the same message again changes nothing.
-
-        Raises:
-            ConflictError: An id of this scope that belongs to a message with other content or another session, unless
-                `on_conflict` says to rename it.
-        """
-        ...
-
-    async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
-        """Return messages by id, in the order asked.
-
-        Raises:
-            MessageNotFoundError: Naming every id that this scope doesn't hold.
-        """
-        ...
-
-    async def find_messages(self, scope: Scope, query: FindMessages) -> MessagePage:
-        """Return one page of the messages that meet all conditions."""
-        ...
-
-    async def put_blocks(self, scope: Scope, blocks: Sequence[Block]) -> None:
-        """Add blocks, all or none; their messages then lie in them. Adding an equal block again changes nothing.
-
-        One of which the index says something else by now, here or where it comes from, is equal.
-
-        Raises:
-            MessageNotFoundError: A message that this scope doesn't hold in that session.
-            ConflictError: The id of a block with other content; or a message, those that the block repeats apart, that
-                lies in another block already: so two writers never slice the same messages twice.
-        """
-        ...
-
-    async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
-        """Return blocks by id, in the order asked.
-
-        Raises:
-            BlockNotFoundError: Naming every id that this scope doesn't hold.
-        """
-        ...
-
-    async def list_blocks(self, scope: Scope, query: ListBlocks) -> BlockPage:
-        """Return one page of blocks in the order of slicing."""
-        ...
-
-    async def erase(self, scope: Scope) -> Erased:
-        """Remove everything of the scope for good. Nothing of it stays readable."""
-        ...
-
-    async def close(self) -> None:
-        """Release what is held; later calls raise `StoreClosedError`. Closing twice is harmless."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSearch:
     """A search over messages or blocks.
@@ -272,55 +210,3 @@ class MessageVector:
 
     pending: PendingText
     vector: Vector | None
-
-
-@runtime_checkable
-class FillsVectors(Protocol):
-    """A store that knows which of its texts have no vector yet, and takes it later.
-
-    Every transcript that is searched does. A memory store may: what `PutMemory.wants_vector` marks then waits. One that
-    does not leaves such memories to their words. A store of both tells both.
-    """
-
-    async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
-        """Return texts that wait for vectors, memories first, each oldest first: `limit` and what a last message adds.
-
-        Fewer than `limit` are all there are.
-        """
-        ...
-
-    async def waiting_scopes(self, memory_space: str) -> list[Scope]:
-        """Return the scopes of one memory space that have texts waiting for vectors, after a crash or a failure."""
-        ...
-
-    async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
-        """Store vectors, all or none; their texts then wait no longer. This is no change of a memory: it has no event.
-
-        What was erased meanwhile, or says something else by now, is passed over. Vectors can be made again from what
-        is durable: a power cut may take the last of them, and their texts then wait again.
-
-        Raises:
-            DimensionMismatchError: A vector of another length than those stored.
-            InvalidInputError: A vector that is not finite or not of unit norm, or a key that is not one of ours.
-        """
-        ...
-
-
-class TranscriptIndex(FillsVectors, Protocol):
-    """Ranked search over a transcript. Kept apart, so that a plain transcript is easy to write."""
-
-    async def search_messages(self, scope: Scope, search: MessageSearch) -> list[ScoredMessage]:
-        """Return the best messages, highest score first; ties: newest first. Messages without vector have words.
-
-        Raises:
-            InvalidInputError: There is neither text nor vector, and the search is not by time.
-        """
-        ...
-
-    async def search_blocks(self, scope: Scope, search: MessageSearch) -> list[ScoredBlock]:
-        """Return the best blocks by their summaries, highest score first."""
-        ...
-
-
-class IndexedTranscript(Transcript, TranscriptIndex, Protocol):
-    """A transcript that can be searched."""

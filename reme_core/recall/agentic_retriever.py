@@ -10,12 +10,10 @@ from reme_core.ports import (
     ChatModel,
     Clock,
     Embedder,
-    IndexedTranscript,
     MemoryAgent,
-    MemoryStore,
-    OffloadStore,
     RetrieveRequest,
     RunTrace,
+    Store,
     Target,
     TokenCounter,
     ToolContext,
@@ -37,9 +35,7 @@ class AgenticRetrieval:
 
     agent: MemoryAgent
     model: ChatModel
-    memories: MemoryStore
-    transcript: IndexedTranscript
-    offloads: OffloadStore | None = None
+    store: Store
     embedder: Embedder | None
     clock: Clock
     counter: TokenCounter
@@ -54,9 +50,7 @@ class AgenticRetrieval:
         trace = RunTrace()
         context = ToolContext(
             scope=scope,
-            memories=self.memories,
-            transcript=self.transcript,
-            offloads=self.offloads,
+            store=self.store,
             embedder=self.embedder,
             model=self.model,
             clock=self.clock,
@@ -79,7 +73,7 @@ class AgenticRetrieval:
         """Return the targets that the request allows; None for all."""
         if request.types is None and request.targets is None:
             return None
-        known = [entry.target for entry in await read_meta(self.memories, scope)]
+        known = [entry.target for entry in await read_meta(self.store, scope)]
         return frozenset(
             target
             for target in known

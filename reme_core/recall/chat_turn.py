@@ -14,12 +14,10 @@ from reme_core.ports import (
     Clock,
     Embedder,
     FindMessages,
-    IndexedTranscript,
-    MemoryStore,
-    OffloadStore,
     Retriever,
     RetrieveRequest,
     RunTrace,
+    Store,
     Summarizer,
     SummaryRequest,
     ToolContext,
@@ -41,9 +39,7 @@ class Chat:
     Attributes:
         agent: Who talks.
         model: Its model.
-        memories: What it knows.
-        transcript: What was said.
-        offloads: What left contexts, for agents with a tool that reads it.
+        store: What it knows, what was said, and what left contexts.
         embedder: Embeds its searches; None searches by words.
         clock: Tells the time.
         summarizer: Keeps the turn.
@@ -52,9 +48,7 @@ class Chat:
 
     agent: ReMyAgentV1Op
     model: ChatModel
-    memories: MemoryStore
-    transcript: IndexedTranscript
-    offloads: OffloadStore | None = None
+    store: Store
     embedder: Embedder | None
     clock: Clock
     summarizer: Summarizer
@@ -63,7 +57,7 @@ class Chat:
     async def turn(self, scope: Scope, text: str, session_id: str, on_text: Callable[[str], None] | None) -> ChatReply:
         """Answer; the turn is on disk when this returns, and memories are made of it in the background."""
         begun, asked = time.perf_counter(), self.clock.now()
-        history = await self.transcript.find_messages(
+        history = await self.store.find_messages(
             scope, FindMessages(session_id=session_id, limit=_HISTORY, newest_first=True)
         )
         earlier = tuple(stored.message for stored in reversed(history.messages))
@@ -72,9 +66,7 @@ class Chat:
         trace = RunTrace()
         context = ToolContext(
             scope=scope,
-            memories=self.memories,
-            transcript=self.transcript,
-            offloads=self.offloads,
+            store=self.store,
             embedder=self.embedder,
             model=self.model,
             clock=self.clock,

@@ -11,18 +11,16 @@ from datetime import timedelta
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import (
     Embedder,
-    IndexedTranscript,
     MemoryFilter,
     MemorySearch,
-    MemoryStore,
     MessageSearch,
     OffloadSearch,
-    OffloadStore,
     RetrieveRequest,
     ScoredBlock,
     ScoredMemory,
     ScoredMessage,
     ScoredOffload,
+    Store,
     TokenCounter,
     Vector,
 )
@@ -62,18 +60,14 @@ class SimpleRetriever:
     found lifts the messages it came from.
 
     Attributes:
-        memories: The top layer.
-        transcript: The two lower layers.
+        store: All layers, and what left contexts: passages of tool results are found beside messages.
         embedder: Embeds the question; None searches by words.
         counter: Counts the tokens of a budget.
-        offloads: What left contexts: passages of tool results are found beside messages. None: nothing keeps it.
     """
 
-    memories: MemoryStore
-    transcript: IndexedTranscript
+    store: Store
     embedder: Embedder | None
     counter: TokenCounter
-    offloads: OffloadStore | None = None
 
     async def retrieve(self, scope: Scope, request: RetrieveRequest) -> RetrieveResult:
         """Return what was found, best first; see `Retriever.retrieve`."""
@@ -119,7 +113,7 @@ class SimpleRetriever:
     ) -> list[Hit]:
         filter_ = _memory_search(request, None, wanted).filter
         search = replace(_message_search(request, None, (), wanted), on_degraded=degraded.append)
-        return await list_by_time(self.memories, self.transcript, scope, layers, filter_, search)
+        return await list_by_time(self.store, scope, layers, filter_, search)
 
     async def _search(
         self,
@@ -135,12 +129,12 @@ class SimpleRetriever:
         blocks: list[ScoredBlock] = []
         if "memory" in layers:
             about = replace(_memory_search(request, vector, wanted), on_degraded=degraded.append)
-            memories = await self.memories.search(scope, about)
+            memories = await self.store.search(scope, about)
         search = replace(_message_search(request, vector, memories, wanted), on_degraded=degraded.append)
         if "message" in layers:
-            messages = await self.transcript.search_messages(scope, search)
+            messages = await self.store.search_messages(scope, search)
         if "summary" in layers:
-            blocks = await self.transcript.search_blocks(scope, search)
+            blocks = await self.store.search_blocks(scope, search)
         names = {scope.user_id, *(item.memory.memory_target for item in memories)}
         names |= {item.stored.message.speaker for item in messages}
         time_asked = asked_time(request.query, request.now)
@@ -170,8 +164,6 @@ class SimpleRetriever:
 
         Summaries that were replaced, which are offloaded too, say again what their messages say.
         """
-        if self.offloads is None:
-            return []
         wanted = OffloadSearch(
             text=search.text,
             limit=search.limit,
@@ -180,7 +172,7 @@ class SimpleRetriever:
             made_to=search.said_to,
             kinds=(OffloadKind.TOOL_RESULT,),
         )
-        results = await self.offloads.search_offloads(scope, wanted)
+        results = await self.store.search_offloads(scope, wanted)
         if len(results) > _MANY_HITS:
             return await asyncio.to_thread(_passage_hits, scope, results, asked, said)
         return _passage_hits(scope, results, asked, said) if results else []
@@ -193,7 +185,7 @@ class SimpleRetriever:
             return frozenset()
         search = _memory_search(replace(request, include_superseded=True), vector, _OUTDATED)
         search = replace(search, on_degraded=lambda _: None)  # the search before it has told
-        replaced = [item for item in await self.memories.search(scope, search) if not item.memory.is_current]
+        replaced = [item for item in await self.store.search(scope, search) if not item.memory.is_current]
         return _said_in(replaced) - _said_in(found)
 
     def _cut(self, hits: Sequence[Hit], request: RetrieveRequest) -> tuple[Hit, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reme_core.ports import IndexedTranscript, MemoryFilter, MemoryStore, MessageSearch, RetrieveRequest, ScoredMemory
+from reme_core.ports import MemoryFilter, MessageSearch, RetrieveRequest, ScoredMemory, Store
 from reme_core.retrieval import asked_time, names_no_topic
 from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
 from reme_core.retrieval.times.memories_in_time import list_memories_in_time, memory_fit
@@ -25,8 +25,7 @@ def asks_by_time(request: RetrieveRequest) -> bool:
 
 
 async def list_by_time(
-    memories: MemoryStore,
-    transcript: IndexedTranscript,
+    store: Store,
     scope: Scope,
     layers: Sequence[Layer],
     wanted: MemoryFilter,
@@ -47,12 +46,12 @@ async def list_by_time(
             during_from=wanted.observed_from,
             during_to=wanted.observed_to,
         )
-        found = await list_memories_in_time(memories, scope, wanted if asked else during, asked, limit=search.limit)
+        found = await list_memories_in_time(store, scope, wanted if asked else during, asked, limit=search.limit)
         hits += [memory_hit(item, _LEADING + item.score / 2) for item in found]
     if "message" in layers:
-        hits += [message_hit(scope, item, item.score / 2) for item in await transcript.search_messages(scope, by_time)]
+        hits += [message_hit(scope, item, item.score / 2) for item in await store.search_messages(scope, by_time)]
     if "summary" in layers:
-        hits += [block_hit(scope, item, item.score / 2) for item in await transcript.search_blocks(scope, by_time)]
+        hits += [block_hit(scope, item, item.score / 2) for item in await store.search_blocks(scope, by_time)]
     return hits
 
 

@@ -13,10 +13,9 @@ from reme_core.ports import (
     ChatModel,
     Clock,
     Embedder,
-    IndexedTranscript,
     MemoryAgent,
-    MemoryStore,
     RunTrace,
+    Store,
     Target,
     ToolContext,
 )
@@ -39,8 +38,7 @@ class AgenticDistiller:
     """A `Distiller` of agents.
 
     Attributes:
-        memories: What there is.
-        transcript: Where agents read on.
+        store: What there is.
         embedder: Gives vectors to what is written; None leaves it to its words.
         model: For the agents that have none of their own.
         clock: Tells the time.
@@ -50,8 +48,7 @@ class AgenticDistiller:
         use_reviser: Have the outcome checked, and do it again once if something is wrong.
     """
 
-    memories: MemoryStore
-    transcript: IndexedTranscript
+    store: Store
     embedder: Embedder | None
     model: ChatModel
     clock: Clock
@@ -83,7 +80,7 @@ class AgenticDistiller:
         return Distilled(batch=batch, usage=usage, failures=tuple(trace.failures), degraded=degraded)
 
     async def _attempt(self, scope: Scope, task: DistilTask, query: str) -> tuple[DraftStore, RunTrace, Usage]:
-        draft, trace = DraftStore(self.memories), RunTrace()
+        draft, trace = DraftStore(self.store), RunTrace()
         try:
             own = await self._run(scope, task, query, draft, trace)
         except BaseException:
@@ -97,8 +94,7 @@ class AgenticDistiller:
         """Have the agents write to a draft; return what the router has cost, the rest is in the trace."""
         context = ToolContext(
             scope=scope,
-            memories=draft,
-            transcript=self.transcript,
+            store=draft,
             embedder=self.embedder,
             model=self.model,
             clock=self.clock,
@@ -109,7 +105,7 @@ class AgenticDistiller:
             instruction=query,
             trace=trace,
         )
-        known = [entry.target for entry in await read_meta(self.memories, scope)]
+        known = [entry.target for entry in await read_meta(self.store, scope)]
         targets = task.targets or _only_target(task, known)
         if targets is not None:
             await self._hand_on(context, targets)

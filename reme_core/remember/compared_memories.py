@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
-from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, MemoryStore, Target, Vector
+from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, Store, Target, Vector
 from reme_core.remember.fact_extraction import Fact
 from reme_core.schema import Memory, Scope
 from reme_core.schema.tool_calls import is_guideline
@@ -40,11 +40,11 @@ class ComparedMemories:
     """Finds neighbours within a scope. What was read of a target is kept: make one for each time of looking.
 
     Attributes:
-        memories: The store.
+        store: Where they are.
         scope: Whose memories.
     """
 
-    memories: MemoryStore
+    store: Store
     scope: Scope
     _first: dict[Target, tuple[Memory, ...] | None] = field(default_factory=dict)
     _read: dict[Target, dict[str, list[Memory]]] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class ComparedMemories:
             if count < _MANY_FACTS or await self._few(target) is not None:
                 continue
             query = ListMemories(filter=_of(target), limit=_READ_AT_ONCE)
-            page = await self.memories.list_memories(self.scope, query)
+            page = await self.store.list_memories(self.scope, query)
             if page.next_cursor is not None:
                 continue
             read: dict[str, list[Memory]] = {}
@@ -65,7 +65,7 @@ class ComparedMemories:
 
     async def all_of(self, target: Target) -> list[Memory]:
         """Return all memories of a target, replaced ones included."""
-        return await all_memories(self.memories, self.scope, replace(_of(target), include_superseded=True))
+        return await all_memories(self.store, self.scope, replace(_of(target), include_superseded=True))
 
     async def find_equal(self, target: Target, content: str) -> list[Memory]:
         """Return the memories of a target that say the same, whatever the case, blanks and punctuation around it."""
@@ -81,7 +81,7 @@ class ComparedMemories:
         cursor: str | None = None
         while True:
             query = ListMemories(filter=_of(target, keyword=keyword), limit=_PAGE, cursor=cursor)
-            page = await self.memories.list_memories(self.scope, query)
+            page = await self.store.list_memories(self.scope, query)
             equal += [memory for memory in page.memories if normalise_content(memory.content) == wanted]
             cursor = page.next_cursor
             if cursor is None:
@@ -101,18 +101,18 @@ class ComparedMemories:
 
     async def _by_vector(self, fact: Fact, vector: Vector) -> list[Memory]:
         search = MemorySearch(vector=vector, limit=MOST, filter=_of(fact.target), min_score=_LEAST_COSINE)
-        return [item.memory for item in await self.memories.search(self.scope, search)]
+        return [item.memory for item in await self.store.search(self.scope, search)]
 
     async def _by_words(self, fact: Fact) -> list[Memory]:
         words = _DATED.sub(" ", fact.index_text).strip() or fact.index_text
         search = MemorySearch(text=words, limit=_SEARCHED, filter=_of(fact.target))
-        return [item.memory for item in await self.memories.search(self.scope, search) if _is_near(fact, item.memory)]
+        return [item.memory for item in await self.store.search(self.scope, search) if _is_near(fact, item.memory)]
 
     async def _few(self, target: Target) -> tuple[Memory, ...] | None:
         """Return the memories of a target, if they are few."""
         if target not in self._first:
             query = ListMemories(filter=_of(target), limit=FEW + 1)
-            memories = (await self.memories.list_memories(self.scope, query)).memories
+            memories = (await self.store.list_memories(self.scope, query)).memories
             self._first[target] = memories if len(memories) <= FEW else None
         return self._first[target]
 

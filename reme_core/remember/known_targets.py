@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from reme_core.ports import MemoryStore, Target
+from reme_core.ports import Store, Target
 from reme_core.schema import MemoryType, Scope
 from reme_core.tools import read_meta
 
@@ -56,6 +56,6 @@ def _folded(target: Target) -> str:
     return target.memory_target.strip().casefold()
 
 
-async def read_known_targets(memories: MemoryStore, scope: Scope) -> KnownTargets:
+async def read_known_targets(store: Store, scope: Scope) -> KnownTargets:
     """Read the targets of a scope: those of its current memories, and those that its routing table names."""
-    return KnownTargets({entry.target: entry.memories for entry in await read_meta(memories, scope)})
+    return KnownTargets({entry.target: entry.memories for entry in await read_meta(store, scope)})

@@ -9,7 +9,7 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from reme_core.errors import ConflictError, InvalidInputError
-from reme_core.ports import DeleteMemory, Embedder, MemoryStore, PutMemory, Vector, WriteBatch
+from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, Vector, WriteBatch
 from reme_core.rules import replaced
 from reme_core.schema import Memory, Scope, describe, new_id
 from reme_core.steps.embedding import try_embedding
@@ -48,7 +48,7 @@ class Editor:
         start: Has what waits filled in later.
     """
 
-    store: MemoryStore
+    store: Store
     embedder: Embedder | None
     start: Callable[[Scope], None]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reme_core.errors import ModelError, PartialFailureError, ReMeError
-from reme_core.ports import Appended, AppendMessages, Embedder, IndexedTranscript, Planner, SummaryRequest
+from reme_core.ports import Appended, AppendMessages, Embedder, Planner, Store, SummaryRequest
 from reme_core.schema import Block, Message, Scope, SummaryResult, Usage
 from reme_core.steps.embedding import degraded_by, embed_waiting
 from reme_core.steps.slicing import Slicing, make_block, open_tail, slice_messages
@@ -18,12 +18,12 @@ class VerbatimSummarizer:
     """A `Summarizer` that invents nothing: what was said is kept, cut into blocks, and found again.
 
     Attributes:
-        transcript: Where it goes.
+        store: Where it goes.
         embedder: Gives messages vectors; None leaves them to their words.
         slicing: Where blocks begin.
     """
 
-    transcript: IndexedTranscript
+    store: Store
     embedder: Embedder | None = None
     slicing: Slicing = field(default_factory=Slicing)
 
@@ -44,7 +44,7 @@ class VerbatimSummarizer:
 
     async def append(self, scope: Scope, request: SummaryRequest, planner: Planner | None = None) -> Appended:
         """Put the messages, their blocks and the jobs that follow from these on disk, in one write."""
-        return await self.transcript.append(
+        return await self.store.append(
             scope,
             AppendMessages(
                 session_id=request.session_id,
@@ -62,7 +62,7 @@ class VerbatimSummarizer:
             return Usage(), ()
         first = None if appended is None else appended.waiting
         try:
-            return await embed_waiting(self.transcript, self.embedder, scope, first=first), ()
+            return await embed_waiting(self.store, self.embedder, scope, first=first), ()
         except ModelError as exc:
             return Usage(), (degraded_by(exc, "texts without vectors are found by their words"),)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, MemoryStore, Target, Vector, WriteBatch
+from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, Store, Target, Vector, WriteBatch
 from reme_core.remember.compared_memories import ComparedMemories
 from reme_core.remember.fact_extraction import Fact, extraction_question, facts_of
 from reme_core.remember.fact_reconciliation import ComparedFact, FactAction, FactOutcome, nearest, reconcile_question
@@ -32,7 +32,7 @@ class SimpleDistiller:
     of an answer can't be used is asked for once more; a fact that can't be used then is left out.
 
     Attributes:
-        memories: What is known.
+        store: What is known.
         embedder: Gives vectors to facts; None compares them by their words.
         model: The chat model.
         clock: Tells the time.
@@ -40,7 +40,7 @@ class SimpleDistiller:
         use_reviser: Have a further call check the result; what it finds is put right in a second attempt.
     """
 
-    memories: MemoryStore
+    store: Store
     embedder: Embedder | None
     model: ChatModel
     clock: Clock
@@ -94,7 +94,7 @@ class _DistilState:
     async def work_out(self, problems: Sequence[str]) -> MemoryChanges:
         """Go through all stages; `problems` are those of an earlier attempt."""
         self.problems = problems
-        self.near = ComparedMemories(memories=self.options.memories, scope=self.scope)
+        self.near = ComparedMemories(store=self.options.store, scope=self.scope)
         return await _DISTILLING(self.task, self)
 
     async def review(self, changes: MemoryChanges) -> Sequence[str]:
@@ -152,7 +152,7 @@ class _SortedFacts:
 @stage
 async def extract(task: DistilTask, run: _DistilState) -> tuple[Fact, ...]:
     """Have the model take facts from the messages."""
-    known = await read_known_targets(run.options.memories, run.scope)
+    known = await read_known_targets(run.options.store, run.scope)
     written, usage = await ask(run.model, extraction_question(task, known, run.language, run.problems))
     run.usage += usage
     run.rejected = list(written.rejected)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta, tzinfo
 
 from reme_core.errors import ConfigurationError
-from reme_core.ports import FindMessages, IndexedTranscript, MemoryStore
+from reme_core.ports import FindMessages, Store
 from reme_core.remember.summary_payload import SummaryPayload
 from reme_core.schema import EXTRACTIVE, Job, Message, Scope, StoredMessage, read_zone
-from reme_core.steps.distillation import Distilled, Distiller, DistilTask, UsageCounter, run_events
+from reme_core.steps.distillation import Distilled, Distiller, DistilTask, UsageCounter
 from reme_core.steps.guidance import Guidance
 
 NOT_GUIDED = "instructions, types and examples are for the simple summarizer: set_summarizer(SimpleSummarizer())"
@@ -25,14 +25,12 @@ class SummaryWorker:
     """A `Worker` that hands the blocks of a job to a distiller.
 
     Attributes:
-        memories: Where earlier attempts have written.
-        transcript: Where the blocks are.
+        store: Where the blocks are.
         distiller: Makes memories of them.
         is_guided: Whether it follows what the application wants; if not, jobs with such wishes wait for one that does.
     """
 
-    memories: MemoryStore
-    transcript: IndexedTranscript
+    store: Store
     distiller: Distiller
     is_guided: bool = False
 
@@ -44,12 +42,9 @@ class SummaryWorker:
         payload = SummaryPayload.read(job)
         if payload.guidance != Guidance() and not self.is_guided:
             raise ConfigurationError(NOT_GUIDED)
-        targets = payload.targets
-        if payload.earlier_run is not None and not await run_events(self.memories, scope, payload.earlier_run):
-            targets = payload.earlier_targets  # that run was noted, and never written
-        blocks = await self.transcript.get_blocks(scope, payload.block_ids)
+        blocks = await self.store.get_blocks(scope, payload.block_ids)
         ids = [message_id for block in blocks for message_id in block.message_ids[block.repeats :]]
-        messages = tuple(item.message for item in await self.transcript.get_messages(scope, ids))
+        messages = tuple(item.message for item in await self.store.get_messages(scope, ids))
         before = await self._before(scope, payload.session_id, messages)
         return DistilTask(
             run_id=job.run_id,
@@ -61,7 +56,7 @@ class SummaryWorker:
             memory_type=payload.memory_type,
             guidance=payload.guidance,
             zone=_zone(payload.timezone),
-            targets=targets,
+            targets=payload.targets,
             meter=meter,
         )
 
@@ -72,7 +67,7 @@ class SummaryWorker:
         # Those said at the same moment count as well: what comes before is told by the order of appending.
         until = messages[0].created_at + timedelta(microseconds=1)
         query = FindMessages(session_id=session_id, said_to=until, newest_first=True, limit=_LOOKED_AT)
-        page = (await self.transcript.find_messages(scope, query)).messages
+        page = (await self.store.find_messages(scope, query)).messages
         ids = [item.message.message_id for item in page]
         first = ids.index(messages[0].message_id) + 1 if messages[0].message_id in ids else len(ids)
         return page[first : first + _BEFORE][::-1]
@@ -82,7 +77,7 @@ class SummaryWorker:
         block_id = before[-1].block_id if before else None
         if block_id is None:
             return ""
-        [block] = await self.transcript.get_blocks(scope, [block_id])
+        [block] = await self.store.get_blocks(scope, [block_id])
         return "" if block.summary_author == EXTRACTIVE else block.summary
 
 

@@ -26,8 +26,6 @@ class SummaryPayload:
         guidance: What the application wants, as it was when the job was promised.
         timezone: The user's, by its IANA name.
         targets: What an earlier attempt has left to do; None: everything.
-        earlier_run: The run of that attempt; if it was never written,
-        earlier_targets: this is left.
     """
 
     session_id: str
@@ -36,8 +34,6 @@ class SummaryPayload:
     guidance: Guidance = field(default_factory=Guidance)
     timezone: str = UTC_NAME
     targets: tuple[Target, ...] | None = None
-    earlier_run: str | None = None
-    earlier_targets: tuple[Target, ...] | None = None
 
     def write(self) -> dict[str, JsonValue]:
         """Return it as JSON."""
@@ -55,7 +51,7 @@ class SummaryPayload:
         """Read what `write` wrote (RunError: it is something else)."""
         try:
             payload: dict[str, object] = dict(job.payload)
-            kind, run = payload["memory_type"], payload.get("earlier_run")
+            kind = payload["memory_type"]
             return cls(
                 session_id=str(payload["session_id"]),
                 block_ids=tuple(map(str, _list(payload["block_ids"]))),
@@ -63,8 +59,6 @@ class SummaryPayload:
                 guidance=Guidance.read(payload.get("guidance")),
                 timezone=str(payload.get("timezone", UTC_NAME)),
                 targets=_targets(payload.get("targets")),
-                earlier_run=None if run is None else str(run),
-                earlier_targets=_targets(payload.get("earlier_targets")),
             )
         except (KeyError, ValueError, TypeError) as exc:
             msg = f"the payload of job {job.job_id!r} is none of a summary: drop the job, the messages stay"

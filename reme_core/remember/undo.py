@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from reme_core.errors import ConflictError, MemoryNotFoundError, RunNotFoundError
-from reme_core.ports import DeleteMemory, Embedder, MemoryStore, PutMemory, WriteBatch
+from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.remember.memory_editor import vectors_of
 from reme_core.schema import Event, Memory, Scope, UndoResult, new_id
 from reme_core.steps.distillation import run_events
 
 
-async def undo_run(
-    store: MemoryStore, embedder: Embedder | None, scope: Scope, run_id: str, *, at: datetime
-) -> UndoResult:
+async def undo_run(store: Store, embedder: Embedder | None, scope: Scope, run_id: str, *, at: datetime) -> UndoResult:
     """Put every memory that a run changed back to what it was before, in one atomic write with a run id of its own.
 
     Raises:
@@ -58,7 +56,7 @@ async def undo_run(
     )
 
 
-async def _find(store: MemoryStore, scope: Scope, memory_id: str) -> Memory | None:
+async def _find(store: Store, scope: Scope, memory_id: str) -> Memory | None:
     try:
         [memory] = await store.get(scope, [memory_id])
     except MemoryNotFoundError:

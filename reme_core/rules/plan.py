@@ -221,7 +221,7 @@ def plan_batch(batch: WriteBatch, memories: Iterable[Memory]) -> WritePlan:
 
     Raises:
         MemoryNotFoundError: A delete names an id that is not there.
-        ConflictError: See `MemoryStore.put`.
+        ConflictError: See `Store.put`.
     """
     draft = _PlannedScope(held={memory.memory_id: memory for memory in memories}, at=batch.at)
     draft.claims = {claim: held.memory_id for held in draft.held.values() if (claim := claim_of(held)) is not None}

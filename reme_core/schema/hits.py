@@ -192,15 +192,3 @@ class Erased(MappingModel):
     jobs: int = 0
     offloads: int = 0
     tool_calls: int = 0
-
-    def __add__(self, other: Erased) -> Erased:
-        """Add up two deletions."""
-        return Erased(
-            memories=self.memories + other.memories,
-            messages=self.messages + other.messages,
-            blocks=self.blocks + other.blocks,
-            events=self.events + other.events,
-            jobs=self.jobs + other.jobs,
-            offloads=self.offloads + other.offloads,
-            tool_calls=self.tool_calls + other.tool_calls,
-        )

@@ -7,7 +7,7 @@ from datetime import UTC, tzinfo
 from typing import Protocol
 
 from reme_core.errors import ReMeError
-from reme_core.ports import BlockSummary, EventQuery, MemoryStore, Target, WriteBatch
+from reme_core.ports import BlockSummary, EventQuery, Store, Target, WriteBatch
 from reme_core.schema import Block, Event, Job, MemoryType, Message, RejectedExperience, RejectedFact, Scope, Usage
 from reme_core.steps.guidance import Guidance
 
@@ -116,12 +116,12 @@ class Worker(Protocol):
         ...
 
 
-async def run_events(memories: MemoryStore, scope: Scope, run_id: str) -> list[Event]:
+async def run_events(store: Store, scope: Scope, run_id: str) -> list[Event]:
     """Return everything that a run has written."""
     events: list[Event] = []
     while True:
         after = events[-1].sequence if events else 0
-        page = await memories.events(scope, EventQuery(run_id=run_id, after=after, limit=_EVENTS))
+        page = await store.events(scope, EventQuery(run_id=run_id, after=after, limit=_EVENTS))
         events += page
         if len(page) < _EVENTS:
             return events

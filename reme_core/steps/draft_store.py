@@ -16,12 +16,13 @@ from reme_core.ports import (
     EventQuery,
     ListMemories,
     MemorySearch,
-    MemoryStore,
     PutMemory,
     ScoredMemory,
+    Store,
     Target,
     Uselessness,
     Vector,
+    WrappedStore,
     WriteBatch,
 )
 from reme_core.rules import (
@@ -39,7 +40,6 @@ from reme_core.rules import (
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, parse_time
 from reme_core.schema.checks import check_id
 from reme_core.steps.equal_memories import find_equal_memories
-from reme_core.steps.targets import count_targets
 from reme_core.text import query_terms, terms
 
 # How a search weighs vector and words; see `MemorySearch`.
@@ -48,16 +48,16 @@ _VECTOR_WEIGHT, _TEXT_WEIGHT = 0.7, 0.4
 _FIRST_SEQUENCE = 1 << 62
 
 
-class DraftStore:
-    """A `MemoryStore` and `ListsTargets` that keeps the changes of one scope to itself; somebody else writes its batch.
+class DraftStore(WrappedStore):
+    """A store over another one that keeps the changes of one scope to itself; somebody else writes its batch.
 
     Reads show the store below with the changes over it. A write is checked as a store would check it, so a tool learns
     at once of a repetition or an unknown id; `batch` is the net effect. Tasks of one event loop may share a draft.
     """
 
-    def __init__(self, base: MemoryStore) -> None:
-        """Begin without changes; `base` stays open and is never written to."""
-        self._base = base
+    def __init__(self, store: Store) -> None:
+        """Begin without changes; `store` stays open, and no memory of it is written."""
+        super().__init__(store)
         self._lock = asyncio.Lock()
         self._scope: Scope | None = None
         self._changes: list[Change] = []
@@ -112,7 +112,7 @@ class DraftStore:
         return WriteBatch(puts=puts, deletes=deletes, reason=reason, run_id=run_id, actor=actor, at=at)
 
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
-        """Keep a batch in the draft; see `MemoryStore.put`.
+        """Keep a batch in the draft; see `Store.put`.
 
         Raises:
             InvalidInputError: Also for another scope than that of the changes so far.
@@ -128,7 +128,7 @@ class DraftStore:
         return [memory.detached() for memory in plan.answers]
 
     async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        """Return memories by id; see `MemoryStore.get`."""
+        """Return memories by id; see `Store.get`."""
         touched = self._touched_in(scope)
         below = await self._find(scope, [name for name in memory_ids if name not in touched])
         found = {**below, **_states(self._touched_in(scope))}
@@ -138,14 +138,14 @@ class DraftStore:
         return [found[name].detached() for name in memory_ids]
 
     async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
-        """Return the best memories; see `MemoryStore.search`.
+        """Return the best memories; see `Store.search`.
 
         What the draft has changed is scored by its vector and by the share of the query's words that it holds.
         """
         _check_limit(search.limit)
         wanted = check_filter(search.filter)
         more = len(self._touched_in(scope))
-        below = await self._base.search(scope, replace(search, limit=search.limit + more))
+        below = await self._store.search(scope, replace(search, limit=search.limit + more))
         touched = self._touched_in(scope)
         found = [item for item in below if item.memory.memory_id not in touched]
         scores = {item.memory.memory_id: item.score for item in below}
@@ -158,7 +158,7 @@ class DraftStore:
         return sorted(found, key=lambda item: (-item.score, _place(item.memory)))[: search.limit]
 
     async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
-        """Return one page; see `MemoryStore.list_memories`.
+        """Return one page; see `Store.list_memories`.
 
         It is made of pages of the store below, a page or two for each, and of what the draft has between them.
         """
@@ -166,7 +166,7 @@ class DraftStore:
         wanted, (after, cursor) = check_filter(query.filter), _read_cursor(query.cursor)
         page: list[Memory] = []
         while True:
-            below = await self._base.list_memories(scope, replace(query, cursor=cursor))
+            below = await self._store.list_memories(scope, replace(query, cursor=cursor))
             touched = self._touched_in(scope)
             end = _place(below.memories[-1]) if below.next_cursor is not None and below.memories else None
             found = [memory for memory in below.memories if memory.memory_id not in touched]
@@ -184,7 +184,7 @@ class DraftStore:
 
     async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
         """Return what happened below, then what the draft has changed, oldest first."""
-        below = await self._base.events(scope, query)
+        below = await self._store.events(scope, query)
         own = [
             event.detached()
             for event in (self._events if scope == self._scope else [])
@@ -195,8 +195,8 @@ class DraftStore:
         return [*below, *own][: query.limit]
 
     async def count_targets(self, scope: Scope) -> dict[Target, int]:
-        """Return the number of current memories of each target; see `ListsTargets`."""
-        counts = await count_targets(self._base, scope)
+        """Return the number of current memories of each target; see `Store.count_targets`."""
+        counts = await self._store.count_targets(scope)
         for change in self._touched_in(scope).values():
             for memory, step in ((change.before, -1), (change.after, 1)):
                 if memory is not None and memory.is_current and memory.memory_type is not MemoryType.META:
@@ -239,7 +239,7 @@ class DraftStore:
         """Return the memories, as the draft has them, that a batch names or may repeat."""
         touched = self._touched_in(scope)
         below = await self._find(scope, [name for name in ids_of(batch) if name not in touched])
-        below |= await find_equal_memories(self._base, scope, claims_of(batch))
+        below |= await find_equal_memories(self._store, scope, claims_of(batch))
         own = [memory for name, memory in below.items() if name not in touched]
         return own + list(_states(touched).values())
 
@@ -249,7 +249,7 @@ class DraftStore:
         if not wanted:
             return {}
         try:
-            found = await self._base.get(scope, wanted)
+            found = await self._store.get(scope, wanted)
         except MemoryNotFoundError as exc:
             return await self._find(scope, [name for name in wanted if name not in exc.missing])
         return {memory.memory_id: memory for memory in found}

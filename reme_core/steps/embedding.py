@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from reme_core.errors import ModelError, ModelOutputError
-from reme_core.ports import WAITING, Embedder, FillsVectors, Matrix, MessageVector, PendingText
+from reme_core.ports import WAITING, Embedder, Matrix, MessageVector, PendingText, Store
 from reme_core.retrieval.checked_rows import unusable_vectors
 from reme_core.retrieval.embedding import (
     degraded_by,
@@ -36,7 +36,7 @@ _PROBES, _PLAIN = 3, "hello"
 
 
 async def embed_waiting(
-    index: FillsVectors, embedder: Embedder, scope: Scope, *, first: Sequence[PendingText] | None = None
+    store: Store, embedder: Embedder, scope: Scope, *, first: Sequence[PendingText] | None = None
 ) -> Usage:
     """Embed the messages and memories of a scope that wait for it, batch by batch; each is stored before the next.
 
@@ -48,7 +48,7 @@ async def embed_waiting(
             others, these have their vectors now, and those are left to their words for good.
     """
     calls, refused = 0, list[ModelError]()
-    waiting = await index.pending_texts(scope, WAITING) if first is None else first
+    waiting = await store.pending_texts(scope, WAITING) if first is None else first
     while waiting:
         try:
             matrix = await embed_texts(embedder, [item.text for item in waiting])
@@ -67,10 +67,10 @@ async def embed_waiting(
         # ones: it is found by its words, and the error says so.
         vectors = [row if row.any() else None for row in matrix]
         pairs = zip(waiting, vectors, strict=True)
-        await index.put_vectors(scope, [MessageVector(pending=item, vector=vector) for item, vector in pairs])
+        await store.put_vectors(scope, [MessageVector(pending=item, vector=vector) for item, vector in pairs])
         if bad and not refused:
             refused.append(ModelOutputError(unusable_vectors(bad), raw=""))
-        waiting = [] if len(waiting) < WAITING else await index.pending_texts(scope, WAITING)
+        waiting = [] if len(waiting) < WAITING else await store.pending_texts(scope, WAITING)
     if refused:
         raise refused[0]
     return Usage(embedding_calls=calls)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from reme_core.errors import UnsupportedFilterError
-from reme_core.ports import MemoryFilter, MemoryStore, Target
+from reme_core.ports import MemoryFilter, Store, Target
 from reme_core.rules import Claim, claim_of
 from reme_core.schema import Memory, Scope
 from reme_core.steps.targets import all_memories
@@ -22,7 +22,7 @@ _GRAMS = re.compile(f"[{GRAM_RANGES}]+")
 _MOST_WORDS, _MOST_GRAMS = 24, 12
 
 
-async def find_equal_memories(store: MemoryStore, scope: Scope, claims: Iterable[Claim]) -> dict[str, Memory]:
+async def find_equal_memories(store: Store, scope: Scope, claims: Iterable[Claim]) -> dict[str, Memory]:
     """Return the current memories that say what claims say, by id.
 
     A store has no search by normal form. It has one by words, and those that every spelling of a claim has leave few
@@ -46,7 +46,7 @@ async def find_equal_memories(store: MemoryStore, scope: Scope, claims: Iterable
 
 
 async def _same(
-    store: MemoryStore, scope: Scope, target: Target, wanted: Collection[Claim], keyword: str | None
+    store: Store, scope: Scope, target: Target, wanted: Collection[Claim], keyword: str | None
 ) -> dict[str, Memory]:
     near = MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), keyword=keyword)
     held = await all_memories(store, scope, near)

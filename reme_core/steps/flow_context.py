@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ChatModel, Clock, Embedder, IndexedTranscript, Matrix, MemoryStore, ToolCallStore, Vector
+from reme_core.ports import ChatModel, Clock, Embedder, Matrix, Store, Vector
 from reme_core.schema import RejectedExperience, Scope, Usage
 from reme_core.steps.embedding import try_embedding
 from reme_core.steps.missing_model import missing_model_message
@@ -37,9 +37,7 @@ class FlowContext:
     Attributes:
         scope: Whose data.
         memory_target: The task domain that the run is about; None: any, for a run that only reads.
-        memories: What is known. A stage reads it; what is to be written is what the flow returns.
-        transcript: Messages and blocks.
-        tool_calls: Recorded calls of tools; None where nothing keeps them.
+        store: What is known. A stage reads it; what is to be written is what the flow returns.
         embedder: Gives vectors to texts; None compares them by their words.
         model: The chat model, its calls counted; None where the run needs none.
         clock: Tells the time.
@@ -50,9 +48,7 @@ class FlowContext:
 
     scope: Scope
     memory_target: str | None = None
-    memories: MemoryStore
-    transcript: IndexedTranscript
-    tool_calls: ToolCallStore | None = None
+    store: Store
     embedder: Embedder | None = None
     model: ChatModel | None = None
     clock: Clock
@@ -77,10 +73,3 @@ class FlowContext:
             msg = f"{missing_model_message(wanted_for)}, or a flow without this stage"
             raise ConfigurationError(msg)
         return self.model
-
-    def call_store(self, wanted_for: str) -> ToolCallStore:
-        """Return the recorded calls of tools (ConfigurationError: nothing keeps them)."""
-        if self.tool_calls is None:
-            msg = f"{wanted_for} needs recorded tool calls, and nothing keeps them: give a transcript that does"
-            raise ConfigurationError(msg)
-        return self.tool_calls

@@ -11,13 +11,12 @@ from itertools import zip_longest
 from reme_core.errors import InvalidInputError, OffloadNotFoundError
 from reme_core.ports import (
     FindMessages,
-    IndexedTranscript,
     ListOffloads,
     MessageSearch,
     OffloadSearch,
-    OffloadStore,
     ScoredMessage,
     ScoredOffload,
+    Store,
 )
 from reme_core.retrieval import Candidate, fill_budget
 from reme_core.schema import (
@@ -78,9 +77,7 @@ class ReloadRequest:
     said_to: datetime | None = None
 
 
-async def reload_context(
-    offloads: OffloadStore, transcript: IndexedTranscript, scope: Scope, request: ReloadRequest
-) -> ReloadResult:
+async def reload_context(store: Store, scope: Scope, request: ReloadRequest) -> ReloadResult:
     """Load what left a context.
 
     For a reference one result, whose text goes on at `next_offset`; for a search in it, the lines that it has found.
@@ -94,19 +91,19 @@ async def reload_context(
     """
     _check(request)
     if request.reference is not None:
-        row = await offloads.get_offload(scope, request.reference)
+        row = await store.get_offload(scope, request.reference)
         if request.session_id not in {None, row.session_id}:
             raise OffloadNotFoundError(
                 [request.reference],
                 where=f"of session {request.session_id!r:.80}",
                 advice="it left the context of another session, leave the session out",
             )
-        stored = await transcript.get_messages(scope, row.message_ids) if row.message_ids else []
+        stored = await store.get_messages(scope, row.message_ids) if row.message_ids else []
         # Whatever goes through a whole text, which may have millions of characters, does so off the loop.
         return ReloadResult(results=(await asyncio.to_thread(_piece_of, row, stored, request),))
     if request.query is None:
-        return ReloadResult(results=await _at_that_time(offloads, transcript, scope, request))
-    return ReloadResult(results=await _found(offloads, transcript, scope, request, request.query))
+        return ReloadResult(results=await _at_that_time(store, scope, request))
+    return ReloadResult(results=await _found(store, scope, request, request.query))
 
 
 def _check(request: ReloadRequest) -> None:
@@ -201,9 +198,7 @@ def _match_lines(found: TextMatches, limit_chars: int) -> list[str]:
     return lines
 
 
-async def _at_that_time(
-    offloads: OffloadStore, transcript: IndexedTranscript, scope: Scope, request: ReloadRequest
-) -> tuple[Reloaded, ...]:
+async def _at_that_time(store: Store, scope: Scope, request: ReloadRequest) -> tuple[Reloaded, ...]:
     """Return what was said or offloaded between two times, earlier things first: a text with its beginning."""
     # What was kept first need not have been said first: all of that time is looked at, its texts apart.
     query = ListOffloads(
@@ -215,12 +210,12 @@ async def _at_that_time(
     )
     listed: list[OffloadInfo] = []
     while True:
-        found = await offloads.list_offloads(scope, query)
+        found = await store.list_offloads(scope, query)
         listed += found.offloads
         if found.next_cursor is None:
             break
         query = replace(query, cursor=found.next_cursor)
-    page = await transcript.find_messages(
+    page = await store.find_messages(
         scope,
         FindMessages(
             session_id=request.session_id,
@@ -237,7 +232,7 @@ async def _at_that_time(
             results.append(await asyncio.to_thread(_said, item, request, score=None))
             continue
         try:
-            row = await offloads.get_offload(scope, item.reference)
+            row = await store.get_offload(scope, item.reference)
         except OffloadNotFoundError:  # cleaned up meanwhile
             continue
         results.append(await asyncio.to_thread(_piece_of, row, (), request))
@@ -248,11 +243,9 @@ def _time_of(item: StoredMessage | OffloadInfo) -> datetime:
     return item.message.created_at if isinstance(item, StoredMessage) else item.said_at or item.created_at
 
 
-async def _found(
-    offloads: OffloadStore, transcript: IndexedTranscript, scope: Scope, request: ReloadRequest, query: str
-) -> tuple[Reloaded, ...]:
-    passages = await _passages(offloads, scope, request, query)
-    messages = await transcript.search_messages(
+async def _found(store: Store, scope: Scope, request: ReloadRequest, query: str) -> tuple[Reloaded, ...]:
+    passages = await _passages(store, scope, request, query)
+    messages = await store.search_messages(
         scope,
         MessageSearch(
             text=query,
@@ -265,13 +258,11 @@ async def _found(
     return await asyncio.to_thread(_together, passages, messages, request)
 
 
-async def _passages(
-    offloads: OffloadStore, scope: Scope, request: ReloadRequest, query: str
-) -> Sequence[ScoredOffload]:
+async def _passages(store: Store, scope: Scope, request: ReloadRequest, query: str) -> Sequence[ScoredOffload]:
     """Return passages of which none repeats one before it: a file that was read eight times is found once."""
     wanted = request.limit
     while True:
-        found = await offloads.search_offloads(
+        found = await store.search_offloads(
             scope,
             OffloadSearch(
                 text=query,

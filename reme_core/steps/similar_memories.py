@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reme_core.ports import Matrix, MemoryFilter, MemorySearch, MemoryStore, Target, Vector
+from reme_core.ports import Matrix, MemoryFilter, MemorySearch, Store, Target, Vector
 from reme_core.rules import Claim, claim_of
 from reme_core.schema import Memory, Scope
 from reme_core.steps.equal_memories import find_equal_memories
@@ -67,22 +67,22 @@ class Duplicate:
 
 
 async def find_duplicates(
-    memories: MemoryStore, scope: Scope, newcomers: Sequence[NewMemory], *, similarity: float = SIMILARITY
+    store: Store, scope: Scope, newcomers: Sequence[NewMemory], *, similarity: float = SIMILARITY
 ) -> list[Duplicate | None]:
     """Return for each newcomer what it repeats, None where that is nothing; the first of equal newcomers stays.
 
     `similarity` is the least cosine of two that say the same, in [-1, 1].
     """
-    equal = await _equal(memories, scope, newcomers)
+    equal = await _equal(store, scope, newcomers)
     near: list[Sequence[Memory]] = []
     for newcomer in newcomers:
         same = equal.get(newcomer.claim)
-        near.append([same] if same is not None else await _near(memories, scope, newcomer, similarity))
+        near.append([same] if same is not None else await _near(store, scope, newcomer, similarity))
     # Texts may be long, and libraries of them as well.
     return await asyncio.to_thread(_compared, newcomers, near, similarity)
 
 
-async def _equal(memories: MemoryStore, scope: Scope, newcomers: Sequence[NewMemory]) -> dict[Claim, Memory]:
+async def _equal(store: Store, scope: Scope, newcomers: Sequence[NewMemory]) -> dict[Claim, Memory]:
     claims: dict[Target, set[Claim]] = {}
     for newcomer in newcomers:
         claims.setdefault(newcomer.target, set()).add(newcomer.claim)
@@ -90,14 +90,14 @@ async def _equal(memories: MemoryStore, scope: Scope, newcomers: Sequence[NewMem
     for target, wanted in claims.items():
         held: Sequence[Memory]
         if len(wanted) >= _MANY:
-            held = await all_memories(memories, scope, _of(target))
+            held = await all_memories(store, scope, _of(target))
         else:
-            held = list((await find_equal_memories(memories, scope, wanted)).values())
+            held = list((await find_equal_memories(store, scope, wanted)).values())
         equal |= {claim: memory for memory in held if (claim := claim_of(memory)) in wanted and claim is not None}
     return equal
 
 
-async def _near(memories: MemoryStore, scope: Scope, newcomer: NewMemory, similarity: float) -> list[Memory]:
+async def _near(store: Store, scope: Scope, newcomer: NewMemory, similarity: float) -> list[Memory]:
     near = _of(newcomer.target)
     if newcomer.vector is not None:
         search = MemorySearch(vector=newcomer.vector, limit=_NEAREST, filter=near, min_score=similarity)
@@ -105,7 +105,7 @@ async def _near(memories: MemoryStore, scope: Scope, newcomer: NewMemory, simila
         search = MemorySearch(text=newcomer.index_text, limit=_NEAREST, filter=near)
     else:
         return []
-    return [item.memory for item in await memories.search(scope, search)]
+    return [item.memory for item in await store.search(scope, search)]
 
 
 def _compared(

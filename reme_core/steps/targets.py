@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ListMemories, ListsTargets, MemoryFilter, MemoryStore, Target, ToolContext
-from reme_core.schema import STATEMENTS, Memory, MemoryType, Scope
+from reme_core.ports import ListMemories, MemoryFilter, Store, Target, ToolContext
+from reme_core.schema import Memory, MemoryType, Scope
 from reme_core.schema.checks import check_id
 
 SELF = "self"
@@ -107,7 +107,7 @@ def reachable(context: ToolContext, types: Iterable[MemoryType]) -> list[MemoryF
     return [MemoryFilter(types=tuple(group), targets=own) for own, group in names.items()]
 
 
-async def all_memories(store: MemoryStore, scope: Scope, wanted: MemoryFilter) -> list[Memory]:
+async def all_memories(store: Store, scope: Scope, wanted: MemoryFilter) -> list[Memory]:
     """Return every memory that a filter means, newest first."""
     found: list[Memory] = []
     cursor: str | None = None
@@ -117,13 +117,3 @@ async def all_memories(store: MemoryStore, scope: Scope, wanted: MemoryFilter) -
         cursor = page.next_cursor
         if cursor is None:
             return found
-
-
-async def count_targets(store: MemoryStore, scope: Scope) -> dict[Target, int]:
-    """Return the number of current memories of each target, `meta` ones apart, of any store."""
-    if isinstance(store, ListsTargets):
-        return dict(await store.count_targets(scope))
-    counts: dict[Target, int] = {}
-    for memory in await all_memories(store, scope, MemoryFilter(types=STATEMENTS)):
-        counts[target_of(memory)] = counts.get(target_of(memory), 0) + 1
-    return counts

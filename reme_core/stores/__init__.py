@@ -1,4 +1,4 @@
-"""Implementations of the store ports; each library behind one is loaded when its store is asked for."""
+"""Implementations of the store and of the index; each library behind one is loaded when it is asked for."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from reme_core.lazy_names import lazy_names
 from reme_core.stores.local import Database, LocalStore
 
 if TYPE_CHECKING:
-    from reme_core.stores.memory_reference import InMemoryStore
-    from reme_core.stores.qdrant import QdrantLayout, QdrantStore
+    from reme_core.stores.indexed import IndexedStore
+    from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
 
-__all__ = ["Database", "InMemoryStore", "LocalStore", "QdrantLayout", "QdrantStore"]
+__all__ = ["Database", "IndexedStore", "LocalStore", "QdrantIndex", "QdrantLayout"]
 
 
 if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
     __getattr__, __dir__ = lazy_names(
         __name__,
-        {"memory_reference": "InMemoryStore", "qdrant": "QdrantLayout QdrantStore"},
+        {"indexed": "IndexedStore", "qdrant": "QdrantIndex QdrantLayout"},
         extras={"qdrant_client": "qdrant"},
     )

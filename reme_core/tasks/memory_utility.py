@@ -12,13 +12,12 @@ from typing import assert_never
 
 from pydantic import ValidationError
 
-from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, UnsupportedFilterError
+from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import (
-    CountsUses,
     DeleteMemory,
     MemoryFilter,
-    MemoryStore,
     PutMemory,
+    Store,
     Uselessness,
     UseMemory,
     WriteBatch,
@@ -65,14 +64,13 @@ _MOST_REASON_CHARS = 8192
 
 
 async def record_use(
-    memories: MemoryStore, scope: Scope, memory_ids: Sequence[str], *, uses: int, helpful: float
+    store: Store, scope: Scope, memory_ids: Sequence[str], *, uses: int, helpful: float
 ) -> list[Memory]:
-    """Add `uses` to the `freq` and `helpful` to the `utility` of memories, all or none; see `CountsUses`.
+    """Add `uses` to the `freq` and `helpful` to the `utility` of memories, all or none; see `Store`.
 
     Raises:
         InvalidInputError: No ids, counts below 0 or above `MAX_COUNT`, or both of them 0.
         MemoryNotFoundError: Naming every id that this scope doesn't hold.
-        UnsupportedFilterError: The store does not count uses.
     """
     wanted = read_ids(memory_ids, "memory_ids")
     if not wanted:
@@ -87,15 +85,12 @@ async def record_use(
     if not uses and not helpful:
         msg = "uses and helpful: both are 0; there is nothing to count"
         raise InvalidInputError(msg)
-    if not isinstance(memories, CountsUses):
-        msg = f"{type(memories).__name__} does not count uses of memories: use the local store"
-        raise UnsupportedFilterError(msg)
     counted = [UseMemory(memory_id=name, uses=uses, helpful=float(helpful)) for name in wanted]
-    return await memories.record_uses(scope, counted)
+    return await store.record_uses(scope, counted)
 
 
 async def forget(
-    memories: MemoryStore,
+    store: Store,
     scope: Scope,
     *,
     types: tuple[MemoryType, ...] | None,
@@ -113,7 +108,7 @@ async def forget(
     useless goes. Where one became useful or was changed, the selection is made anew, so that the others go.
 
     Args:
-        memories: The store.
+        store: Where they are.
         scope: Whose.
         types: Only of these types; None: of any but `meta`.
         targets: Only about these targets; None: any.
@@ -137,7 +132,7 @@ async def forget(
     why = reason or f"used {min_freq} times or more, helped in less than {max_utility:g} of the uses"
     attempt = 1
     while True:
-        chosen = await _useless(memories, scope, wanted, limits)
+        chosen = await _useless(store, scope, wanted, limits)
         if dry_run or not chosen:
             return Forgotten(memories=chosen, dry_run=dry_run)
         deletes = [
@@ -146,7 +141,7 @@ async def forget(
         ]
         batch = WriteBatch(deletes=deletes, reason=why, run_id=new_id(), actor=FORGETTER, at=at)
         try:
-            await memories.put(scope, batch)
+            await store.put(scope, batch)
         except (ConflictError, MemoryNotFoundError):
             if attempt == _SELECTIONS:
                 raise
@@ -164,14 +159,12 @@ def _check_thresholds(min_freq: int, max_utility: float) -> None:
         raise InvalidInputError(msg)
 
 
-async def _useless(
-    memories: MemoryStore, scope: Scope, wanted: MemoryFilter, limits: Uselessness
-) -> tuple[Memory, ...]:
-    return tuple(item for item in await all_memories(memories, scope, wanted) if is_useless(item, limits))
+async def _useless(store: Store, scope: Scope, wanted: MemoryFilter, limits: Uselessness) -> tuple[Memory, ...]:
+    return tuple(item for item in await all_memories(store, scope, wanted) if is_useless(item, limits))
 
 
 async def observe(
-    memories: MemoryStore, scope: Scope, feedback: Sequence[Feedback], *, at: datetime, patience_s: float = PATIENCE_S
+    store: Store, scope: Scope, feedback: Sequence[Feedback], *, at: datetime, patience_s: float = PATIENCE_S
 ) -> list[Memory]:
     """Let feedback move the importance and the confidence of memories, all or none; see `Verdict`.
 
@@ -195,11 +188,11 @@ async def observe(
     loop = asyncio.get_running_loop()
     end, pause = loop.time() + patience_s, _FIRST_PAUSE_S
     while True:
-        held = await memories.get(scope, list(about))
+        held = await store.get(scope, list(about))
         puts = await asyncio.to_thread(_moves, held, about, at)  # 5,000 of them take 50 ms and more
         batch = WriteBatch(puts=puts, reason="feedback", run_id=new_id(), actor=OBSERVER, at=at)
         try:
-            return await memories.put(scope, batch)
+            return await store.put(scope, batch)
         except ConflictError:
             if loop.time() >= end:
                 raise

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from reme_core.errors import BlockNotFoundError, ConflictError, ReMeError
 from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.jobs.job_runner import JobRunner
-from reme_core.ports import AppendMessages, Clock, IndexedTranscript, JobQueue
+from reme_core.ports import AppendMessages, Clock, Store
 from reme_core.remember.record_messages import VerbatimSummarizer, since
 from reme_core.rules import block_from
 from reme_core.schema import Block, Job, JobState, Memory, Message, Scope, TaskSummary, Trajectory, Usage, new_id
@@ -48,18 +48,16 @@ class TaskRecorder:
     """Keeps attempts, and has a job for each task.
 
     Attributes:
-        transcript: Where they go.
+        store: Where they go.
         record: Gives their messages vectors.
         runner: Does the jobs; None: they wait until there is somebody who can.
-        jobs: Keeps what is to be done; None: attempts are kept, and nothing is learnt from them.
         clock: Tells the time.
         start: Has the jobs of a scope done in the background.
     """
 
-    transcript: IndexedTranscript
+    store: Store
     record: VerbatimSummarizer
     runner: JobRunner | None
-    jobs: JobQueue | None
     clock: Clock
     start: Callable[[Scope], None]
 
@@ -107,7 +105,7 @@ class TaskRecorder:
             if not plan.blocks:
                 return plan
             try:
-                await self.transcript.append(scope, self._append(plan))
+                await self.store.append(scope, self._append(plan))
             except ConflictError:
                 if not left:
                     raise
@@ -138,9 +136,9 @@ class TaskRecorder:
             )
         session_id = new_id()
         ids = dict.fromkeys(message.message_id for item in fresh for message in item.messages)
-        taken = await find_messages_by_id(self.transcript, scope, ids)
+        taken = await find_messages_by_id(self.store, scope, ids)
         messages, blocks = await asyncio.to_thread(_blocks, session_id, fresh, taken)
-        jobs = tuple(self._jobs(request.task_name, fresh)) if self.jobs is not None else ()
+        jobs = tuple(self._jobs(request.task_name, fresh))
         waiting = await self._waiting(scope, request, known)
         return _StoredAttempts(
             session_id=session_id, known=known, messages=messages, blocks=blocks, jobs=jobs, waiting=waiting
@@ -152,11 +150,11 @@ class TaskRecorder:
         Raises:
             ConflictError: One is about such an attempt with another score, or for another task.
         """
-        if self.jobs is None or not known:
+        if not known:
             return ()
         given = {item.trajectory_id: item for item in request.trajectories}
         waiting = []
-        for job in await self.jobs.list_jobs(scope, (JobState.PENDING, JobState.RUNNING)):
+        for job in await self.store.list_jobs(scope, (JobState.PENDING, JobState.RUNNING)):
             if job.kind != TASK:
                 continue
             payload = read_task_payload(job)
@@ -174,14 +172,14 @@ class TaskRecorder:
     async def _find_blocks(self, scope: Scope, trajectories: Sequence[Trajectory]) -> list[Block]:
         ids = [trajectory.trajectory_id for trajectory in trajectories]
         try:
-            return await self.transcript.get_blocks(scope, ids)
+            return await self.store.get_blocks(scope, ids)
         except BlockNotFoundError as exc:
             missing = frozenset(exc.missing)
-            return await self.transcript.get_blocks(scope, [name for name in ids if name not in missing])
+            return await self.store.get_blocks(scope, [name for name in ids if name not in missing])
 
     async def _check_same(self, scope: Scope, trajectory: Trajectory, block: Block) -> None:
         """Refuse the id of a trajectory that belongs to another one (ConflictError)."""
-        stored = [item.message for item in await self.transcript.get_messages(scope, block.message_ids)]
+        stored = [item.message for item in await self.store.get_messages(scope, block.message_ids)]
         given = trajectory.messages
         if len(given) != len(stored) or not all(map(_says_the_same, given, stored)):
             msg = (

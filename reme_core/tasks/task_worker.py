@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ChatModel, Clock, Embedder, IndexedTranscript, MemoryStore, PutMemory, Vector, WriteBatch
+from reme_core.ports import ChatModel, Clock, Embedder, PutMemory, Store, Vector, WriteBatch
 from reme_core.schema import Block, Job, Memory, MemoryType, Scope, StoredMessage, Trajectory, shown
 from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import Distilled, UsageCounter
@@ -26,8 +26,7 @@ class TaskWorker:
     """A `Worker` that hands the attempts of a job to a flow, and makes procedural memories of what it returns.
 
     Attributes:
-        memories: What is known.
-        transcript: Where the attempts are.
+        store: Where the attempts are, and what is known.
         embedder: Gives vectors to what is learnt; None leaves it to its words.
         model: For the stages that ask one; None where the flow asks none.
         clock: Tells the time.
@@ -35,8 +34,7 @@ class TaskWorker:
         language: Of the prompts; None follows the attempts.
     """
 
-    memories: MemoryStore
-    transcript: IndexedTranscript
+    store: Store
     embedder: Embedder | None
     model: ChatModel | None
     clock: Clock
@@ -50,8 +48,7 @@ class TaskWorker:
         context = FlowContext(
             scope=scope,
             memory_target=payload.task_name,
-            memories=self.memories,
-            transcript=self.transcript,
+            store=self.store,
             embedder=self.embedder,
             model=None if self.model is None else MeteredChatModel(self.model, calls),
             clock=self.clock,
@@ -84,10 +81,10 @@ class TaskWorker:
         return Distilled(batch=batch, usage=spent, rejected=tuple(trace.rejected), degraded=tuple(trace.degraded))
 
     async def _attempts(self, scope: Scope, payload: TaskPayload) -> Attempts:
-        blocks = await self.transcript.get_blocks(scope, [entry.trajectory_id for entry in payload.attempts])
+        blocks = await self.store.get_blocks(scope, [entry.trajectory_id for entry in payload.attempts])
         attempts = []
         for entry, block in zip(payload.attempts, blocks, strict=True):
-            stored = await self.transcript.get_messages(scope, block.message_ids)
+            stored = await self.store.get_messages(scope, block.message_ids)
             # Thousands of messages are gone through once more.
             attempts.append(await asyncio.to_thread(_attempt, entry, block, stored))
         return tuple(attempts)

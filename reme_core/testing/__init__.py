@@ -15,15 +15,11 @@ if TYPE_CHECKING:
     from reme_core.testing.embedder_contract import EmbedderContract
     from reme_core.testing.hashed_embedder import HashedEmbedder
     from reme_core.testing.ids import SequentialIds
-    from reme_core.testing.item_store_contract import ItemStoreContract
-    from reme_core.testing.job_queue_contract import JobQueueContract
-    from reme_core.testing.memory_store_contract import MemoryStoreContract
-    from reme_core.testing.offload_store_contract import OffloadStoreContract
+    from reme_core.testing.memory_index_contract import MemoryIndexContract
     from reme_core.testing.scripted_model import ScriptedChatModel
+    from reme_core.testing.store_contract import StoreContract
     from reme_core.testing.store_values import StoreCapabilities
     from reme_core.testing.token_counter_contract import TokenCounterContract
-    from reme_core.testing.tool_call_store_contract import ToolCallStoreContract
-    from reme_core.testing.transcript_contract import TranscriptContract, TranscriptIndexContract
 
 __all__ = [
     "Answer",
@@ -31,17 +27,12 @@ __all__ = [
     "EmbedderContract",
     "FixedClock",
     "HashedEmbedder",
-    "ItemStoreContract",
-    "JobQueueContract",
-    "MemoryStoreContract",
-    "OffloadStoreContract",
+    "MemoryIndexContract",
     "ScriptedChatModel",
     "SequentialIds",
     "StoreCapabilities",
+    "StoreContract",
     "TokenCounterContract",
-    "ToolCallStoreContract",
-    "TranscriptContract",
-    "TranscriptIndexContract",
 ]
 
 if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
@@ -53,15 +44,11 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "embedder_contract": "EmbedderContract",
             "hashed_embedder": "HashedEmbedder",
             "ids": "SequentialIds",
-            "item_store_contract": "ItemStoreContract",
-            "job_queue_contract": "JobQueueContract",
-            "memory_store_contract": "MemoryStoreContract",
-            "offload_store_contract": "OffloadStoreContract",
+            "memory_index_contract": "MemoryIndexContract",
             "scripted_model": "ScriptedChatModel",
+            "store_contract": "StoreContract",
             "store_values": "StoreCapabilities",
             "token_counter_contract": "TokenCounterContract",
-            "tool_call_store_contract": "ToolCallStoreContract",
-            "transcript_contract": "TranscriptContract TranscriptIndexContract",
         },
         extras={"pytest": "dev"},
     )

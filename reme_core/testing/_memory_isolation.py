@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
-from reme_core.ports import DeleteMemory, EventQuery, ListMemories, MemoryFilter, MemorySearch, MemoryStore, PutMemory
+from reme_core.ports import DeleteMemory, EventQuery, ListMemories, MemoryFilter, MemorySearch, PutMemory, Store
 from reme_core.schema import Erased, Memory, Scope, new_id
 from reme_core.testing._memory_writes import EVERYTHING, add, everything
 from reme_core.testing.store_values import (
@@ -34,7 +34,7 @@ SUPPRESSED = (HealthCheck.function_scoped_fixture, HealthCheck.differing_executo
 Step: TypeAlias = tuple[int, Literal["put", "close", "delete", "erase", "search"], int, int]
 
 
-async def visible(store: MemoryStore, scope: Scope) -> list[Memory]:
+async def visible(store: Store, scope: Scope) -> list[Memory]:
     """Return everything that any reading call shows of a scope."""
     seen = await everything(store, scope)
     for search in (
@@ -51,7 +51,7 @@ async def visible(store: MemoryStore, scope: Scope) -> list[Memory]:
 class MemoryIsolation:
     """Two scopes never meet."""
 
-    async def test_the_same_text_in_two_scopes_is_two_memories(self, store: MemoryStore) -> None:
+    async def test_the_same_text_in_two_scopes_is_two_memories(self, store: Store) -> None:
         for scope in (ALICE, *OTHERS):
             put = PutMemory(memory=memory("fact", scope=scope), vector=axis(0), on_duplicate="raise")
             [written] = await add(store, put, scope=scope)
@@ -59,7 +59,7 @@ class MemoryIsolation:
         for scope in (ALICE, *OTHERS):
             assert [item.scope for item in await everything(store, scope)] == [scope]
 
-    async def test_the_same_id_in_two_scopes_is_two_memories(self, store: MemoryStore) -> None:
+    async def test_the_same_id_in_two_scopes_is_two_memories(self, store: Store) -> None:
         for scope in (ALICE, *OTHERS):
             put = PutMemory(memory=memory("fact", scope=scope, memory_id="same"), vector=axis(0), expected_revision=0)
             await add(store, put, scope=scope)
@@ -70,7 +70,7 @@ class MemoryIsolation:
             [item] = await store.get(scope, ["same"])
             assert (item.scope, item.content, item.revision) == (scope, "fact", 1)
 
-    async def test_no_reading_call_shows_anything_of_another_scope(self, store: MemoryStore) -> None:
+    async def test_no_reading_call_shows_anything_of_another_scope(self, store: Store) -> None:
         for number, scope in enumerate((ALICE, *OTHERS)):
             item = memory("fact", scope=scope, memory_id=f"id {number}")
             await add(store, PutMemory(memory=item, vector=leaning(0.5)), scope=scope)
@@ -80,7 +80,7 @@ class MemoryIsolation:
             assert {item.scope for item in seen} == {scope}
 
     @pytest.mark.parametrize("scope", OTHERS, ids=repr)
-    async def test_a_scope_without_memories_shows_none_of_another(self, store: MemoryStore, scope: Scope) -> None:
+    async def test_a_scope_without_memories_shows_none_of_another(self, store: Store, scope: Scope) -> None:
         fact = memory("fact", memory_id="id")
         await add(store, PutMemory(memory=fact, vector=axis(0)))
         assert await visible(store, scope) == []
@@ -89,7 +89,7 @@ class MemoryIsolation:
         assert await store.events(scope, EventQuery(memory_id="id")) == []
 
     @pytest.mark.parametrize("scope", OTHERS, ids=repr)
-    async def test_deleting_another_scopes_memory_is_not_found(self, store: MemoryStore, scope: Scope) -> None:
+    async def test_deleting_another_scopes_memory_is_not_found(self, store: Store, scope: Scope) -> None:
         [fact] = await add(store, memory("fact"))
         for name in (fact.memory_id, "*", ""):
             with pytest.raises(MemoryNotFoundError):
@@ -98,7 +98,7 @@ class MemoryIsolation:
         assert len(await store.events(ALICE, EventQuery())) == 1
 
     @pytest.mark.parametrize("scope", OTHERS, ids=repr)
-    async def test_a_memory_of_another_scope_is_not_written(self, store: MemoryStore, scope: Scope) -> None:
+    async def test_a_memory_of_another_scope_is_not_written(self, store: Store, scope: Scope) -> None:
         [fact] = await add(store, memory("fact"))
         with pytest.raises(InvalidInputError):
             await add(store, changed(fact, {"content": "hijacked"}), scope=scope)
@@ -108,7 +108,7 @@ class MemoryIsolation:
         assert await everything(store, scope) == []
 
     @pytest.mark.parametrize("scope", OTHERS, ids=repr)
-    async def test_erasing_a_scope_leaves_every_other_alone(self, store: MemoryStore, scope: Scope) -> None:
+    async def test_erasing_a_scope_leaves_every_other_alone(self, store: Store, scope: Scope) -> None:
         [fact] = await add(store, PutMemory(memory=memory("fact"), vector=axis(0)))
         await add(store, memory("fact", scope=scope), scope=scope)
         assert await store.erase(scope) == Erased(memories=1, events=1)
@@ -116,7 +116,7 @@ class MemoryIsolation:
         assert len(await visible(store, ALICE)) == 5
         assert await store.get(ALICE, [fact.memory_id]) == [fact]
 
-    async def test_erasing_removes_memories_vectors_texts_and_events(self, store: MemoryStore) -> None:
+    async def test_erasing_removes_memories_vectors_texts_and_events(self, store: Store) -> None:
         first, second = await add(store, PutMemory(memory=memory("fact one"), vector=axis(0)), memory("fact two"))
         await add(store, closed(first, minute=9))
         await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=second.memory_id),)))
@@ -125,7 +125,7 @@ class MemoryIsolation:
         assert await store.events(ALICE, EventQuery(memory_id=second.memory_id)) == []
         assert await store.erase(ALICE) == Erased()
 
-    async def test_an_erased_scope_starts_anew(self, store: MemoryStore) -> None:
+    async def test_an_erased_scope_starts_anew(self, store: Store) -> None:
         [first] = await add(store, PutMemory(memory=memory("fact"), vector=axis(0)))
         await add(store, changed(first, {"metadata": {"a": 1}}))
         await store.erase(ALICE)
@@ -135,7 +135,7 @@ class MemoryIsolation:
         assert await store.search(ALICE, MemorySearch(vector=axis(0))) == []
         assert len(await store.events(ALICE, EventQuery())) == 1
 
-    async def test_a_cursor_of_another_scope_shows_nothing_of_it(self, store: MemoryStore) -> None:
+    async def test_a_cursor_of_another_scope_shows_nothing_of_it(self, store: Store) -> None:
         await add(store, *(memory(f"fact {n}", minute=n) for n in range(5)))
         await add(store, *(memory(f"fact {n}", scope=BOB, minute=n) for n in range(5)), scope=BOB)
         cursor = (await store.list_memories(ALICE, ListMemories(limit=2))).next_cursor
@@ -146,7 +146,7 @@ class MemoryIsolation:
             return
         assert {item.scope for item in page.memories} <= {BOB}
 
-    async def test_statistics_of_another_scope_do_not_move_scores(self, store: MemoryStore) -> None:
+    async def test_statistics_of_another_scope_do_not_move_scores(self, store: Store) -> None:
         await add(store, memory("the zebra of the zoo"), memory("a zoo in the town"))
         search = MemorySearch(text="zebra zoo")
         before = await store.search(ALICE, search)
@@ -167,7 +167,7 @@ class MemoryIsolation:
         )
     )
     @settings(max_examples=25, deadline=None, suppress_health_check=SUPPRESSED)
-    async def test_no_sequence_of_calls_mixes_two_scopes(self, store: MemoryStore, steps: list[Step]) -> None:
+    async def test_no_sequence_of_calls_mixes_two_scopes(self, store: Store, steps: list[Step]) -> None:
         space = new_id()
         scopes = (Scope(memory_space=space, user_id="a"), Scope(memory_space=space, user_id="*"))
         model: tuple[dict[str, Memory], dict[str, Memory]] = ({}, {})
@@ -181,7 +181,7 @@ class MemoryIsolation:
                     assert all(item is None or item.scope == other_scope for item in (event.before, event.after))
 
 
-async def _take_step(store: MemoryStore, scope: Scope, held: dict[str, Memory], step: Step) -> None:
+async def _take_step(store: Store, scope: Scope, held: dict[str, Memory], step: Step) -> None:
     """Do one step to the store and to the model of it."""
     _, action, name, text = step
     memory_id = f"id {name}"

@@ -14,8 +14,8 @@ from reme_core.ports import (
     ListMemories,
     MemoryFilter,
     MemorySearch,
-    MemoryStore,
     PutMemory,
+    Store,
 )
 from reme_core.schema import Event, Memory, new_id
 from reme_core.testing._memory_writes import add, everything
@@ -43,14 +43,14 @@ THREADS = 16
 class MemoryConcurrency:
     """Many writers at once, cancellation, and closing."""
 
-    async def test_many_identical_adds_at_once_make_one_memory_and_one_event(self, store: MemoryStore) -> None:
+    async def test_many_identical_adds_at_once_make_one_memory_and_one_event(self, store: Store) -> None:
         answers = await at_once(*(add(store, memory("the same fact")) for _ in range(TASKS)))
         held = await everything(store)
         assert len(held) == 1
         assert answers == [held] * TASKS
         assert len(await store.events(ALICE, EventQuery())) == 1
 
-    async def test_of_many_adds_at_once_that_may_not_repeat_one_succeeds(self, store: MemoryStore) -> None:
+    async def test_of_many_adds_at_once_that_may_not_repeat_one_succeeds(self, store: Store) -> None:
         async def attempt() -> bool:
             try:
                 await add(store, PutMemory(memory=memory("the same fact"), on_duplicate="raise"))
@@ -61,7 +61,7 @@ class MemoryConcurrency:
         assert sum(await at_once(*(attempt() for _ in range(TASKS)))) == 1
         assert len(await everything(store)) == 1
 
-    async def test_many_distinct_adds_at_once_are_all_kept(self, store: MemoryStore) -> None:
+    async def test_many_distinct_adds_at_once_are_all_kept(self, store: Store) -> None:
         await at_once(
             *(add(store, PutMemory(memory=memory(f"fact {n}"), vector=leaning(n / TASKS))) for n in range(TASKS))
         )
@@ -70,7 +70,7 @@ class MemoryConcurrency:
         assert len({event.sequence for event in events}) == TASKS
         assert len(await store.search(ALICE, MemorySearch(vector=axis(0), limit=100))) == TASKS
 
-    async def test_of_many_updates_at_once_that_expect_a_revision_one_succeeds(self, store: MemoryStore) -> None:
+    async def test_of_many_updates_at_once_that_expect_a_revision_one_succeeds(self, store: Store) -> None:
         [first] = await add(store, memory("fact"))
 
         async def attempt(number: int) -> bool:
@@ -85,7 +85,7 @@ class MemoryConcurrency:
         assert (await everything(store))[0].revision == 2
         assert len(await store.events(ALICE, EventQuery())) == 2
 
-    async def test_no_update_is_lost_when_many_write_the_same_memory(self, store: MemoryStore) -> None:
+    async def test_no_update_is_lost_when_many_write_the_same_memory(self, store: Store) -> None:
         [first] = await add(store, memory("fact"))
         await at_once(*(add(store, changed(first, {"freq": n})) for n in range(20)))
         assert (await everything(store))[0].revision == 21
@@ -93,7 +93,7 @@ class MemoryConcurrency:
         assert [event.after.revision for event in events if event.after] == list(range(1, 22))
         assert [event.before for event in events[1:]] == [event.after for event in events[:-1]]
 
-    async def test_threads_with_event_loops_of_their_own_share_one_store(self, store: MemoryStore) -> None:
+    async def test_threads_with_event_loops_of_their_own_share_one_store(self, store: Store) -> None:
         async def work(number: int) -> list[str]:
             [same] = await add(store, memory("the same fact"))
             [own] = await add(store, PutMemory(memory=memory(f"fact {number}"), vector=leaning(number / THREADS)))
@@ -111,7 +111,7 @@ class MemoryConcurrency:
         }
         assert len(await store.events(ALICE, EventQuery())) == THREADS + 1
 
-    async def test_a_store_used_in_another_event_loop_still_works_in_this_one(self, store: MemoryStore) -> None:
+    async def test_a_store_used_in_another_event_loop_still_works_in_this_one(self, store: Store) -> None:
         [mine] = await add(store, memory("mine"))
 
         async def work(number: int) -> list[Memory]:
@@ -123,7 +123,7 @@ class MemoryConcurrency:
             second.memory_id
         }
 
-    async def test_a_write_cancelled_at_any_moment_is_whole_or_absent(self, store: MemoryStore) -> None:
+    async def test_a_write_cancelled_at_any_moment_is_whole_or_absent(self, store: Store) -> None:
         for steps in range(12):
             target = f"target {steps}"
             [old] = await add(store, memory("old", target=target))
@@ -143,7 +143,7 @@ class MemoryConcurrency:
             if not task.cancelled():
                 assert len(contents) == 3  # acknowledged, so it is there
 
-    async def test_reads_cancelled_at_any_moment_leave_the_store_usable(self, store: MemoryStore) -> None:
+    async def test_reads_cancelled_at_any_moment_leave_the_store_usable(self, store: Store) -> None:
         [fact] = await add(store, PutMemory(memory=memory("fact"), vector=axis(0)))
         for steps in range(6):
             task = asyncio.create_task(store.search(ALICE, MemorySearch(text="fact", vector=axis(0))))
@@ -153,7 +153,7 @@ class MemoryConcurrency:
             await asyncio.wait([task])
             assert await store.get(ALICE, [fact.memory_id]) == [fact]
 
-    async def test_every_call_after_closing_says_that_it_is_closed(self, store: MemoryStore) -> None:
+    async def test_every_call_after_closing_says_that_it_is_closed(self, store: Store) -> None:
         [fact] = await add(store, memory("fact"))
         await store.close()
         await store.close()
@@ -178,13 +178,13 @@ class MemoryDurability:
     capabilities = StoreCapabilities()
 
     @pytest.fixture
-    def opener(self) -> Opener[MemoryStore]:
+    def opener(self) -> Opener[Store]:
         """Return what opens the same store again; to be overridden by a backend that declares a capability."""
         pytest.fail("this backend declares a capability that needs the fixture `opener`")
 
-    async def test_a_new_process_finds_everything(self, store: MemoryStore, request: pytest.FixtureRequest) -> None:
+    async def test_a_new_process_finds_everything(self, store: Store, request: pytest.FixtureRequest) -> None:
         require(declared=self.capabilities.persistent, capability="persistent")
-        opener: Opener[MemoryStore] = request.getfixturevalue("opener")
+        opener: Opener[Store] = request.getfixturevalue("opener")
         first, second, third = await add(
             store, PutMemory(memory=memory("她喜欢打网球 🎾"), vector=leaning(0.5)), memory("two"), memory("three")
         )
@@ -200,10 +200,10 @@ class MemoryDurability:
         assert by_words == [first.memory_id]
 
     async def test_a_new_process_goes_on_with_revisions_duplicates_and_events(
-        self, store: MemoryStore, request: pytest.FixtureRequest
+        self, store: Store, request: pytest.FixtureRequest
     ) -> None:
         require(declared=self.capabilities.persistent, capability="persistent")
-        opener: Opener[MemoryStore] = request.getfixturevalue("opener")
+        opener: Opener[Store] = request.getfixturevalue("opener")
         [first] = await add(store, memory("fact"))
         await store.close()
         same, edited, sequences = await in_new_process(_go_on, opener, first)
@@ -213,10 +213,10 @@ class MemoryDurability:
         assert sequences == sorted(set(sequences))
 
     async def test_processes_that_write_at_the_same_time_lose_and_repeat_nothing(
-        self, store: MemoryStore, request: pytest.FixtureRequest
+        self, store: Store, request: pytest.FixtureRequest
     ) -> None:
         require(declared=self.capabilities.shared, capability="shared")
-        opener: Opener[MemoryStore] = request.getfixturevalue("opener")
+        opener: Opener[Store] = request.getfixturevalue("opener")
         [first] = await add(store, memory("counter"))
         same = await at_once(*(in_new_process(_write_some, opener, name, first) for name in ("a", "b")))
         own = {f"fact {name} {n}" for name in ("a", "b") for n in range(20)}
@@ -230,7 +230,7 @@ class MemoryDurability:
 
 
 async def _looked(
-    opener: Opener[MemoryStore], ids: list[str]
+    opener: Opener[Store], ids: list[str]
 ) -> tuple[list[Memory], list[Event], dict[str, float], list[str]]:
     store = await opened(opener)
     by_vector = await store.search(ALICE, MemorySearch(vector=axis(0)))
@@ -245,11 +245,11 @@ async def _looked(
     return answer
 
 
-def _look(opener: Opener[MemoryStore], ids: list[str]) -> tuple[list[Memory], list[Event], dict[str, float], list[str]]:
+def _look(opener: Opener[Store], ids: list[str]) -> tuple[list[Memory], list[Event], dict[str, float], list[str]]:
     return asyncio.run(_looked(opener, ids))
 
 
-async def _gone_on(opener: Opener[MemoryStore], first: Memory) -> tuple[Memory, Memory, list[int]]:
+async def _gone_on(opener: Opener[Store], first: Memory) -> tuple[Memory, Memory, list[int]]:
     store = await opened(opener)
     [same] = await add(store, memory("FACT"))
     [edited] = await add(store, PutMemory(memory=changed(first, {"content": "new"}), expected_revision=1))
@@ -258,11 +258,11 @@ async def _gone_on(opener: Opener[MemoryStore], first: Memory) -> tuple[Memory, 
     return same, edited, sequences
 
 
-def _go_on(opener: Opener[MemoryStore], first: Memory) -> tuple[Memory, Memory, list[int]]:
+def _go_on(opener: Opener[Store], first: Memory) -> tuple[Memory, Memory, list[int]]:
     return asyncio.run(_gone_on(opener, first))
 
 
-async def _written(opener: Opener[MemoryStore], name: str, counter: Memory) -> list[str]:
+async def _written(opener: Opener[Store], name: str, counter: Memory) -> list[str]:
     store = await opened(opener)
     ids = []
     for number in range(20):
@@ -274,5 +274,5 @@ async def _written(opener: Opener[MemoryStore], name: str, counter: Memory) -> l
     return ids
 
 
-def _write_some(opener: Opener[MemoryStore], name: str, counter: Memory) -> list[str]:
+def _write_some(opener: Opener[Store], name: str, counter: Memory) -> list[str]:
     return asyncio.run(_written(opener, name, counter))

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Protocol, cast
 
 import pytest
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, StoreClosedError
 from reme_core.ports import (
-    CountsUses,
     DeleteMemory,
     EventQuery,
     MemoryFilter,
     MemorySearch,
-    MemoryStore,
     PutMemory,
+    Store,
     Uselessness,
     UseMemory,
 )
@@ -53,24 +51,13 @@ def useless(min_freq: int, max_utility: float) -> Uselessness:
     return Uselessness(min_freq=min_freq, max_utility=max_utility)
 
 
-class CountingStore(MemoryStore, CountsUses, Protocol):
-    """A memory store that counts uses."""
-
-
-def counting(store: MemoryStore) -> CountingStore:
-    """Return the store as one that counts uses; skip the test where it says of itself that it doesn't."""
-    if not isinstance(store, CountsUses):
-        pytest.skip("this store doesn't count uses: it is no CountsUses")
-    return cast("CountingStore", store)
-
-
 def use(value: Memory | str, uses: int = 1, helpful: float = 0.0) -> UseMemory:
     """Build the use of a memory."""
     name = value if isinstance(value, str) else value.memory_id
     return UseMemory(memory_id=name, uses=uses, helpful=helpful)
 
 
-async def counts(store: MemoryStore, *memories: Memory, scope: Scope = ALICE) -> list[tuple[int, float]]:
+async def counts(store: Store, *memories: Memory, scope: Scope = ALICE) -> list[tuple[int, float]]:
     """Return `freq` and `utility` of memories."""
     found = await store.get(scope, [item.memory_id for item in memories])
     return [(item.freq, item.utility) for item in found]
@@ -79,7 +66,7 @@ async def counts(store: MemoryStore, *memories: Memory, scope: Scope = ALICE) ->
 class MemoryCounts:
     """What writes do with counts."""
 
-    async def test_a_new_memory_brings_its_counts_and_an_update_leaves_them(self, store: MemoryStore) -> None:
+    async def test_a_new_memory_brings_its_counts_and_an_update_leaves_them(self, store: Store) -> None:
         [first] = await add(store, changed(memory("fact"), {"freq": 7, "utility": 2.5}))
         assert (first.freq, first.utility) == (7, 2.5)
         [edited] = await add(store, changed(first, {"content": "edited", "freq": 0, "utility": 99.0}))
@@ -90,7 +77,7 @@ class MemoryCounts:
         events = await store.events(ALICE, EventQuery())
         assert [event.after for event in events] == [first, edited, ended]
 
-    async def test_a_memory_that_takes_a_freed_id_brings_its_own_counts(self, store: MemoryStore) -> None:
+    async def test_a_memory_that_takes_a_freed_id_brings_its_own_counts(self, store: Store) -> None:
         [first] = await add(store, changed(memory("fact"), {"freq": 7, "utility": 2.5}))
         [new] = await store.put(
             ALICE,
@@ -103,7 +90,7 @@ class MemoryCounts:
 
     @pytest.mark.parametrize("limits", [(9, 0.5), (8, 0.25), (8, 0.1)])
     async def test_a_delete_of_a_memory_that_is_not_useless_is_refused_with_all_of_its_batch(
-        self, store: MemoryStore, limits: tuple[int, float]
+        self, store: Store, limits: tuple[int, float]
     ) -> None:
         first, other = await add(store, changed(memory("fact"), {"freq": 8, "utility": 2.0}), memory("other"))
         deletes = (
@@ -117,7 +104,7 @@ class MemoryCounts:
         await store.put(ALICE, batch(deletes=(right,)))
         assert await everything(store) == [other]
 
-    async def test_what_was_never_used_is_not_useless(self, store: MemoryStore) -> None:
+    async def test_what_was_never_used_is_not_useless(self, store: Store) -> None:
         [fact] = await add(store, memory("fact"))
         for least in (0, 1):
             gone = DeleteMemory(memory_id=fact.memory_id, only_if_useless=useless(least, 1.0))
@@ -127,16 +114,15 @@ class MemoryCounts:
 
 
 class MemoryUses:
-    """Counting uses, of a store that is `CountsUses`."""
+    """Counting uses, of a store that is `Store`."""
 
-    async def test_uses_add_up_and_change_nothing_else(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_uses_add_up_and_change_nothing_else(self, store: Store) -> None:
         start = changed(memory("fact 海象", metadata={"a": 1}), {"freq": 3, "utility": 0.5})
         first, other = await add(store, PutMemory(memory=start, vector=leaning(0.5)), memory("other"))
         before = await store.events(ALICE, EventQuery())
-        [one] = await counted.record_uses(ALICE, [use(first)])
-        [two] = await counted.record_uses(ALICE, [use(first, 2, 0.1)])
-        [three] = await counted.record_uses(ALICE, [use(first, 0, 0.2)])
+        [one] = await store.record_uses(ALICE, [use(first)])
+        [two] = await store.record_uses(ALICE, [use(first, 2, 0.1)])
+        [three] = await store.record_uses(ALICE, [use(first, 0, 0.2)])
         assert one == changed(first, {"freq": 4})
         assert two == changed(first, {"freq": 6, "utility": 0.5 + 0.1})
         assert three == changed(first, {"freq": 6, "utility": 0.5 + 0.1 + 0.2})
@@ -144,70 +130,63 @@ class MemoryUses:
         assert await store.events(ALICE, EventQuery()) == before
         assert await cosine_with_first_axis(store, first.memory_id) == pytest.approx(0.5, abs=1e-5)
 
-    async def test_every_reading_call_shows_the_counts_at_once(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_every_reading_call_shows_the_counts_at_once(self, store: Store) -> None:
         [fact] = await add(store, PutMemory(memory=memory("fact", metadata={"a": 1}), vector=axis(0)))
         narrowed = MemoryFilter(metadata={"a": 1}, keyword="fact")
         for expected in (1, 2, 3):
-            await counted.record_uses(ALICE, [use(fact)])
+            await store.record_uses(ALICE, [use(fact)])
             for search in (MemorySearch(text="fact"), MemorySearch(vector=axis(0), filter=narrowed)):
                 assert [item.memory.freq for item in await store.search(ALICE, search)] == [expected]
             assert [item.freq for item in await everything(store)] == [expected]
 
-    async def test_memories_come_back_in_the_order_given_and_count_as_often_as_named(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_memories_come_back_in_the_order_given_and_count_as_often_as_named(self, store: Store) -> None:
         a, b = await add(store, memory("a"), closed(memory("b"), minute=5))
-        found = await counted.record_uses(ALICE, [use(b), use(a, 5), use(b, 1, 1.0)])
+        found = await store.record_uses(ALICE, [use(b), use(a, 5), use(b, 1, 1.0)])
         assert [(item.memory_id, item.freq, item.utility) for item in found] == [
             (b.memory_id, 2, 1.0),
             (a.memory_id, 5, 0.0),
             (b.memory_id, 2, 1.0),
         ]
-        assert await counted.record_uses(ALICE, []) == []
+        assert await store.record_uses(ALICE, []) == []
 
-    async def test_unknown_memories_are_all_named_and_nothing_is_counted(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_unknown_memories_are_all_named_and_nothing_is_counted(self, store: Store) -> None:
         [fact] = await add(store, memory("fact"))
         with pytest.raises(MemoryNotFoundError) as caught:
-            await counted.record_uses(ALICE, [use("x"), use(fact), use("y"), use("x")])
+            await store.record_uses(ALICE, [use("x"), use(fact), use("y"), use("x")])
         assert list(caught.value.missing) == ["x", "y"]
         assert await counts(store, fact) == [(0, 0.0)]
 
-    async def test_what_is_no_count_is_refused_and_nothing_is_counted(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_what_is_no_count_is_refused_and_nothing_is_counted(self, store: Store) -> None:
         [fact] = await add(store, memory("fact"))
         bad = [(-1, 0.0), (1, -0.5), (0, 0.0), (1, math.nan), (1, math.inf), (1 << 54, 0.0), (0, 1e300), (-1, 5.0)]
         for uses, helpful in bad:
             with pytest.raises(InvalidInputError, match=r"uses\[1\]"):
-                await counted.record_uses(ALICE, [use(fact), use(fact, uses, helpful)])
+                await store.record_uses(ALICE, [use(fact), use(fact, uses, helpful)])
         with pytest.raises(InvalidInputError, match=fact.memory_id):
-            await counted.record_uses(ALICE, [use(fact), use(fact, 1 << 53)])
+            await store.record_uses(ALICE, [use(fact), use(fact, 1 << 53)])
         assert await counts(store, fact) == [(0, 0.0)]
 
-    async def test_another_scope_cannot_use_a_memory(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_another_scope_cannot_use_a_memory(self, store: Store) -> None:
         [mine] = await add(store, memory("fact", memory_id="same"))
         for number, scope in enumerate(OTHERS, start=1):
             with pytest.raises(MemoryNotFoundError):
-                await counted.record_uses(scope, [use("same")])
+                await store.record_uses(scope, [use("same")])
             await add(store, memory("fact", memory_id="same", scope=scope), scope=scope)
-            await counted.record_uses(scope, [use("same", number)])
+            await store.record_uses(scope, [use("same", number)])
         assert await counts(store, mine) == [(0, 0.0)]
         for number, scope in enumerate(OTHERS, start=1):
             assert await counts(store, mine, scope=scope) == [(number, 0.0)]
 
-    async def test_what_is_returned_of_a_use_is_a_copy(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_what_is_returned_of_a_use_is_a_copy(self, store: Store) -> None:
         [fact] = await add(store, memory("fact", metadata={"list": [1]}))
-        [found] = await counted.record_uses(ALICE, [use(fact)])
+        [found] = await store.record_uses(ALICE, [use(fact)])
         found.metadata["list"] = "changed"
         [again] = await store.get(ALICE, [fact.memory_id])
         assert again.metadata == {"list": [1]}
 
-    async def test_an_update_from_what_was_read_before_a_use_keeps_the_use(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_an_update_from_what_was_read_before_a_use_keeps_the_use(self, store: Store) -> None:
         [first] = await add(store, memory("fact"))
-        await counted.record_uses(ALICE, [use(first, 3, 1.5)])
+        await store.record_uses(ALICE, [use(first, 3, 1.5)])
         edit = PutMemory(memory=changed(first, {"content": "edited"}), expected_revision=1)
         [edited] = await add(store, edit)
         assert (edited.content, edited.revision, edited.freq, edited.utility) == ("edited", 2, 3, 1.5)
@@ -215,25 +194,23 @@ class MemoryUses:
         assert back == replace_counts(first, revision=3, freq=3, utility=1.5)
 
     async def test_a_delete_of_what_is_useless_is_refused_after_a_use_that_helped_and_not_after_one_in_vain(
-        self, store: MemoryStore
+        self, store: Store
     ) -> None:
-        counted = counting(store)
         [fact] = await add(store, changed(memory("fact"), {"freq": 4, "utility": 1.0}))
         gone = DeleteMemory(memory_id=fact.memory_id, only_if_useless=useless(4, 0.5))
-        await counted.record_uses(ALICE, [use(fact, 0, 1.0)])
+        await store.record_uses(ALICE, [use(fact, 0, 1.0)])
         with pytest.raises(ConflictError, match=fact.memory_id):
             await store.put(ALICE, batch(deletes=(gone,)))
-        await counted.record_uses(ALICE, [use(fact)])
+        await store.record_uses(ALICE, [use(fact)])
         await store.put(ALICE, batch(deletes=(gone,)))
         [_, deleted] = await store.events(ALICE, EventQuery())
         assert deleted.before == changed(fact, {"freq": 5, "utility": 2.0})
         with pytest.raises(MemoryNotFoundError):
-            await counted.record_uses(ALICE, [use(fact)])
+            await store.record_uses(ALICE, [use(fact)])
 
-    async def test_of_many_uses_and_updates_at_once_none_is_lost(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_of_many_uses_and_updates_at_once_none_is_lost(self, store: Store) -> None:
         one, two = await add(store, memory("one"), memory("two"))
-        uses = [counted.record_uses(ALICE, [use(one, 1, 0.5), use(two, 2)]) for _ in range(USES)]
+        uses = [store.record_uses(ALICE, [use(one, 1, 0.5), use(two, 2)]) for _ in range(USES)]
         updates = [add(store, changed(one, {"content": f"edit {n}"})) for n in range(USES)]
         await at_once(*(work for pair in zip(uses, updates, strict=True) for work in pair))
         assert await counts(store, one, two) == [(USES, USES / 2), (2 * USES, 0.0)]
@@ -242,35 +219,32 @@ class MemoryUses:
         events = await store.events(ALICE, EventQuery(memory_id=one.memory_id))
         assert [event.after.revision for event in events if event.after] == list(range(1, USES + 2))
 
-    async def test_threads_that_use_a_memory_at_once_lose_no_use(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_threads_that_use_a_memory_at_once_lose_no_use(self, store: Store) -> None:
         [fact] = await add(store, memory("fact"))
 
         async def work(_: int) -> None:
             for _ in range(10):
-                await counted.record_uses(ALICE, [use(fact, 1, 1.0)])
+                await store.record_uses(ALICE, [use(fact, 1, 1.0)])
 
         await in_threads(work, count=4)
         assert await counts(store, fact) == [(40, 40.0)]
 
-    async def test_uses_cancelled_at_any_moment_count_once_or_not_at_all(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_uses_cancelled_at_any_moment_count_once_or_not_at_all(self, store: Store) -> None:
         for steps in range(6):
             one, two = await add(store, memory(f"one {steps}"), memory(f"two {steps}"))
-            task = asyncio.create_task(counted.record_uses(ALICE, [use(one), use(two)]))
+            task = asyncio.create_task(store.record_uses(ALICE, [use(one), use(two)]))
             for _ in range(steps):
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.wait([task])
-            await counted.record_uses(ALICE, [use(one, 10), use(two, 10)])  # goes through the same lock
+            await store.record_uses(ALICE, [use(one, 10), use(two, 10)])  # goes through the same lock
             assert await counts(store, one, two) in ([(10, 0.0)] * 2, [(11, 0.0)] * 2)
 
-    async def test_using_a_memory_of_a_closed_store_says_that_it_is_closed(self, store: MemoryStore) -> None:
-        counted = counting(store)
+    async def test_using_a_memory_of_a_closed_store_says_that_it_is_closed(self, store: Store) -> None:
         [fact] = await add(store, memory("fact"))
         await store.close()
         with pytest.raises(StoreClosedError):
-            await counted.record_uses(ALICE, [use(fact)])
+            await store.record_uses(ALICE, [use(fact)])
 
 
 def replace_counts(value: Memory, *, revision: int, freq: int, utility: float) -> Memory:
@@ -283,34 +257,30 @@ class MemoryUsesDurability:
 
     capabilities = StoreCapabilities()
 
-    async def test_a_store_opened_again_goes_on_counting(
-        self, store: MemoryStore, request: pytest.FixtureRequest
-    ) -> None:
+    async def test_a_store_opened_again_goes_on_counting(self, store: Store, request: pytest.FixtureRequest) -> None:
         require(declared=self.capabilities.persistent, capability="persistent")
-        counted = counting(store)
-        opener: Opener[CountingStore] = request.getfixturevalue("opener")
+        opener: Opener[Store] = request.getfixturevalue("opener")
         [fact] = await add(store, memory("fact"))
-        [here] = await counted.record_uses(ALICE, [use(fact, 2, 0.1)])
+        [here] = await store.record_uses(ALICE, [use(fact, 2, 0.1)])
         await store.close()
         there, after = await _used(opener, fact, 1)
         assert there == here
         assert (after.freq, after.utility) == (3, 0.1 + 0.25)
 
     async def test_processes_that_use_a_memory_at_once_lose_no_use(
-        self, store: MemoryStore, request: pytest.FixtureRequest
+        self, store: Store, request: pytest.FixtureRequest
     ) -> None:
         require(declared=self.capabilities.shared, capability="shared")
-        counted = counting(store)
-        opener: Opener[CountingStore] = request.getfixturevalue("opener")
+        opener: Opener[Store] = request.getfixturevalue("opener")
         [fact] = await add(store, memory("fact"))
         await at_once(*(in_new_process(_use_some, opener, fact, 10) for _ in range(2)))
         for number in range(5):
             await add(store, changed(fact, {"content": f"edit {number}"}))
-            await counted.record_uses(ALICE, [use(fact)])
+            await store.record_uses(ALICE, [use(fact)])
         assert await counts(store, fact) == [(25, 5.0)]
 
 
-async def _used(opener: Opener[CountingStore], fact: Memory, times: int) -> tuple[Memory, Memory]:
+async def _used(opener: Opener[Store], fact: Memory, times: int) -> tuple[Memory, Memory]:
     store = await opened(opener)
     [before] = await store.get(ALICE, [fact.memory_id])
     after = before
@@ -320,5 +290,5 @@ async def _used(opener: Opener[CountingStore], fact: Memory, times: int) -> tupl
     return before, after
 
 
-def _use_some(opener: Opener[CountingStore], fact: Memory, times: int) -> tuple[Memory, Memory]:
+def _use_some(opener: Opener[Store], fact: Memory, times: int) -> tuple[Memory, Memory]:
     return asyncio.run(_used(opener, fact, times))

@@ -13,8 +13,8 @@ from reme_core.ports import (
     ListMemories,
     MemoryFilter,
     MemorySearch,
-    MemoryStore,
     PutMemory,
+    Store,
     WriteBatch,
 )
 from reme_core.schema import EventKind, Memory, MemoryType, Scope, new_id
@@ -45,17 +45,17 @@ TEXTS = (
 EQUAL_TEXTS = ("i like tea", "I  like\n tea", " I like tea. ", "“I like tea!”", "Ｉ like tea")
 
 
-async def add(store: MemoryStore, *memories: Memory | PutMemory, scope: Scope = ALICE) -> list[Memory]:
+async def add(store: Store, *memories: Memory | PutMemory, scope: Scope = ALICE) -> list[Memory]:
     """Write memories in one batch."""
     return await store.put(scope, batch(*memories))
 
 
-async def everything(store: MemoryStore, scope: Scope = ALICE) -> list[Memory]:
+async def everything(store: Store, scope: Scope = ALICE) -> list[Memory]:
     """List all memories of a scope, superseded ones included."""
     return list((await store.list_memories(scope, EVERYTHING)).memories)
 
 
-async def cosine_with_first_axis(store: MemoryStore, memory_id: str) -> float | None:
+async def cosine_with_first_axis(store: Store, memory_id: str) -> float | None:
     """Return the score of a memory for a search by vector alone; None where it isn't found."""
     found = await store.search(ALICE, MemorySearch(vector=axis(0), limit=1000))
     return next((item.score for item in found if item.memory.memory_id == memory_id), None)
@@ -65,12 +65,12 @@ class MemoryWrites:
     """Adding, updating and deleting one memory."""
 
     @pytest.mark.parametrize("text", TEXTS)
-    async def test_a_memory_comes_back_as_it_was_written(self, store: MemoryStore, text: str) -> None:
+    async def test_a_memory_comes_back_as_it_was_written(self, store: Store, text: str) -> None:
         wanted = memory(text, metadata={"键": ["值", 1, 2.5, True, None, {"a.b": "c"}], "": "empty key"})
         assert await add(store, wanted) == [wanted]
         assert await store.get(ALICE, [wanted.memory_id]) == [wanted]
 
-    async def test_every_field_of_a_memory_is_kept(self, store: MemoryStore) -> None:
+    async def test_every_field_of_a_memory_is_kept(self, store: Store) -> None:
         wanted = changed(
             memory("Use a torch in the cellar.", memory_type=MemoryType.PROCEDURAL, target="house", minute=3),
             {
@@ -90,7 +90,7 @@ class MemoryWrites:
         assert await add(store, wanted) == [wanted]
         assert await store.get(ALICE, [wanted.memory_id]) == [wanted]
 
-    async def test_ids_of_any_shape_are_kept_apart(self, store: MemoryStore) -> None:
+    async def test_ids_of_any_shape_are_kept_apart(self, store: Store) -> None:
         ids = [
             "*",
             "%",
@@ -112,26 +112,26 @@ class MemoryWrites:
         assert [item.memory_id for item in await store.get(ALICE, ids)] == ids
         assert len(await everything(store)) == len(written) == len(ids)
 
-    async def test_memories_are_got_in_the_order_asked(self, store: MemoryStore) -> None:
+    async def test_memories_are_got_in_the_order_asked(self, store: Store) -> None:
         first, second = await add(store, memory("one"), memory("two"))
         ids = [second.memory_id, first.memory_id, second.memory_id]
         assert [item.memory_id for item in await store.get(ALICE, ids)] == ids
         assert await store.get(ALICE, []) == []
 
-    async def test_every_unknown_id_is_named(self, store: MemoryStore) -> None:
+    async def test_every_unknown_id_is_named(self, store: Store) -> None:
         known = memory("known")
         await add(store, known)
         with pytest.raises(MemoryNotFoundError) as caught:
             await store.get(ALICE, ["no such", known.memory_id, "*", ""])
         assert caught.value.missing == ("no such", "*", "")
 
-    async def test_the_store_counts_revisions_itself(self, store: MemoryStore) -> None:
+    async def test_the_store_counts_revisions_itself(self, store: Store) -> None:
         [first] = await add(store, changed(memory("fact"), {"revision": 41}))
         [second] = await add(store, changed(first, {"content": "other fact", "revision": 9}))
         assert (first.revision, second.revision) == (1, 2)
         assert (await store.get(ALICE, [first.memory_id]))[0].revision == 2
 
-    async def test_an_update_keeps_id_and_creation_time(self, store: MemoryStore) -> None:
+    async def test_an_update_keeps_id_and_creation_time(self, store: Store) -> None:
         [first] = await add(store, memory("old words", minute=1))
         edit = changed(first, {"content": "new words", "created_at": at(50), "metadata": {"edited": True}})
         [second] = await add(store, edit)
@@ -139,7 +139,7 @@ class MemoryWrites:
         assert (second.content, second.metadata) == ("new words", {"edited": True})
         assert await everything(store) == [second]
 
-    async def test_what_is_returned_is_a_copy(self, store: MemoryStore) -> None:
+    async def test_what_is_returned_is_a_copy(self, store: Store) -> None:
         mine = memory("fact", metadata={"tags": ["a"]})
         [written] = await add(store, PutMemory(memory=mine, vector=axis(0)))
         [got] = await store.get(ALICE, [mine.memory_id])
@@ -154,39 +154,37 @@ class MemoryWrites:
         assert event.after is not None
         assert event.after.metadata == {"tags": ["a"]}
 
-    async def test_a_vector_changed_by_the_caller_does_not_change_the_store(self, store: MemoryStore) -> None:
+    async def test_a_vector_changed_by_the_caller_does_not_change_the_store(self, store: Store) -> None:
         vector = axis(0)
         [written] = await add(store, PutMemory(memory=memory("fact"), vector=vector))
         vector[:] = axis(1)
         assert await cosine_with_first_axis(store, written.memory_id) == pytest.approx(1.0, abs=1e-5)
 
-    async def test_an_update_without_vector_keeps_it_while_the_text_is_unchanged(self, store: MemoryStore) -> None:
+    async def test_an_update_without_vector_keeps_it_while_the_text_is_unchanged(self, store: Store) -> None:
         [first] = await add(store, PutMemory(memory=memory("fact"), vector=leaning(0.5)))
         await add(store, changed(first, {"importance": 0.9, "metadata": {"a": 1}}))
         assert await cosine_with_first_axis(store, first.memory_id) == pytest.approx(0.5, abs=1e-5)
 
     @pytest.mark.parametrize("field", ["content", "when_to_use"])
-    async def test_an_update_without_vector_drops_it_when_the_text_changed(
-        self, store: MemoryStore, field: str
-    ) -> None:
+    async def test_an_update_without_vector_drops_it_when_the_text_changed(self, store: Store, field: str) -> None:
         [first] = await add(store, PutMemory(memory=memory("fact"), vector=leaning(0.5)))
         await add(store, changed(first, {field: "about submarines"}))
         assert await cosine_with_first_axis(store, first.memory_id) is None
         [found] = await store.search(ALICE, MemorySearch(text="submarines"))
         assert found.memory.memory_id == first.memory_id
 
-    async def test_an_update_with_a_vector_replaces_the_old_one(self, store: MemoryStore) -> None:
+    async def test_an_update_with_a_vector_replaces_the_old_one(self, store: Store) -> None:
         [first] = await add(store, PutMemory(memory=memory("fact"), vector=leaning(0.5)))
         await add(store, PutMemory(memory=changed(first, {"content": "other"}), vector=leaning(0.25)))
         assert await cosine_with_first_axis(store, first.memory_id) == pytest.approx(0.25, abs=1e-5)
 
-    async def test_words_of_the_old_text_find_nothing_after_an_update(self, store: MemoryStore) -> None:
+    async def test_words_of_the_old_text_find_nothing_after_an_update(self, store: Store) -> None:
         [first] = await add(store, memory("about zebras"))
         await add(store, changed(first, {"content": "about giraffes"}))
         assert await store.search(ALICE, MemorySearch(text="zebras")) == []
         assert len(await store.search(ALICE, MemorySearch(text="giraffes"))) == 1
 
-    async def test_a_deleted_memory_is_gone_from_every_call(self, store: MemoryStore) -> None:
+    async def test_a_deleted_memory_is_gone_from_every_call(self, store: Store) -> None:
         gone, kept = await add(store, PutMemory(memory=memory("zebra"), vector=axis(0)), memory("zebra crossing"))
         await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=gone.memory_id),)))
         with pytest.raises(MemoryNotFoundError):
@@ -195,12 +193,12 @@ class MemoryWrites:
         assert [item.memory for item in await store.search(ALICE, MemorySearch(text="zebra"))] == [kept]
         assert await cosine_with_first_axis(store, gone.memory_id) is None
 
-    async def test_deleting_what_is_not_there_is_not_found(self, store: MemoryStore) -> None:
+    async def test_deleting_what_is_not_there_is_not_found(self, store: Store) -> None:
         with pytest.raises(MemoryNotFoundError) as caught:
             await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id="no such"),)))
         assert caught.value.missing == ("no such",)
 
-    async def test_a_deleted_id_can_be_used_again_and_starts_anew(self, store: MemoryStore) -> None:
+    async def test_a_deleted_id_can_be_used_again_and_starts_anew(self, store: Store) -> None:
         [first] = await add(store, PutMemory(memory=memory("fact"), vector=axis(0)))
         await add(store, changed(first, {"metadata": {"a": 1}}))
         await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=first.memory_id),)))
@@ -212,14 +210,14 @@ class MemoryWrites:
 class MemoryRevisions:
     """Expected revisions, bad input and batches."""
 
-    async def test_revision_zero_means_that_it_must_not_exist(self, store: MemoryStore) -> None:
+    async def test_revision_zero_means_that_it_must_not_exist(self, store: Store) -> None:
         fact = memory("fact")
         [first] = await add(store, PutMemory(memory=fact, expected_revision=0))
         with pytest.raises(ConflictError):
             await add(store, PutMemory(memory=changed(fact, {"content": "other"}), expected_revision=0))
         assert await everything(store) == [first]
 
-    async def test_only_the_expected_revision_is_replaced(self, store: MemoryStore) -> None:
+    async def test_only_the_expected_revision_is_replaced(self, store: Store) -> None:
         [first] = await add(store, memory("one"))
         [second] = await add(store, PutMemory(memory=changed(first, {"content": "two"}), expected_revision=1))
         with pytest.raises(ConflictError):
@@ -228,12 +226,12 @@ class MemoryRevisions:
             await add(store, PutMemory(memory=changed(first, {"content": "too early"}), expected_revision=3))
         assert await everything(store) == [second]
 
-    async def test_expecting_a_revision_of_what_is_not_there_conflicts(self, store: MemoryStore) -> None:
+    async def test_expecting_a_revision_of_what_is_not_there_conflicts(self, store: Store) -> None:
         with pytest.raises(ConflictError):
             await add(store, PutMemory(memory=memory("fact"), expected_revision=1))
         assert await everything(store) == []
 
-    async def test_only_the_expected_revision_is_deleted(self, store: MemoryStore) -> None:
+    async def test_only_the_expected_revision_is_deleted(self, store: Store) -> None:
         [first] = await add(store, memory("one"))
         with pytest.raises(ConflictError):
             await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=first.memory_id, expected_revision=2),)))
@@ -242,17 +240,17 @@ class MemoryRevisions:
         assert await everything(store) == []
 
     @pytest.mark.parametrize("name", list(bad_vectors()))
-    async def test_a_vector_that_is_not_one_is_refused(self, store: MemoryStore, name: str) -> None:
+    async def test_a_vector_that_is_not_one_is_refused(self, store: Store, name: str) -> None:
         with pytest.raises(InvalidInputError):
             await add(store, memory("good"), PutMemory(memory=memory("bad"), vector=bad_vectors()[name]))
         assert await everything(store) == []
 
-    async def test_rounding_of_a_vectors_norm_is_accepted(self, store: MemoryStore) -> None:
+    async def test_rounding_of_a_vectors_norm_is_accepted(self, store: Store) -> None:
         [written] = await add(store, PutMemory(memory=memory("fact"), vector=axis(0) * (1 + 1e-5)))
         assert await cosine_with_first_axis(store, written.memory_id) == pytest.approx(1.0, abs=1e-4)
 
     @pytest.mark.parametrize("dimension", [1, DIMENSION - 1, DIMENSION + 1, 384])
-    async def test_a_vector_of_another_dimension_is_refused(self, store: MemoryStore, dimension: int) -> None:
+    async def test_a_vector_of_another_dimension_is_refused(self, store: Store, dimension: int) -> None:
         [first] = await add(store, PutMemory(memory=memory("first"), vector=axis(0)))
         with pytest.raises(DimensionMismatchError) as caught:
             await add(store, memory("good"), PutMemory(memory=memory("bad"), vector=axis(0, dimension=dimension)))
@@ -261,9 +259,7 @@ class MemoryRevisions:
 
     @pytest.mark.parametrize("fault", ["revision", "duplicate", "delete", "scope", "vector", "dimension"])
     @pytest.mark.parametrize("place", ["first", "last"])
-    async def test_one_bad_change_leaves_the_whole_batch_unwritten(
-        self, store: MemoryStore, fault: str, place: str
-    ) -> None:
+    async def test_one_bad_change_leaves_the_whole_batch_unwritten(self, store: Store, fault: str, place: str) -> None:
         kept, target = await add(store, PutMemory(memory=memory("kept"), vector=axis(0)), memory("target"))
         events = await store.events(ALICE, EventQuery())
         good: list[PutMemory] = [
@@ -292,7 +288,7 @@ class MemoryRevisions:
         assert await cosine_with_first_axis(store, kept.memory_id) == pytest.approx(1.0, abs=1e-5)
         assert await store.search(ALICE, MemorySearch(text="new one changed")) == []
 
-    async def test_deletes_of_a_batch_come_before_its_puts(self, store: MemoryStore) -> None:
+    async def test_deletes_of_a_batch_come_before_its_puts(self, store: Store) -> None:
         [old] = await add(store, PutMemory(memory=memory("fact"), vector=axis(0)))
         [same_id, same_text] = await store.put(
             ALICE,
@@ -307,7 +303,7 @@ class MemoryRevisions:
         kinds = [event.operation for event in await store.events(ALICE, EventQuery())]
         assert kinds == [EventKind.ADD, EventKind.DELETE, EventKind.ADD, EventKind.ADD]
 
-    async def test_the_same_id_twice_in_a_batch_is_an_add_and_an_update(self, store: MemoryStore) -> None:
+    async def test_the_same_id_twice_in_a_batch_is_an_add_and_an_update(self, store: Store) -> None:
         first = memory("one", minute=1)
         written = await add(store, first, changed(first, {"content": "two", "created_at": at(9)}))
         assert [item.revision for item in written] == [1, 2]
@@ -315,7 +311,7 @@ class MemoryRevisions:
         assert written[1].created_at == at(1)
         assert len(await store.events(ALICE, EventQuery())) == 2
 
-    async def test_an_empty_batch_changes_nothing(self, store: MemoryStore) -> None:
+    async def test_an_empty_batch_changes_nothing(self, store: Store) -> None:
         assert await store.put(ALICE, batch()) == []
         assert await store.events(ALICE, EventQuery()) == []
 
@@ -324,14 +320,14 @@ class MemoryDuplicates:
     """One current memory for each type, target and normalised content."""
 
     @pytest.mark.parametrize("text", EQUAL_TEXTS)
-    async def test_a_duplicate_answers_with_the_memory_that_is_there(self, store: MemoryStore, text: str) -> None:
+    async def test_a_duplicate_answers_with_the_memory_that_is_there(self, store: Store, text: str) -> None:
         [first] = await add(store, memory("I like tea"))
         assert await add(store, PutMemory(memory=memory(text, minute=5), vector=axis(0))) == [first]
         assert await everything(store) == [first]
         assert len(await store.events(ALICE, EventQuery())) == 1
 
     @pytest.mark.parametrize("text", EQUAL_TEXTS)
-    async def test_a_duplicate_that_may_not_be_conflicts(self, store: MemoryStore, text: str) -> None:
+    async def test_a_duplicate_that_may_not_be_conflicts(self, store: Store, text: str) -> None:
         [first] = await add(store, memory("I like tea"))
         with pytest.raises(ConflictError):
             await add(store, PutMemory(memory=memory(text), on_duplicate="raise"))
@@ -340,11 +336,11 @@ class MemoryDuplicates:
     @pytest.mark.parametrize(
         ("one", "two"), [("C", "C++"), ("50 %", "50 €"), ("他来了", "他来"), ("👍", "👎"), ("a b", "ab")]
     )
-    async def test_different_contents_are_no_duplicates(self, store: MemoryStore, one: str, two: str) -> None:
+    async def test_different_contents_are_no_duplicates(self, store: Store, one: str, two: str) -> None:
         await add(store, memory(one), PutMemory(memory=memory(two), on_duplicate="raise"))
         assert len(await everything(store)) == 2
 
-    async def test_equal_texts_of_other_types_or_targets_are_no_duplicates(self, store: MemoryStore) -> None:
+    async def test_equal_texts_of_other_types_or_targets_are_no_duplicates(self, store: Store) -> None:
         await add(
             store,
             memory("fact"),
@@ -353,32 +349,32 @@ class MemoryDuplicates:
         )
         assert len(await everything(store)) == 3
 
-    async def test_two_equal_adds_of_one_batch_make_one_memory(self, store: MemoryStore) -> None:
+    async def test_two_equal_adds_of_one_batch_make_one_memory(self, store: Store) -> None:
         first, second = await add(store, memory("fact"), memory("Fact."))
         assert first == second
         assert await everything(store) == [first]
         assert len(await store.events(ALICE, EventQuery())) == 1
 
-    async def test_a_superseded_memory_does_not_block_its_text(self, store: MemoryStore) -> None:
+    async def test_a_superseded_memory_does_not_block_its_text(self, store: Store) -> None:
         [first] = await add(store, memory("fact"))
         await add(store, closed(first, minute=5))
         [second] = await add(store, PutMemory(memory=memory("fact", minute=5), on_duplicate="raise"))
         assert second.memory_id != first.memory_id
         assert len(await everything(store)) == 2
 
-    async def test_closing_and_replacing_by_the_same_text_goes_in_one_batch(self, store: MemoryStore) -> None:
+    async def test_closing_and_replacing_by_the_same_text_goes_in_one_batch(self, store: Store) -> None:
         [first] = await add(store, memory("fact"))
         new = memory("fact", minute=5)
         replaced = PutMemory(memory=closed(first, minute=5, by=new.memory_id), expected_revision=1)
         old, current = await add(store, replaced, PutMemory(memory=new, on_duplicate="raise"))
         assert (old.is_current, old.superseded_by, current) == (False, new.memory_id, new)
 
-    async def test_adding_a_superseded_memory_beside_a_current_equal_one_is_allowed(self, store: MemoryStore) -> None:
+    async def test_adding_a_superseded_memory_beside_a_current_equal_one_is_allowed(self, store: Store) -> None:
         [current] = await add(store, memory("fact", minute=9))
         [past] = await add(store, PutMemory(memory=closed(memory("fact"), minute=5), on_duplicate="raise"))
         assert {item.memory_id for item in await everything(store)} == {current.memory_id, past.memory_id}
 
-    async def test_an_end_is_an_update_that_leaves_a_memory_current(self, store: MemoryStore) -> None:
+    async def test_an_end_is_an_update_that_leaves_a_memory_current(self, store: Store) -> None:
         [first] = await add(store, memory("fact"))
         [ended] = await add(store, lasting(first, minute=None, until=5))
         assert (ended.is_current, ended.revision) == (True, 2)
@@ -386,9 +382,7 @@ class MemoryDuplicates:
         assert [event.operation for event in events] == [EventKind.ADD, EventKind.UPDATE]
         assert (await store.list_memories(ALICE, ListMemories())).memories == (ended,)
 
-    async def test_a_duplicate_of_a_time_that_meets_that_of_the_memory_answers_with_it(
-        self, store: MemoryStore
-    ) -> None:
+    async def test_a_duplicate_of_a_time_that_meets_that_of_the_memory_answers_with_it(self, store: Store) -> None:
         [ended] = await add(store, lasting(memory("fact"), minute=0, until=10))
         for begins, ends in ((0, 10), (5, None), (5, 20), (-5, 1), (-5, None)):
             assert await add(store, lasting(memory("Fact."), minute=begins, until=ends)) == [ended]
@@ -396,7 +390,7 @@ class MemoryDuplicates:
 
     @pytest.mark.parametrize("begins", [5, 9])
     async def test_an_equal_memory_of_a_later_time_takes_the_place_of_the_one_that_is_over(
-        self, store: MemoryStore, begins: int
+        self, store: Store, begins: int
     ) -> None:
         [over] = await add(store, PutMemory(memory=lasting(memory("fact"), minute=0, until=5), vector=axis(2)))
         [new] = await add(store, lasting(memory("Fact."), minute=begins, until=None))
@@ -414,9 +408,7 @@ class MemoryDuplicates:
         assert found.score == pytest.approx(1.0)
         assert (await store.list_memories(ALICE, ListMemories())).memories == (new,)
 
-    async def test_an_equal_memory_of_an_earlier_time_is_kept_as_one_that_was_superseded(
-        self, store: MemoryStore
-    ) -> None:
+    async def test_an_equal_memory_of_an_earlier_time_is_kept_as_one_that_was_superseded(self, store: Store) -> None:
         [now] = await add(store, memory("fact", minute=5))
         earlier = lasting(memory("fact", minute=9), minute=0, until=5)
         [past] = await add(store, earlier)
@@ -426,14 +418,14 @@ class MemoryDuplicates:
         with pytest.raises(ConflictError):
             await add(store, PutMemory(memory=again, on_duplicate="raise"))
 
-    async def test_equal_memories_of_times_apart_come_in_one_batch(self, store: MemoryStore) -> None:
+    async def test_equal_memories_of_times_apart_come_in_one_batch(self, store: Store) -> None:
         times = ((0, 5), (20, None), (10, 15))
         written = await add(store, *(lasting(memory("fact"), minute=begins, until=ends) for begins, ends in times))
         first, last, between = await store.get(ALICE, [item.memory_id for item in written])
         assert last.is_current
         assert (first.superseded_by, between.superseded_by) == (last.memory_id, last.memory_id)
 
-    async def test_an_update_into_a_duplicate_conflicts(self, store: MemoryStore) -> None:
+    async def test_an_update_into_a_duplicate_conflicts(self, store: Store) -> None:
         first, second = await add(store, memory("one"), memory("two"))
         with pytest.raises(ConflictError):
             await add(store, changed(second, {"content": "ONE"}))
@@ -441,12 +433,12 @@ class MemoryDuplicates:
         assert (await store.get(ALICE, [second.memory_id])) == [second]
         assert first.revision == 1
 
-    async def test_an_update_of_case_alone_is_no_duplicate_of_itself(self, store: MemoryStore) -> None:
+    async def test_an_update_of_case_alone_is_no_duplicate_of_itself(self, store: Store) -> None:
         [first] = await add(store, memory("fact"))
         [second] = await add(store, changed(first, {"content": "FACT!"}))
         assert (second.content, second.revision) == ("FACT!", 2)
 
-    async def test_reopening_a_closed_memory_beside_an_equal_one_conflicts(self, store: MemoryStore) -> None:
+    async def test_reopening_a_closed_memory_beside_an_equal_one_conflicts(self, store: Store) -> None:
         [old] = await add(store, memory("fact"))
         [shut] = await add(store, closed(old, minute=5))
         await add(store, memory("fact", minute=6))
@@ -454,7 +446,7 @@ class MemoryDuplicates:
             await add(store, changed(shut, {"valid_to": None, "superseded_by": None}))
         assert (await store.get(ALICE, [old.memory_id])) == [shut]
 
-    async def test_a_text_is_free_again_after_an_edit_or_a_deletion(self, store: MemoryStore) -> None:
+    async def test_a_text_is_free_again_after_an_edit_or_a_deletion(self, store: Store) -> None:
         first, second = await add(store, memory("one"), memory("two"))
         await add(store, changed(first, {"content": "three"}))
         await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=second.memory_id),)))
@@ -469,7 +461,7 @@ class MemoryDuplicates:
 class MemoryEvents:
     """Every change is an event."""
 
-    async def test_every_change_is_told_with_before_and_after(self, store: MemoryStore) -> None:
+    async def test_every_change_is_told_with_before_and_after(self, store: Store) -> None:
         def write(number: int, *puts: Memory, deletes: tuple[DeleteMemory, ...] = ()) -> WriteBatch:
             wrapped = tuple(PutMemory(memory=item) for item in puts)
             names = {"reason": f"reason {number}", "run_id": f"run {number}", "actor": f"actor {number}"}
@@ -494,12 +486,12 @@ class MemoryEvents:
         assert sequences == sorted(set(sequences))
         assert sequences[0] > 0
 
-    async def test_an_event_without_run_has_none(self, store: MemoryStore) -> None:
+    async def test_an_event_without_run_has_none(self, store: Store) -> None:
         await add(store, memory("one"))
         [event] = await store.events(ALICE, EventQuery())
         assert (event.run_id, event.reason, event.actor) == (None, "", "user")
 
-    async def test_events_are_asked_for_by_memory_run_and_place(self, store: MemoryStore) -> None:
+    async def test_events_are_asked_for_by_memory_run_and_place(self, store: Store) -> None:
         first, second = memory("one"), memory("two")
         runs = (("a", first), ("b", second), ("b", changed(first, {"content": "uno"})))
         for run, item in runs:
@@ -516,7 +508,7 @@ class MemoryEvents:
             assert await store.events(ALICE, EventQuery(memory_id=nobody)) == []
             assert await store.events(ALICE, EventQuery(run_id=nobody)) == []
 
-    async def test_the_changes_of_a_batch_are_told_in_order(self, store: MemoryStore) -> None:
+    async def test_the_changes_of_a_batch_are_told_in_order(self, store: Store) -> None:
         [old] = await add(store, memory("old"))
         puts = [memory(f"new {number}") for number in range(12)]
         await store.put(ALICE, batch(*puts, deletes=(DeleteMemory(memory_id=old.memory_id),)))
@@ -524,7 +516,7 @@ class MemoryEvents:
         assert [event.memory_id for event in events] == [old.memory_id, old.memory_id, *(p.memory_id for p in puts)]
 
     async def test_a_change_with_a_reason_of_its_own_is_told_with_that_and_the_others_with_the_batchs(
-        self, store: MemoryStore
+        self, store: Store
     ) -> None:
         old, gone = await add(store, memory("old"), memory("gone"))
         puts = [
@@ -538,13 +530,13 @@ class MemoryEvents:
         reasons = [event.reason for event in (await store.events(ALICE, EventQuery()))[2:]]
         assert reasons == ["of the delete", "of the update", "of the add", "", "of the batch"]
 
-    async def test_events_stay_when_their_memory_is_deleted(self, store: MemoryStore) -> None:
+    async def test_events_stay_when_their_memory_is_deleted(self, store: Store) -> None:
         [fact] = await add(store, memory("fact"))
         await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=fact.memory_id),), reason="asked to"))
         added, deleted = await store.events(ALICE, EventQuery(memory_id=fact.memory_id))
         assert (added.after, deleted.before, deleted.reason) == (fact, fact, "asked to")
 
-    async def test_a_refused_write_leaves_no_event(self, store: MemoryStore) -> None:
+    async def test_a_refused_write_leaves_no_event(self, store: Store) -> None:
         with pytest.raises(ConflictError):
             await add(store, memory("good"), PutMemory(memory=memory("fact", memory_id=new_id()), expected_revision=2))
         assert await store.events(ALICE, EventQuery()) == []

@@ -83,7 +83,7 @@ class RetrieveMessageOp(BaseMemoryToolOp[RetrieveMessageItem]):
                 newest_first=True,
             )
             try:
-                page = await context.transcript.find_messages(context.scope, query)
+                page = await context.store.find_messages(context.scope, query)
             except (InvalidInputError, UnsupportedFilterError) as exc:
                 raise ToolFeedback(str(exc)) from exc
             parts.append(show_messages(context, page.messages[::-1]) or "no messages found")
@@ -125,7 +125,7 @@ def block_line(block: Block) -> str:
 
 async def _blocks(start: datetime, end: datetime, context: ToolContext) -> list[str]:
     query = ListBlocks(said_from=start, said_to=end, limit=_MOST_BLOCKS)
-    page = await context.transcript.list_blocks(context.scope, query)
+    page = await context.store.list_blocks(context.scope, query)
     found = (ScoredBlock(block=block, score=0.0) for block in page.blocks)
     note_hits(context, (block_hit(context.scope, item, READ_SCORE) for item in found))
     lines = [block_line(block) for block in page.blocks]
@@ -138,7 +138,7 @@ async def _memories(start: datetime, end: datetime, context: ToolContext) -> lis
     for wanted in reachable(context, STATEMENTS):
         of_it = replace(wanted, during_from=start, during_to=end)
         query = ListMemories(filter=of_it, limit=_MOST_MEMORIES)
-        page = await context.memories.list_memories(context.scope, query)
+        page = await context.store.list_memories(context.scope, query)
         memories += page.memories
         has_more = has_more or page.next_cursor is not None
     memories.sort(key=lambda memory: memory.observed_at)

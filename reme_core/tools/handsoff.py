@@ -131,7 +131,7 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
 
     async def _targets(self, items: Sequence[HandsOffItem], context: ToolContext) -> tuple[list[Target], list[str]]:
         """Return the targets meant, each once, and why others can't be handed on."""
-        known = [IDENTITY, *(entry.target for entry in await read_meta(context.memories, context.scope))]
+        known = [IDENTITY, *(entry.target for entry in await read_meta(context.store, context.scope))]
         known += sorted(target for target in context.targets or () if target not in known)
         targets, refused = list[Target](), list[str]()
         for item in items:
@@ -191,13 +191,13 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
     async def _work(self, target: Target, context: ToolContext) -> AgentResult:
         """Run the agent and write what it has come to; once more, where it was overtaken."""
         for left in reversed(range(_TIMES)):
-            draft = DraftStore(context.memories)
-            result = await self._attempt(target, replace(context, memories=draft))
+            draft = DraftStore(context.store)
+            result = await self._attempt(target, replace(context, store=draft))
             author = self.agents[target.memory_type].name
             batch = draft.batch(reason=self.name, run_id=context.run_id, actor=author, at=context.clock.now())
             try:
                 if not draft.is_empty:
-                    await context.memories.put(context.scope, batch)
+                    await context.store.put(context.scope, batch)
             except (ConflictError, MemoryNotFoundError):  # changed or deleted by somebody else while it worked
                 if not left:
                     raise

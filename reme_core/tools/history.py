@@ -72,7 +72,7 @@ class AddHistoryMemoryOp(BaseMemoryToolOp[AddHistoryItem]):
             want_vectors=context.embedder is not None,
             slicer=lambda waiting: [block_from(session_id, waiting, created_at=context.clock.now())],
         )
-        appended = await context.transcript.append(context.scope, request)
+        appended = await context.store.append(context.scope, request)
         [block] = appended.blocks
         return json_line({"memory_id": block.block_id, "messages": len(messages)})
 
@@ -122,7 +122,7 @@ def show_messages(context: ToolContext, messages: Sequence[StoredMessage]) -> st
 async def block_of(block_id: str, context: ToolContext) -> Block:
     """Return a block of the scope (ToolFeedback from a BlockNotFoundError, if there is none)."""
     try:
-        [block] = await context.transcript.get_blocks(context.scope, [block_id])
+        [block] = await context.store.get_blocks(context.scope, [block_id])
     except BlockNotFoundError as exc:
         msg = f"no block {block_id!r}: use a block id that was shown to you"
         raise ToolFeedback(msg) from exc
@@ -135,7 +135,7 @@ async def messages_of(message_ids: Iterable[str], context: ToolContext) -> list[
     if not wanted:
         return []
     try:
-        return await context.transcript.get_messages(context.scope, wanted)
+        return await context.store.get_messages(context.scope, wanted)
     except MessageNotFoundError as exc:  # sources may be named by hand, or come from an import without messages
         return await messages_of([name for name in wanted if name not in exc.missing], context)
 
@@ -158,7 +158,7 @@ async def _origin(memory_id: str, context: ToolContext) -> list[StoredMessage]:
 async def _readable(memory_id: str, context: ToolContext) -> Memory:
     missing = f"no memory and no block {memory_id!r}: use an id that was shown to you"
     try:
-        [memory] = await context.memories.get(context.scope, [memory_id])
+        [memory] = await context.store.get(context.scope, [memory_id])
     except MemoryNotFoundError as exc:
         raise ToolFeedback(missing) from exc
     if not may_touch(context, target_of(memory)):
@@ -171,7 +171,7 @@ async def _find_blocks(block_ids: Sequence[str], context: ToolContext) -> list[B
     if not wanted:
         return []
     try:
-        return await context.transcript.get_blocks(context.scope, wanted)
+        return await context.store.get_blocks(context.scope, wanted)
     except BlockNotFoundError as exc:
         return await _find_blocks([name for name in wanted if name not in exc.missing], context)
 

@@ -20,7 +20,7 @@ async def read_identity(context: ToolContext) -> list[Memory]:
     if context.targets is not None and IDENTITY not in context.targets:
         return []
     wanted = MemoryFilter(types=(IDENTITY.memory_type,), targets=(IDENTITY.memory_target,))
-    return list(reversed(await all_memories(context.memories, context.scope, wanted)))
+    return list(reversed(await all_memories(context.store, context.scope, wanted)))
 
 
 class ReadIdentityMemoryOp(BaseMemoryToolOp[NoArguments]):
@@ -68,7 +68,7 @@ class UpdateIdentityMemoryOp(BaseMemoryToolOp[IdentityItem]):
         if same is None:
             puts += await puts_of(context, [kept], expected=[0])
         try:
-            await context.memories.put(context.scope, write_of(context, self.name, puts=puts))
+            await context.store.put(context.scope, write_of(context, self.name, puts=puts))
         except ConflictError as exc:
             msg = f"the identity was changed meanwhile; nothing was written: read it again ({exc})"
             raise ToolFeedback(msg) from exc

@@ -11,14 +11,13 @@ from typing import Literal
 from pydantic import Field
 
 from reme_core.errors import ConfigurationError, ToolFeedback
-from reme_core.ports import MemoryFilter, MemoryStore, MetaMemory, PutMemory, Target, ToolContext
+from reme_core.ports import MemoryFilter, MetaMemory, PutMemory, Store, Target, ToolContext
 from reme_core.schema import Memory, MemoryType, Scope
 from reme_core.steps.targets import (
     IDENTITY,
     ROUTED,
     TargetName,
     all_memories,
-    count_targets,
     find_target,
     label,
     may_touch,
@@ -35,13 +34,13 @@ MAX_DESCRIPTIONS_BYTES = 1 << 20
 _DESCRIPTION_CHARS = 300
 
 
-async def read_meta(store: MemoryStore, scope: Scope) -> list[MetaMemory]:
+async def read_meta(store: Store, scope: Scope) -> list[MetaMemory]:
     """Return the routing table of a scope: targets with current memories, and those that were added by hand.
 
     By type in the order of `ROUTED`, then by name. Two spellings of a name are two entries where memories have both;
     an added one that differs from these only in case is the same.
     """
-    counts = {target: n for target, n in (await count_targets(store, scope)).items() if target.memory_type in ROUTED}
+    counts = {target: n for target, n in (await store.count_targets(scope)).items() if target.memory_type in ROUTED}
     entries = {target: MetaMemory(target=target, memories=count) for target, count in counts.items()}
     for memory in reversed(await all_memories(store, scope, MemoryFilter(types=(MemoryType.META,)))):
         named = read_meta_target(memory)
@@ -77,7 +76,7 @@ class AddMetaMemoryOp(BaseMemoryToolOp[AddMetaItem]):
 
     async def execute(self, items: Sequence[AddMetaItem], context: ToolContext) -> str:
         """Add what is missing, all or none; see `BaseMemoryToolOp.execute`."""
-        known = [entry.target for entry in await read_meta(context.memories, context.scope)]
+        known = [entry.target for entry in await read_meta(context.store, context.scope)]
         new: list[Memory] = []
         lines: list[str] = []
         for item in items:
@@ -93,7 +92,7 @@ class AddMetaMemoryOp(BaseMemoryToolOp[AddMetaItem]):
             lines.append(f"{'added' if found is None else 'known already'}: {label(found or wanted)}")
         if new:
             puts = [PutMemory(memory=memory) for memory in new]
-            await context.memories.put(context.scope, write_of(context, self.name, puts=puts))
+            await context.store.put(context.scope, write_of(context, self.name, puts=puts))
         return "\n".join(lines)
 
 
@@ -133,7 +132,7 @@ class ReadMetaMemoryOp(BaseMemoryToolOp[NoArguments]):
 
     async def execute(self, items: Sequence[NoArguments], context: ToolContext) -> str:
         """List the targets that the call may touch; see `BaseMemoryToolOp.execute`."""
-        entries = {entry.target: entry.description for entry in await read_meta(context.memories, context.scope)}
+        entries = {entry.target: entry.description for entry in await read_meta(context.store, context.scope)}
         if self.enable_identity_memory:
             entries = {IDENTITY: "", **entries}
         told: Mapping[Target, str] = {}

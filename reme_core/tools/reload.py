@@ -16,7 +16,7 @@ from reme_core.errors import (
     ToolFeedback,
     UnsupportedFilterError,
 )
-from reme_core.ports import ListOffloads, OffloadStore, ToolContext
+from reme_core.ports import ListOffloads, ToolContext
 from reme_core.schema import OffloadKind, Reloaded
 from reme_core.schema.checks import Id, Text
 from reme_core.steps.load_offloaded import TOOL_NAME, ReloadRequest, reload_context
@@ -116,13 +116,10 @@ class ReloadOp(BaseMemoryToolOp[ReloadItem]):
         self.limit = limit
 
     async def execute(self, items: Sequence[ReloadItem], context: ToolContext) -> str:
-        """Load what is asked for; see `BaseMemoryToolOp.execute` (ConfigurationError: nothing keeps offloads)."""
-        if context.offloads is None:
-            msg = "reload: the context has no offloads to load from: make it with ToolContext(offloads=...)"
-            raise ConfigurationError(msg)
-        return "\n".join([await self._loaded(item, context, context.offloads) for item in items])
+        """Load what is asked for; see `BaseMemoryToolOp.execute`."""
+        return "\n".join([await self._loaded(item, context) for item in items])
 
-    async def _loaded(self, item: ReloadItem, context: ToolContext, offloads: OffloadStore) -> str:
+    async def _loaded(self, item: ReloadItem, context: ToolContext) -> str:
         request = ReloadRequest(
             reference=item.reference,
             query=item.query,
@@ -134,9 +131,9 @@ class ReloadOp(BaseMemoryToolOp[ReloadItem]):
             limit=self.limit,
         )
         try:
-            result = await reload_context(offloads, context.transcript, context.scope, request)
+            result = await reload_context(context.store, context.scope, request)
         except OffloadNotFoundError as exc:
-            known = await self._known(context, offloads)
+            known = await self._known(context)
             unknown = OffloadNotFoundError(exc.missing, where="that you could load", advice=known)
             raise ToolFeedback(str(unknown)) from unknown
         except (InvalidInputError, UnsupportedFilterError) as exc:
@@ -145,9 +142,9 @@ class ReloadOp(BaseMemoryToolOp[ReloadItem]):
             return f"nothing that was left out or said holds words of {item.query!r:.200}"
         return "\n".join(_shown(found, item) for found in result.results)
 
-    async def _known(self, context: ToolContext, offloads: OffloadStore) -> str:
+    async def _known(self, context: ToolContext) -> str:
         query = ListOffloads(session_id=self.session_id, limit=_LISTED, newest_first=True)
-        page = await offloads.list_offloads(context.scope, query)
+        page = await context.store.list_offloads(context.scope, query)
         known = ", ".join(f"{info.reference} ({_label(info.kind, info.name)})" for info in page.offloads)
         known = f"the newest that there are: {known}" if known else "there are none"
         return f"{known}. Copy one as it stands, or search with query alone"

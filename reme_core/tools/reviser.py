@@ -118,10 +118,10 @@ class ReviseMemoryOp(BaseMemoryToolOp[NoArguments]):
         Raises:
             ConfigurationError: The context has no model, or its memories are no draft.
         """
-        if context.model is None or not isinstance(context.memories, DraftStore):
+        if context.model is None or not isinstance(context.store, DraftStore):
             msg = "revise_memory needs a model, and a DraftStore as the memories of its context"
             raise ConfigurationError(msg)
-        changes = context.memories.changes
+        changes = context.store.changes
         before = [change.before for change in changes if change.before is not None]
         after = [change.after for change in changes if change.after is not None]
         language = prompt_language(message.full_text for message in context.messages)

@@ -18,7 +18,7 @@ from reme_core.retrieval.times.memories_in_time import list_memories_in_time
 from reme_core.schema import Memory, MemoryType, Usage, bounded_query, shown_beginning, shown_end
 from reme_core.schema.checks import Text
 from reme_core.steps.hit_trace import note_hits
-from reme_core.steps.targets import ROUTED, TargetName, count_targets, find_target, reachable, target_of
+from reme_core.steps.targets import ROUTED, TargetName, find_target, reachable, target_of
 from reme_core.text import json_line, prompt_time, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 
@@ -123,9 +123,9 @@ class VectorRetrieveMemoryOp(BaseMemoryToolOp[RetrieveItem]):
         self, query: str, vector: Vector | None, wanted: MemoryFilter, asked: AskedTime | None, context: ToolContext
     ) -> list[ScoredMemory]:
         if asked is not None:  # "what happened last week" shares no word with what did
-            return await list_memories_in_time(context.memories, context.scope, wanted, asked, limit=self.top_k)
+            return await list_memories_in_time(context.store, context.scope, wanted, asked, limit=self.top_k)
         search = MemorySearch(text=query, vector=vector, limit=self.top_k, filter=wanted)
-        return await context.memories.search(context.scope, search)
+        return await context.store.search(context.scope, search)
 
     async def _filters(self, item: RetrieveItem, context: ToolContext) -> list[MemoryFilter]:
         types = ROUTED if item.memory_type is None else (MemoryType(item.memory_type),)
@@ -141,7 +141,7 @@ class VectorRetrieveMemoryOp(BaseMemoryToolOp[RetrieveItem]):
 
 async def _about(name: str, filters: Sequence[MemoryFilter], context: ToolContext) -> list[MemoryFilter]:
     """Narrow filters to the target that a model has named, in whatever case it wrote the name."""
-    known = await count_targets(context.memories, context.scope)
+    known = await context.store.count_targets(context.scope)
     narrowed: list[MemoryFilter] = []
     for wanted in filters:
         for kind in wanted.types or ():

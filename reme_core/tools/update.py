@@ -115,7 +115,7 @@ class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
         puts = [*closed, *await puts_of(context, after, expected=expected)]
         puts = [put if put.expected_revision else replace(put, on_duplicate="raise") for put in puts]
         try:
-            stored = await context.memories.put(context.scope, write_of(context, self.name, puts=puts))
+            stored = await context.store.put(context.scope, write_of(context, self.name, puts=puts))
         except ConflictError as exc:
             msg = f"nothing was updated: {exc}"
             raise ToolFeedback(msg) from exc
@@ -149,7 +149,7 @@ async def _placed(context: ToolContext, made: Memory, instead_of: Memory) -> Cha
     target, chain = target_of(instead_of), [instead_of]
     if made.valid_from <= instead_of.valid_from:
         wanted = MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), include_superseded=True)
-        chain = chain_of(await all_memories(context.memories, context.scope, wanted), (instead_of.memory_id,))
+        chain = chain_of(await all_memories(context.store, context.scope, wanted), (instead_of.memory_id,))
     now = context.clock.now()
     placed = place(chain, made, at=max(now, made.valid_from), named=(instead_of.memory_id,))
     return replace(placed, changed=tuple(item.model_copy(update={"updated_at": now}) for item in placed.changed))

@@ -139,7 +139,7 @@ class AddMemoryOp(BaseMemoryToolOp[NewItem]):
         check_reserved(target, *(text.metadata for text in texts))
         new = [new_memory(context, target, text, of_all=of_all) for text in texts]
         puts = await puts_of(context, new, expected=[0] * len(new))
-        stored = await context.memories.put(context.scope, write_of(context, self.name, puts=puts))
+        stored = await context.store.put(context.scope, write_of(context, self.name, puts=puts))
         lines = []
         for wanted, memory in zip(new, stored, strict=True):
             did = "added" if memory.memory_id == wanted.memory_id else "known already, nothing added"
@@ -161,7 +161,7 @@ class DeleteMemoryOp(BaseMemoryToolOp[DeleteItem]):
         memories = await own_memories(context, list(dict.fromkeys(item.memory_id for item in items)))
         deletes = [DeleteMemory(memory_id=item.memory_id, expected_revision=item.revision) for item in memories]
         try:
-            await context.memories.put(context.scope, write_of(context, self.name, deletes=deletes))
+            await context.store.put(context.scope, write_of(context, self.name, deletes=deletes))
         except (ConflictError, MemoryNotFoundError) as exc:  # somebody else was faster
             msg = f"nothing was deleted: {exc}"
             raise ToolFeedback(msg) from exc
@@ -203,7 +203,7 @@ async def own_memories(context: ToolContext, memory_ids: Sequence[str]) -> list[
         ToolFeedback: From a MemoryNotFoundError: some are not there, or are not the call's business, which looks alike.
     """
     try:
-        found = await context.memories.get(context.scope, memory_ids)
+        found = await context.store.get(context.scope, memory_ids)
     except MemoryNotFoundError as exc:
         raise unknown_memories(exc.missing) from exc
     strange = [item.memory_id for item in found if not (may_touch(context, target_of(item)) and item.is_current)]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pydantic import JsonValue
 
-from reme_core.ports import ListToolCalls, ToolCallStore
+from reme_core.ports import ListToolCalls, Store
 from reme_core.schema import Scope, ToolCallResult, ToolStatistics, shown_input
 from reme_core.text import json_line, prompt_time, shortened
 
@@ -27,7 +27,7 @@ _HEAD_SHARE = 2 / 3
 
 
 async def pick_examples(
-    tool_calls: ToolCallStore,
+    store: Store,
     scope: Scope,
     statistics: ToolStatistics,
     *,
@@ -45,7 +45,7 @@ async def pick_examples(
     name, picked = statistics.tool_name, dict[str, ToolCallResult]()
 
     async def take(query: ListToolCalls) -> None:
-        page = await tool_calls.list_tool_calls(scope, query)
+        page = await store.list_tool_calls(scope, query)
         for call in page.calls:
             if len(picked) < limit:
                 picked.setdefault(call.call_id, call)

@@ -75,15 +75,14 @@ class GuidelineDraft:
 @stage
 async def collect(tool_name: str, context: FlowContext) -> CollectedCalls:
     """Gather what is known of a tool (InvalidInputError: no call of it is recorded)."""
-    store = context.call_store("a guideline")
-    [statistics] = await store.tool_statistics(context.scope, [tool_name])
+    [statistics] = await context.store.tool_statistics(context.scope, [tool_name])
     if not statistics.calls:
         msg = f"no call of the tool {tool_name!r} is recorded: add some with add_tool_call_results, or check the name"
         raise InvalidInputError(msg)
     return CollectedCalls(
         statistics=statistics,
-        examples=await pick_examples(store, context.scope, statistics),
-        before=await find_guideline(context.memories, context.scope, tool_name),
+        examples=await pick_examples(context.store, context.scope, statistics),
+        before=await find_guideline(context.store, context.scope, tool_name),
     )
 
 
@@ -105,7 +104,7 @@ async def link(written: GuidelineText, context: FlowContext) -> GuidelineDraft:
     """Look up the messages that the calls were taken from."""
     collected = written.collected
     ids = dict.fromkeys(message_id for call in collected.examples for message_id in call.message_ids)
-    stored = (await find_messages_by_id(context.transcript, context.scope, ids)).values()
+    stored = (await find_messages_by_id(context.store, context.scope, ids)).values()
     return GuidelineDraft(
         tool_name=collected.statistics.tool_name,
         text=written.text,
@@ -138,7 +137,7 @@ async def guideline_batch(draft: GuidelineDraft, context: FlowContext) -> WriteB
     """
     now = context.clock.now()
     claim = Claim(MemoryType.TOOL, draft.tool_name, normalise_content(draft.text))
-    twins = await find_equal_memories(context.memories, context.scope, [claim])
+    twins = await find_equal_memories(context.store, context.scope, [claim])
     if draft.before is not None:
         twins.pop(draft.before.memory_id, None)
     twin = next(iter(twins.values()), None)

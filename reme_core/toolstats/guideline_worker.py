@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from reme_core.errors import RunError
-from reme_core.ports import ChatModel, Clock, Embedder, IndexedTranscript, MemoryStore, ToolCallStore, WriteBatch
+from reme_core.ports import ChatModel, Clock, Embedder, Store, WriteBatch
 from reme_core.schema import Job, Scope
 from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import Distilled, UsageCounter
@@ -23,8 +23,7 @@ class GuidelineWorker:
     """A `Worker` that has a model write the guideline of a tool, unless there is nothing new to write it from.
 
     Attributes:
-        memories: Where guidelines are.
-        transcript: Messages that calls were taken from.
+        store: Calls, the messages that they were taken from, and guidelines.
         tool_calls: The calls.
         embedder: Gives vectors to guidelines; None leaves them to their words.
         model: Writes them.
@@ -32,9 +31,7 @@ class GuidelineWorker:
         language: Of the prompts; None follows the calls.
     """
 
-    memories: MemoryStore
-    transcript: IndexedTranscript
-    tool_calls: ToolCallStore
+    store: Store
     embedder: Embedder | None
     model: ChatModel
     clock: Clock
@@ -46,17 +43,15 @@ class GuidelineWorker:
         if not isinstance(name, str):
             msg = f"the payload of job {job.job_id!r} names no tool: drop the job, the calls stay"
             raise RunError(msg)
-        [statistics] = await self.tool_calls.tool_statistics(scope, [name])
-        before = await find_guideline(self.memories, scope, name)
+        [statistics] = await self.store.tool_statistics(scope, [name])
+        before = await find_guideline(self.store, scope, name)
         if not statistics.calls or (before is not None and written_from(before) == statistics.calls):
             return Distilled(batch=WriteBatch(run_id=job.run_id, at=self.clock.now()))
         calls = UsageCounter()
         context = FlowContext(
             scope=scope,
             memory_target=name,
-            memories=self.memories,
-            transcript=self.transcript,
-            tool_calls=self.tool_calls,
+            store=self.store,
             embedder=self.embedder,
             model=MeteredChatModel(self.model, calls),
             clock=self.clock,

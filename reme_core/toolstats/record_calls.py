@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from reme_core.errors import ConflictError, ToolCallNotFoundError
-from reme_core.ports import ToolCallStore
+from reme_core.ports import Store
 from reme_core.schema import Scope, ToolCallResult, parse_messages, parse_tool_call_results
 from reme_core.steps.user_input import check_time_not_future
 from reme_core.toolstats.calls_in_messages import ReadCalls, read_tool_calls, with_outcome
@@ -33,7 +33,7 @@ def read_handed_in(results: object, messages: object, now: datetime) -> tuple[tu
 
 
 async def unrecorded(
-    store: ToolCallStore, scope: Scope, calls: Sequence[ToolCallResult]
+    store: Store, scope: Scope, calls: Sequence[ToolCallResult]
 ) -> tuple[tuple[ToolCallResult, ...], frozenset[str]]:
     """Return those calls whose ids aren't recorded yet, and the ids of the others, whatever is recorded under them."""
     missing: set[str] = set()
@@ -47,7 +47,7 @@ async def unrecorded(
 
 
 async def record(
-    store: ToolCallStore, scope: Scope, given: Sequence[ToolCallResult], read: Sequence[ToolCallResult]
+    store: Store, scope: Scope, given: Sequence[ToolCallResult], read: Sequence[ToolCallResult]
 ) -> frozenset[str]:
     """Record calls, all or none; return the ids of those that were recorded already.
 

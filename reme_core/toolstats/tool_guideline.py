@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
 
-from reme_core.ports import MemoryFilter, MemoryStore, ResponseSchema
+from reme_core.ports import MemoryFilter, ResponseSchema, Store
 from reme_core.schema import Memory, MemoryType, Scope, ToolCallResult
 from reme_core.schema.checks import Text
 from reme_core.schema.tool_calls import GUIDELINE_KIND
@@ -163,10 +163,10 @@ def _heading(name: str, language: Language, text: str) -> str:
     return f"{heading}：{text}" if language == "zh" else f"{heading}: {text}".rstrip()
 
 
-async def find_guideline(memories: MemoryStore, scope: Scope, tool_name: str) -> Memory | None:
+async def find_guideline(store: Store, scope: Scope, tool_name: str) -> Memory | None:
     """Return the memory that holds the guideline of a tool; of several, the one changed last."""
     wanted = MemoryFilter(types=(MemoryType.TOOL,), targets=(tool_name,), metadata={"kind": KIND})
-    found = await all_memories(memories, scope, wanted)
+    found = await all_memories(store, scope, wanted)
     return max(found, key=lambda memory: (memory.updated_at, memory.memory_id), default=None)
 
 

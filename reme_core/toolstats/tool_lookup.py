@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reme_core.ports import ListMemories, MemoryFilter, MemoryStore, ToolCallStore
+from reme_core.ports import ListMemories, MemoryFilter, Store
 from reme_core.schema import Memory, MemoryType, Scope, ToolCallResult, ToolMemories, ToolMemory, ToolStatistics
 from reme_core.toolstats.example_calls import pick_examples
 from reme_core.toolstats.tool_guideline import find_guideline, written_from
@@ -20,9 +20,7 @@ EXAMPLE_CHARS = 300
 """Characters of an example's output, and of an input that is longer; a notice of what is left out comes on top."""
 
 
-async def retrieve_tool_memories(
-    memories: MemoryStore, tool_calls: ToolCallStore | None, scope: Scope, names: Sequence[str]
-) -> ToolMemories:
+async def retrieve_tool_memories(store: Store, scope: Scope, names: Sequence[str]) -> ToolMemories:
     """Return what is known of tools, in the order asked, each once; those of which nothing is known are `missing`.
 
     Names are compared character by character, blanks at their ends apart. `tool_calls` is None where nothing keeps
@@ -31,8 +29,8 @@ async def retrieve_tool_memories(
     wanted = list(dict.fromkeys(name.strip() for name in names))
     results: list[ToolMemory] = []
     missing: list[str] = []
-    for statistics in await _statistics(tool_calls, scope, wanted):
-        found = await _tool_memory(memories, tool_calls, scope, statistics)
+    for statistics in await store.tool_statistics(scope, wanted) if wanted else ():
+        found = await _tool_memory(store, scope, statistics)
         if statistics.calls or found.memory_id is not None or found.notes:
             results.append(found)
         else:
@@ -40,28 +38,18 @@ async def retrieve_tool_memories(
     return ToolMemories(results=tuple(results), missing=tuple(missing), text=joined_texts(results))
 
 
-async def tool_memory(
-    memories: MemoryStore, tool_calls: ToolCallStore | None, scope: Scope, tool_name: str
-) -> ToolMemory:
+async def tool_memory(store: Store, scope: Scope, tool_name: str) -> ToolMemory:
     """Return what is known of one tool; of an unknown one, its name and statistics without calls."""
-    [statistics] = await _statistics(tool_calls, scope, [tool_name.strip()])
-    return await _tool_memory(memories, tool_calls, scope, statistics)
+    [statistics] = await store.tool_statistics(scope, [tool_name.strip()])
+    return await _tool_memory(store, scope, statistics)
 
 
-async def _statistics(tool_calls: ToolCallStore | None, scope: Scope, names: Sequence[str]) -> list[ToolStatistics]:
-    if tool_calls is None or not names:
-        return [ToolStatistics(tool_name=name) for name in names]
-    return await tool_calls.tool_statistics(scope, names)
-
-
-async def _tool_memory(
-    memories: MemoryStore, tool_calls: ToolCallStore | None, scope: Scope, statistics: ToolStatistics
-) -> ToolMemory:
-    guideline = await find_guideline(memories, scope, statistics.tool_name)
-    notes = await _notes(memories, scope, statistics.tool_name, guideline)
+async def _tool_memory(store: Store, scope: Scope, statistics: ToolStatistics) -> ToolMemory:
+    guideline = await find_guideline(store, scope, statistics.tool_name)
+    notes = await _notes(store, scope, statistics.tool_name, guideline)
     examples: tuple[ToolCallResult, ...] = ()
-    if guideline is None and tool_calls is not None and statistics.calls:
-        picked = await pick_examples(tool_calls, scope, statistics, limit=MOST_EXAMPLES, max_chars=EXAMPLE_CHARS)
+    if guideline is None and statistics.calls:
+        picked = await pick_examples(store, scope, statistics, limit=MOST_EXAMPLES, max_chars=EXAMPLE_CHARS)
         examples = tuple(sorted(picked, key=lambda call: call.success))
     content = "" if guideline is None else guideline.content
     return ToolMemory(
@@ -76,9 +64,9 @@ async def _tool_memory(
     )
 
 
-async def _notes(memories: MemoryStore, scope: Scope, tool_name: str, guideline: Memory | None) -> tuple[Memory, ...]:
+async def _notes(store: Store, scope: Scope, tool_name: str, guideline: Memory | None) -> tuple[Memory, ...]:
     about = MemoryFilter(types=(MemoryType.TOOL,), targets=(tool_name,))
-    page = await memories.list_memories(scope, ListMemories(filter=about, limit=MOST_NOTES + 1))
+    page = await store.list_memories(scope, ListMemories(filter=about, limit=MOST_NOTES + 1))
     others = [memory for memory in page.memories if guideline is None or memory.memory_id != guideline.memory_id]
     return tuple(others[:MOST_NOTES])
 

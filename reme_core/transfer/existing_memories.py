@@ -11,7 +11,7 @@ from typing import TypeVar
 from pydantic import JsonValue, ValidationError
 
 from reme_core.errors import NotFoundError
-from reme_core.ports import EventQuery, MemoryFilter, MemoryStore, Target, Transcript
+from reme_core.ports import EventQuery, MemoryFilter, Store, Target
 from reme_core.rules import Claim, claim_of
 from reme_core.schema import LineProblem, Memory, MemoryType, Scope, Source, describe
 from reme_core.steps.equal_memories import find_equal_memories
@@ -56,16 +56,14 @@ def pages_of(items: Sequence[T], size: int = _PAGE) -> Iterator[Sequence[T]]:
 
 
 async def with_held_sources(
-    transcript: Transcript, scope: Scope, entries: Sequence[LibraryLine]
+    store: Store, scope: Scope, entries: Sequence[LibraryLine]
 ) -> tuple[list[LibraryLine], list[LineProblem]]:
     """Move sources that the scope doesn't hold to the origin of their memories."""
     sources = [source for entry in entries if entry.memory is not None for source in entry.memory.sources]
     wanted_blocks = {source.block_id for source in sources if source.block_id is not None}
     wanted_messages = {message_id for source in sources for message_id in source.message_ids}
-    blocks = {item.block_id for item in await find_all(partial(transcript.get_blocks, scope), wanted_blocks)}
-    messages = {
-        item.message.message_id for item in await find_all(partial(transcript.get_messages, scope), wanted_messages)
-    }
+    blocks = {item.block_id for item in await find_all(partial(store.get_blocks, scope), wanted_blocks)}
+    messages = {item.message.message_id for item in await find_all(partial(store.get_messages, scope), wanted_messages)}
 
     def is_here(source: Source) -> bool:
         return (source.block_id is None or source.block_id in blocks) and messages.issuperset(source.message_ids)
@@ -101,19 +99,19 @@ class _Lookup:
     replaced: Collection[Target]
 
 
-async def read_held(memories: MemoryStore, scope: Scope, entries: Sequence[LibraryLine]) -> ScopeContents:
+async def read_held(store: Store, scope: Scope, entries: Sequence[LibraryLine]) -> ScopeContents:
     """Read what a scope holds of what the lines of a library speak of."""
     new = [entry.memory for entry in entries if entry.memory is not None]
     ids = {memory.memory_id for memory in new} | {item.superseded_by for item in new if item.superseded_by is not None}
-    by_id = {memory.memory_id: memory for memory in await find_all(partial(memories.get, scope), ids)}
+    by_id = {memory.memory_id: memory for memory in await find_all(partial(store.get, scope), ids)}
     wanted = await asyncio.to_thread(_wanted, entries, by_id)
     tools = {memory.memory_target for memory in new if is_current_guideline(memory)}
     return ScopeContents(
         by_id=by_id,
-        claims=await _held_claims(memories, scope, wanted.claims),
-        former=await _held_former(memories, scope, wanted.taken, by_id),
-        replaced=await _held_replaced(memories, scope, wanted.replaced),
-        guided=await _guided(memories, scope, sorted(tools)),
+        claims=await _held_claims(store, scope, wanted.claims),
+        former=await _held_former(store, scope, wanted.taken, by_id),
+        replaced=await _held_replaced(store, scope, wanted.replaced),
+        guided=await _guided(store, scope, sorted(tools)),
     )
 
 
@@ -128,27 +126,27 @@ def _wanted(entries: Sequence[LibraryLine], by_id: Mapping[str, Memory]) -> _Loo
     return _Lookup(taken=taken, claims=claims, replaced=replaced)
 
 
-async def _held_claims(memories: MemoryStore, scope: Scope, wanted: Mapping[Target, set[Claim]]) -> dict[Claim, str]:
+async def _held_claims(store: Store, scope: Scope, wanted: Mapping[Target, set[Claim]]) -> dict[Claim, str]:
     held: dict[Claim, str] = {}
     for target, claims in wanted.items():
         found: Iterable[Memory]
         if len(claims) < _MANY:
-            found = (await find_equal_memories(memories, scope, claims)).values()
+            found = (await find_equal_memories(store, scope, claims)).values()
         else:
-            found = await all_memories(memories, scope, _about(target))
+            found = await all_memories(store, scope, _about(target))
         said = {own: memory.memory_id for memory in found if (own := claim_of(memory)) is not None}
         held |= {claim: said[claim] for claim in claims if claim in said}
     return held
 
 
 async def _held_former(
-    memories: MemoryStore, scope: Scope, taken: Sequence[Memory], by_id: Mapping[str, Memory]
+    store: Store, scope: Scope, taken: Sequence[Memory], by_id: Mapping[str, Memory]
 ) -> dict[tuple[str, Claim], str]:
     """Find what memories whose ids are taken have become: copies with another id, or what has them, changed since."""
     former: dict[tuple[str, Claim], str] = {}
     copies: dict[str, list[Memory]] = {}
     for target in {target_of(memory) for memory in taken}:
-        for copy in await all_memories(memories, scope, _with_replaced(target)):
+        for copy in await all_memories(store, scope, _with_replaced(target)):
             origin = copy.metadata.get("origin")
             name = origin.get("memory_id") if isinstance(origin, dict) else None
             if isinstance(name, str):
@@ -156,17 +154,17 @@ async def _held_former(
                 former[name, says(copy)] = copy.memory_id
     for memory in taken:
         for candidate in (by_id[memory.memory_id], *copies.get(memory.memory_id, ())):
-            if (memory.memory_id, says(memory)) not in former and await _has_said(memories, candidate, says(memory)):
+            if (memory.memory_id, says(memory)) not in former and await _has_said(store, candidate, says(memory)):
                 former[memory.memory_id, says(memory)] = candidate.memory_id
     return former
 
 
-async def _has_said(memories: MemoryStore, memory: Memory, claim: Claim) -> bool:
+async def _has_said(store: Store, memory: Memory, claim: Claim) -> bool:
     """Tell from a memory's history whether it has said something."""
     after = 0
     while True:
         query = EventQuery(memory_id=memory.memory_id, after=after, limit=_PAGE)
-        events = await memories.events(memory.scope, query)
+        events = await store.events(memory.scope, query)
         if any(past is not None and says(past) == claim for event in events for past in (event.before, event.after)):
             return True
         if len(events) < _PAGE:
@@ -174,21 +172,21 @@ async def _has_said(memories: MemoryStore, memory: Memory, claim: Claim) -> bool
         after = events[-1].sequence
 
 
-async def _held_replaced(memories: MemoryStore, scope: Scope, targets: Iterable[Target]) -> dict[ReplacedMemory, str]:
+async def _held_replaced(store: Store, scope: Scope, targets: Iterable[Target]) -> dict[ReplacedMemory, str]:
     found: dict[ReplacedMemory, str] = {}
     for target in targets:
-        for memory in await all_memories(memories, scope, _with_replaced(target)):
+        for memory in await all_memories(store, scope, _with_replaced(target)):
             for past in (replaced_as(memory), replaced_as(memory, is_dated=False)):
                 if past is not None:
                     found[past] = memory.memory_id
     return found
 
 
-async def _guided(memories: MemoryStore, scope: Scope, tools: Sequence[str]) -> frozenset[str]:
+async def _guided(store: Store, scope: Scope, tools: Sequence[str]) -> frozenset[str]:
     names: set[str] = set()
     for page in pages_of(tools):
         wanted = MemoryFilter(types=(MemoryType.TOOL,), targets=tuple(page), metadata={"kind": KIND})
-        names |= {memory.memory_target for memory in await all_memories(memories, scope, wanted)}
+        names |= {memory.memory_target for memory in await all_memories(store, scope, wanted)}
     return frozenset(names)
 
 

@@ -14,15 +14,12 @@ from typing import TypeVar
 from reme_core.errors import ConflictError
 from reme_core.ports import (
     Embedder,
-    MemoryStore,
     PutMemory,
-    ToolCallStore,
-    Transcript,
+    Store,
     Vector,
     WriteBatch,
 )
 from reme_core.schema import (
-    LineProblem,
     LoadedLibrary,
     Memory,
     Scope,
@@ -34,7 +31,7 @@ from reme_core.steps.similar_memories import NewMemory, find_duplicates
 from reme_core.steps.targets import target_of
 from reme_core.transfer.existing_memories import find_all, pages_of, read_held, with_held_sources
 from reme_core.transfer.library_plan import LibraryPlan, NewLine, sort_entries
-from reme_core.transfer.transfer_file import LibraryLine, read_library, refusal
+from reme_core.transfer.transfer_file import read_library, refusal
 
 T = TypeVar("T")
 
@@ -44,9 +41,7 @@ _TRIES = 3
 
 
 async def load_library(
-    memories: MemoryStore,
-    transcript: Transcript,
-    tool_calls: ToolCallStore | None,
+    store: Store,
     embedder: Embedder | None,
     scope: Scope,
     path: Path,
@@ -68,9 +63,7 @@ async def load_library(
     each tool one memory is its guideline: the one that is there, then the first.
 
     Args:
-        memories: Where they are written.
-        transcript: Tells which sources the scope holds.
-        tool_calls: Where recorded calls of older libraries go, after the memories; None: lines with calls are bad.
+        store: Where they are written, recorded calls of older libraries after the memories.
         embedder: Gives vectors; None: they are found by their words.
         scope: Whose they become.
         path: JSON Lines, or one JSON list, of our own form or the older one; a regular file.
@@ -88,25 +81,24 @@ async def load_library(
         ConflictError: Other writers took ids three times meanwhile; nothing was written, call again.
     """
     read = await asyncio.to_thread(read_library, path, scope, memory_target=memory_target, at=at)
-    sourced, unsourced = await with_held_sources(transcript, scope, read.entries)
-    entries, uncalled = _with_calls_kept(tool_calls, sourced)
-    given = (*read.problems, *unsourced, *uncalled)
+    entries, unsourced = await with_held_sources(store, scope, read.entries)
+    given = (*read.problems, *unsourced)
     ready = _PreparedWrite(told=_Progress(progress, len(read.entries) + len(read.problems)))
     run_id, tries = new_id(), 0
     while True:
         tries += 1
-        sorting = await asyncio.to_thread(sort_entries, entries, await read_held(memories, scope, entries))
+        sorting = await asyncio.to_thread(sort_entries, entries, await read_held(store, scope, entries))
         problems = sorted((*given, *sorting.problems), key=lambda item: item.line)
         if problems and not skip_bad_lines:
             raise refusal(path, problems, "nothing was loaded; correct them, or skip bad lines")
         await _embed(embedder, sorting.fresh, ready)
         if deduplicate:
-            await _drop_near(memories, scope, sorting, ready.vectors, similarity)
+            await _drop_near(store, scope, sorting, ready.vectors, similarity)
         ready.told.left(0)
         spoilt = {problem.line for problem in problems}
         calls = [call for entry in entries if entry.line not in spoilt for call in entry.calls]
         batch = _batch(sorting, ready.vectors, run_id, at, want_vectors=embedder is not None)
-        outcome = await _to_its_end(_write(memories, tool_calls, scope, batch, calls))
+        outcome = await _to_its_end(_write(store, scope, batch, calls))
         if isinstance(outcome, ConflictError):
             if tries < _TRIES:
                 continue
@@ -144,16 +136,6 @@ class _PreparedWrite:
     vectors: dict[int, Vector] = field(default_factory=dict)
 
 
-def _with_calls_kept(
-    tool_calls: ToolCallStore | None, entries: Sequence[LibraryLine]
-) -> tuple[list[LibraryLine], list[LineProblem]]:
-    """Leave out lines with calls where nobody keeps these."""
-    kept = [entry for entry in entries if tool_calls is not None or not entry.calls]
-    reason = "has tool calls, and this store keeps none"
-    spoilt = [entry for entry in entries if tool_calls is None and entry.calls]
-    return kept, [LineProblem(line=entry.line, reason=reason) for entry in spoilt]
-
-
 async def _embed(embedder: Embedder | None, fresh: Sequence[NewLine], ready: _PreparedWrite) -> None:
     waiting = [item for item in fresh if item.line not in ready.vectors]
     ready.told.left(len(waiting))
@@ -170,7 +152,7 @@ async def _embed(embedder: Embedder | None, fresh: Sequence[NewLine], ready: _Pr
 
 
 async def _drop_near(
-    memories: MemoryStore, scope: Scope, sorting: LibraryPlan, vectors: Mapping[int, Vector], similarity: float
+    store: Store, scope: Scope, sorting: LibraryPlan, vectors: Mapping[int, Vector], similarity: float
 ) -> None:
     """Leave out what says nearly the same as a current memory, or as one of an earlier line."""
     compared = [item for item in sorting.fresh if item.memory.is_current]
@@ -185,7 +167,7 @@ async def _drop_near(
     ]
     instead: dict[str, str] = {}
     for item, known in zip(
-        compared, await find_duplicates(memories, scope, newcomers, similarity=similarity), strict=True
+        compared, await find_duplicates(store, scope, newcomers, similarity=similarity), strict=True
     ):
         if known is None:
             continue
@@ -226,18 +208,17 @@ class _WriteResult:
 
 
 async def _write(
-    memories: MemoryStore,
-    tool_calls: ToolCallStore | None,
+    store: Store,
     scope: Scope,
     batch: WriteBatch,
     calls: Sequence[ToolCallResult],
 ) -> _WriteResult | ConflictError:
     """Write the memories, then the calls; a conflict of the memories is returned, and nothing was written."""
     try:
-        stored = await memories.put(scope, batch) if batch.puts else []
+        stored = await store.put(scope, batch) if batch.puts else []
     except ConflictError as exc:
         return exc
-    return _WriteResult(memories=stored, tool_calls=await _add_calls(tool_calls, scope, calls))
+    return _WriteResult(memories=stored, tool_calls=await _add_calls(store, scope, calls))
 
 
 async def _to_its_end(work: Coroutine[object, object, T]) -> T:
@@ -261,22 +242,20 @@ def _take_in(sorting: LibraryPlan, stored: Sequence[Memory]) -> tuple[str, ...]:
     return tuple(memory.memory_id for item, memory in pairs if memory.memory_id == item.memory.memory_id)
 
 
-async def _add_calls(tool_calls: ToolCallStore | None, scope: Scope, calls: Sequence[ToolCallResult]) -> int:
+async def _add_calls(store: Store, scope: Scope, calls: Sequence[ToolCallResult]) -> int:
     """Record calls and return how many were new; an id that is known is that of the same call."""
-    if tool_calls is None:
-        return 0
-    return sum([await _add_page(tool_calls, scope, page) for page in pages_of(calls)])
+    return sum([await _add_page(store, scope, page) for page in pages_of(calls)])
 
 
-async def _add_page(tool_calls: ToolCallStore, scope: Scope, calls: Sequence[ToolCallResult]) -> int:
+async def _add_page(store: Store, scope: Scope, calls: Sequence[ToolCallResult]) -> int:
     tries = 0
     while True:
         tries += 1
         ids = [call.call_id for call in calls]
-        known = {call.call_id for call in await find_all(partial(tool_calls.get_tool_calls, scope), ids)}
+        known = {call.call_id for call in await find_all(partial(store.get_tool_calls, scope), ids)}
         new = [call for call in calls if call.call_id not in known]
         try:
-            return len((await tool_calls.add_tool_calls(scope, new)).added) if new else 0
+            return len((await store.add_tool_calls(scope, new)).added) if new else 0
         except ConflictError:  # another load has recorded one meanwhile, of which its file notes something else
             if tries >= _TRIES:
                 raise

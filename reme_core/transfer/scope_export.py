@@ -21,10 +21,7 @@ from reme_core.ports import (
     ListOffloads,
     ListToolCalls,
     MemoryFilter,
-    MemoryStore,
-    OffloadStore,
-    ToolCallStore,
-    Transcript,
+    Store,
 )
 from reme_core.schema import (
     STATEMENTS,
@@ -44,13 +41,13 @@ _PAGE = 500
 _PAGE_OF_TEXTS = 20
 
 
-async def export_scope(memories: MemoryStore, transcript: Transcript, scope: Scope, path: Path) -> TransferCounts:
+async def export_scope(store: Store, scope: Scope, path: Path) -> TransferCounts:
     """Write everything a scope holds to a file, which is replaced once all of it is on disk.
 
     Raises:
         StoreAccessError: The file can't be written, is no regular file, or is a database.
     """
-    return transfer_counts(await write_file(path, Contents.SCOPE, _everything(memories, transcript, scope)))
+    return transfer_counts(await write_file(path, Contents.SCOPE, _everything(store, scope)))
 
 
 def transfer_counts(counts: Mapping[str, int]) -> TransferCounts:
@@ -66,7 +63,7 @@ def transfer_counts(counts: Mapping[str, int]) -> TransferCounts:
 
 
 async def dump_library(
-    memories: MemoryStore,
+    store: Store,
     scope: Scope,
     path: Path,
     *,
@@ -79,7 +76,7 @@ async def dump_library(
     `meta` and `history` memories are written only where they are asked for by name, and `load_library` refuses them.
 
     Args:
-        memories: Where they are.
+        store: Where they are.
         scope: Whose memories; the file names neither space nor user.
         path: The file.
         types: Of these types; None: of every type but `meta` and `history`.
@@ -94,43 +91,39 @@ async def dump_library(
         targets=None if targets is None else tuple(targets),
         include_superseded=include_superseded,
     )
-    counts = await write_file(path, Contents.LIBRARY, _memories(memories, scope, wanted))
+    counts = await write_file(path, Contents.LIBRARY, _memories(store, scope, wanted))
     return DumpedLibrary(memories=counts["memory"])
 
 
-async def _everything(
-    memories: MemoryStore, transcript: Transcript, scope: Scope
-) -> AsyncIterator[tuple[str, BaseModel]]:
+async def _everything(store: Store, scope: Scope) -> AsyncIterator[tuple[str, BaseModel]]:
     cursor: str | None = None
     # Messages last: what is said meanwhile must not give a block, an offload or a call whose messages are not there.
     while True:
-        blocks = await transcript.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))
+        blocks = await store.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))
         for block in blocks.blocks:
             yield "block", block
         if (cursor := blocks.next_cursor) is None:
             break
-    if isinstance(transcript, OffloadStore):
-        async for offload in _offloads(transcript, scope):
-            yield "offload", offload
-    if isinstance(transcript, ToolCallStore):
-        async for call in _tool_calls(transcript, scope):
-            yield "tool_call", call
+    async for offload in _offloads(store, scope):
+        yield "offload", offload
+    async for call in _tool_calls(store, scope):
+        yield "tool_call", call
     while True:
-        messages = await transcript.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
+        messages = await store.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
         for stored in messages.messages:
             yield "message", stored
         if (cursor := messages.next_cursor) is None:
             break
-    async for item in _memories(memories, scope, MemoryFilter(include_superseded=True)):
+    async for item in _memories(store, scope, MemoryFilter(include_superseded=True)):
         yield item
     after = 0
-    while events := await memories.events(scope, EventQuery(after=after, limit=_PAGE)):
+    while events := await store.events(scope, EventQuery(after=after, limit=_PAGE)):
         for event in events:
             yield "event", event
         after = events[-1].sequence
 
 
-async def _offloads(store: OffloadStore, scope: Scope) -> AsyncIterator[OffloadRecord]:
+async def _offloads(store: Store, scope: Scope) -> AsyncIterator[OffloadRecord]:
     cursor: str | None = None
     while True:
         page = await store.list_offloads(scope, ListOffloads(limit=_PAGE, cursor=cursor))
@@ -143,7 +136,7 @@ async def _offloads(store: OffloadStore, scope: Scope) -> AsyncIterator[OffloadR
             return
 
 
-async def _tool_calls(store: ToolCallStore, scope: Scope) -> AsyncIterator[ToolCallResult]:
+async def _tool_calls(store: Store, scope: Scope) -> AsyncIterator[ToolCallResult]:
     cursor: str | None = None
     while True:
         query = ListToolCalls(limit=_PAGE_OF_TEXTS, cursor=cursor, newest_first=False)
@@ -154,7 +147,7 @@ async def _tool_calls(store: ToolCallStore, scope: Scope) -> AsyncIterator[ToolC
             return
 
 
-async def _memories(store: MemoryStore, scope: Scope, wanted: MemoryFilter) -> AsyncIterator[tuple[str, Memory]]:
+async def _memories(store: Store, scope: Scope, wanted: MemoryFilter) -> AsyncIterator[tuple[str, Memory]]:
     cursor: str | None = None
     while True:
         page = await store.list_memories(scope, ListMemories(filter=wanted, limit=_PAGE, cursor=cursor))

@@ -11,16 +11,13 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from reme_core.errors import ConflictError, UnsupportedFilterError
+from reme_core.errors import ConflictError
 from reme_core.ports import (
     AppendMessages,
     Embedder,
-    MemoryStore,
-    OffloadStore,
     PutMemory,
     PutOffloads,
-    ToolCallStore,
-    Transcript,
+    Store,
     WriteBatch,
 )
 from reme_core.remember.memory_editor import vectors_of
@@ -48,8 +45,7 @@ _PAGE_OF_TEXTS = 20
 
 
 async def import_scope(
-    memories: MemoryStore,
-    transcript: Transcript,
+    store: Store,
     embedder: Embedder | None,
     scope: Scope,
     path: Path,
@@ -65,10 +61,8 @@ async def import_scope(
         InvalidLinesError: Naming the lines that are wrong.
         StoreAccessError: The file can't be read.
         ConflictError: An id that this scope holds with other content.
-        UnsupportedFilterError: There are offloads or tool calls in the file, and the transcript keeps none.
     """
     items = await asyncio.to_thread(_read, path, scope)
-    _check_keeping(items, transcript)
     counts = Counter[str]()
 
     def done(kind: str, page: Sequence[BaseModel]) -> None:
@@ -78,21 +72,19 @@ async def import_scope(
 
     # In the order in which they need each other.
     for said in pages_of(_of(StoredMessage, items)):
-        await _import_messages(transcript, scope, said, embedder)
+        await _import_messages(store, scope, said, embedder)
         done("message", said)
-    if isinstance(transcript, ToolCallStore):
-        for calls in pages_of(_of(ToolCallResult, items)):
-            await transcript.add_tool_calls(scope, calls)
-            done("tool_call", calls)
+    for calls in pages_of(_of(ToolCallResult, items)):
+        await store.add_tool_calls(scope, calls)
+        done("tool_call", calls)
     for blocks in pages_of(_of(Block, items)):
-        await transcript.put_blocks(scope, blocks)
+        await store.put_blocks(scope, blocks)
         done("block", blocks)
-    if isinstance(transcript, OffloadStore):
-        for offloads in pages_of(_of(OffloadRecord, items), _PAGE_OF_TEXTS):
-            await transcript.put_offloads(scope, PutOffloads(offloads=offloads, exact=True))
-            done("offload", offloads)
+    for offloads in pages_of(_of(OffloadRecord, items), _PAGE_OF_TEXTS):
+        await store.put_offloads(scope, PutOffloads(offloads=offloads, exact=True))
+        done("offload", offloads)
     for page in pages_of(_of(Memory, items)):
-        await _import_memories(memories, embedder, scope, page)
+        await _import_memories(store, embedder, scope, page)
         done("memory", page)
     return transfer_counts(counts)
 
@@ -106,15 +98,6 @@ def _read(path: Path, scope: Scope) -> list[BaseModel]:
 
 def _of(model: type[T], items: Sequence[object]) -> list[T]:
     return [item for item in items if isinstance(item, model)]
-
-
-def _check_keeping(items: Sequence[BaseModel], transcript: Transcript) -> None:
-    if not isinstance(transcript, OffloadStore) and _of(OffloadRecord, items):
-        msg = "the file has offloads, and this transcript keeps none: hand in one that is an OffloadStore"
-        raise UnsupportedFilterError(msg)
-    if not isinstance(transcript, ToolCallStore) and _of(ToolCallResult, items):
-        msg = "the file has tool calls, and this transcript keeps none: hand in one that is a ToolCallStore"
-        raise UnsupportedFilterError(msg)
 
 
 def _with_one_of_each(items: Sequence[BaseModel]) -> list[BaseModel]:
@@ -151,7 +134,7 @@ def _name(item: Block | Memory | OffloadRecord | ToolCallResult) -> str:
 
 
 async def _import_messages(
-    transcript: Transcript, scope: Scope, items: Sequence[StoredMessage], embedder: Embedder | None
+    store: Store, scope: Scope, items: Sequence[StoredMessage], embedder: Embedder | None
 ) -> None:
     start = 0
     for end in range(1, len(items) + 1):
@@ -161,13 +144,11 @@ async def _import_messages(
                 messages=[stored.message for stored in items[start:end]],
                 want_vectors=embedder is not None,
             )
-            await transcript.append(scope, request)
+            await store.append(scope, request)
             start = end
 
 
-async def _import_memories(
-    store: MemoryStore, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]
-) -> None:
+async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]) -> None:
     fresh = await _unknown(store, scope, items)
     statements = [memory for memory in fresh if memory.memory_type is not MemoryType.META]  # only these have vectors
     found = await vectors_of(embedder, statements)
@@ -184,7 +165,7 @@ async def _import_memories(
     await store.put(scope, WriteBatch(puts=puts, reason="import", actor="import", at=utc_now()))
 
 
-async def _unknown(store: MemoryStore, scope: Scope, items: Sequence[Memory]) -> list[Memory]:
+async def _unknown(store: Store, scope: Scope, items: Sequence[Memory]) -> list[Memory]:
     """Return those memories that the scope doesn't hold yet (ConflictError where it holds another under the id)."""
     held = await find_all(partial(store.get, scope), [memory.memory_id for memory in items])
     known = {memory.memory_id: memory for memory in held}

@@ -304,7 +304,7 @@ class InContextMemory:
         await self.save()
         hold = HoldOffloads(session_id=self._session_id, references=frozenset(), now=self._ports.clock.now())
         self._ports.held.forget(self._scope, self._session_id)  # it may be used on
-        await self._ports.offloads.hold_offloads(self._scope, hold)
+        await self._ports.store.hold_offloads(self._scope, hold)
 
     def state_dict(self) -> dict[str, JsonValue]:
         """Return everything as JSON values: a copy, which later changes don't touch."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from reme_core.ports import ChatModel, Clock, IndexedTranscript, OffloadStore, SummaryRequest
+from reme_core.ports import ChatModel, Clock, Store, SummaryRequest
 from reme_core.schema import Scope, SummaryResult
 from reme_core.working.tokens import TokenLedger
 
@@ -47,8 +47,7 @@ class WorkingPorts:
     """What working memory stands on.
 
     Attributes:
-        offloads: Where tool results and pointers at messages go.
-        transcript: Where messages are found again.
+        store: Where tool results and pointers at messages go, and messages are found again.
         keep: Takes messages over for good: they are on disk when it returns, and what follows from them is a job.
         model: Writes summaries; None: they are extracts of what was said.
         ledger: Counts tokens.
@@ -56,8 +55,7 @@ class WorkingPorts:
         held: What contexts were said to refer to.
     """
 
-    offloads: OffloadStore
-    transcript: IndexedTranscript
+    store: Store
     keep: Keep
     model: ChatModel | None
     ledger: TokenLedger

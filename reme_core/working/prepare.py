@@ -112,7 +112,7 @@ async def _cut_results(
     """Cut tool results, and return the context with them cut, and the references of what was stored for that."""
     plan = await compact_tool_result(
         request.messages,
-        offloads=ports.offloads,
+        store=ports.store,
         scope=scope,
         session_id=request.session_id,
         limits=request.limits,
@@ -167,7 +167,7 @@ async def compact_messages(
         The summary, and the references of what was offloaded.
     """
     offloads = await _leaving(ports, scope, request, messages)
-    stored = await store_offloads(ports.offloads, scope, list(offloads.values()))
+    stored = await store_offloads(ports.store, scope, list(offloads.values()))
     names = {what: stored[offload.reference] for what, offload in offloads.items()}
     texts = [request.summary, *(message.full_text for message in messages)]
     compacted = await compact_memory(
@@ -213,7 +213,7 @@ async def offload_summary(ports: WorkingPorts, scope: Scope, session_id: str, su
     if not summary.strip():
         return None
     offload = _summary_offload(ports, session_id, summary)
-    [reference] = (await store_offloads(ports.offloads, scope, [offload])).values()
+    [reference] = (await store_offloads(ports.store, scope, [offload])).values()
     return reference
 
 
@@ -241,7 +241,7 @@ async def _fitted(ports: WorkingPorts, scope: Scope, request: ContextRequest) ->
     messages = [
         wholes[message.message_id].message if message.message_id in wholes else message for message in request.messages
     ]
-    known = await known_offloads(ports.offloads, scope, request.session_id, messages, over_bytes=0)
+    known = await known_offloads(ports.store, scope, request.session_id, messages, over_bytes=0)
     pointers = {name: whole.reference for name, whole in wholes.items() if whole.reference is not None}
     is_large = sum(len(message.full_text) for message in messages) > _LARGE_CHARS
 
@@ -266,7 +266,7 @@ async def _fitted(ports: WorkingPorts, scope: Scope, request: ContextRequest) ->
             return tuple(request.messages), []
         fitted = await fit(1.0)
     offloads = await _pointing(ports, scope, request.session_id, messages, fitted)
-    stored = await store_offloads(ports.offloads, scope, offloads)
+    stored = await store_offloads(ports.store, scope, offloads)
     return renamed(fitted.messages, stored), list(stored.values())
 
 
@@ -332,7 +332,7 @@ async def _known(ports: WorkingPorts, scope: Scope, references: frozenset[str]) 
     names = sorted(references)
     for start in range(0, len(names), _LISTED):
         some = tuple(names[start : start + _LISTED])
-        page = await ports.offloads.list_offloads(scope, ListOffloads(references=some, limit=len(some)))
+        page = await ports.store.list_offloads(scope, ListOffloads(references=some, limit=len(some)))
         found |= {info.reference: info for info in page.offloads}
     return found
 
@@ -351,7 +351,7 @@ async def _hold(
     known = await _known(ports, scope, cited)
     left = tuple(name for info in known.values() for name in info.message_ids)
     references = {*known, *[info.reference async for info in _results_of(ports, scope, left)]}
-    await ports.offloads.hold_offloads(
+    await ports.store.hold_offloads(
         scope,
         HoldOffloads(
             session_id=request.session_id,
@@ -368,7 +368,7 @@ async def _results_of(ports: WorkingPorts, scope: Scope, message_ids: tuple[str,
     for start in range(0, len(message_ids), _LISTED):
         query = ListOffloads(message_ids=message_ids[start : start + _LISTED], limit=_LISTED)
         while True:
-            page = await ports.offloads.list_offloads(scope, query)
+            page = await ports.store.list_offloads(scope, query)
             for info in page.offloads:
                 yield info
             if page.next_cursor is None:

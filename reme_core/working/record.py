@@ -72,7 +72,7 @@ async def offload_context(
         message_ids=recorded.message_ids,
         created_at=ports.clock.now(),
     )
-    [reference] = await ports.offloads.put_offloads(scope, PutOffloads(offloads=[offload]))
+    [reference] = await ports.store.put_offloads(scope, PutOffloads(offloads=[offload]))
     return recorded.model_copy(update={"reference": reference})
 
 
@@ -113,7 +113,7 @@ class _MessageLocation:
 async def _place(
     ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]
 ) -> list[_MessageLocation]:
-    found = await find_messages_by_id(ports.transcript, scope, [message.message_id for message in messages])
+    found = await find_messages_by_id(ports.store, scope, [message.message_id for message in messages])
     differing = [
         message
         for message in messages
@@ -127,7 +127,7 @@ async def _place(
         while stored is not None and not _holds(stored, session_id, candidate, rows):
             candidate = next(others)
             name = candidate.message_id
-            stored = (await find_messages_by_id(ports.transcript, scope, [name])).get(name)
+            stored = (await find_messages_by_id(ports.store, scope, [name])).get(name)
         pointer = None if stored is None else _pointer(candidate, rows)
         placed.append(
             _MessageLocation(message=candidate, stored=None if stored is None else stored.message, pointer=pointer)
@@ -141,7 +141,7 @@ async def _cited_rows(ports: WorkingPorts, scope: Scope, messages: Iterable[Mess
     rows: dict[str, OffloadInfo] = {}
     for start in range(0, len(cited), _PAGE):
         some = tuple(cited[start : start + _PAGE])
-        page = await ports.offloads.list_offloads(scope, ListOffloads(references=some, limit=len(some)))
+        page = await ports.store.list_offloads(scope, ListOffloads(references=some, limit=len(some)))
         rows |= {info.reference: info for info in page.offloads}
     return rows
 

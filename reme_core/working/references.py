@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from reme_core.ports import OffloadStore, PutOffloads
+from reme_core.ports import PutOffloads, Store
 from reme_core.schema import Message, OffloadRecord, Scope
 
 _HINT = re.compile(r"\breload ([0-9a-f]{16})\b")
@@ -105,7 +105,7 @@ def _place_to_cut(text: str, most_chars: int) -> int:
     return (sentence_end if sentence_end > most_chars // 2 else end) or most_chars
 
 
-async def store_offloads(offloads: OffloadStore, scope: Scope, items: Sequence[OffloadRecord]) -> dict[str, str]:
+async def store_offloads(store: Store, scope: Scope, items: Sequence[OffloadRecord]) -> dict[str, str]:
     """Keep offloads for a context that is about to refer to them.
 
     Returns:
@@ -113,7 +113,7 @@ async def store_offloads(offloads: OffloadStore, scope: Scope, items: Sequence[O
     """
     if not items:
         return {}
-    stored = await offloads.put_offloads(scope, PutOffloads(offloads=items, hold=True))
+    stored = await store.put_offloads(scope, PutOffloads(offloads=items, hold=True))
     return dict(zip((item.reference for item in items), stored, strict=True))
 
 

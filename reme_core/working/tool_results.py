@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from reme_core.errors import OffloadNotFoundError
-from reme_core.ports import ListOffloads, OffloadStore
+from reme_core.ports import ListOffloads, Store
 from reme_core.schema import Message, OffloadInfo, OffloadKind, OffloadRecord, Scope, ToolResultBlock
 from reme_core.text import cut_middle, is_cut_of
 from reme_core.working.limits import ContextLimits
@@ -34,7 +34,7 @@ class ToolResultPlan:
 
 
 async def known_offloads(
-    offloads: OffloadStore, scope: Scope, session_id: str, messages: Sequence[Message], *, over_bytes: int
+    store: Store, scope: Scope, session_id: str, messages: Sequence[Message], *, over_bytes: int
 ) -> dict[Place, OffloadRecord]:
     """Return the rows of tool results of more than `over_bytes` bytes that are stored already, by where they stand now.
 
@@ -50,7 +50,7 @@ async def known_offloads(
     for place in outputs:
         by_message.setdefault(place[0], []).append(place)
     found: dict[Place, OffloadRecord] = {}
-    for info in await _rows(offloads, scope, tuple(by_message)):
+    for info in await _rows(store, scope, tuple(by_message)):
         places = [
             place
             for place in by_message.get(info.message_id or "", ())
@@ -62,7 +62,7 @@ async def known_offloads(
         if not places or info.kind is not OffloadKind.TOOL_RESULT:
             continue
         try:
-            row = await offloads.get_offload(scope, info.reference)
+            row = await store.get_offload(scope, info.reference)
         except OffloadNotFoundError:  # cleaned up since it was listed: what stands there is then all there is
             continue
         found |= {place: row for place in places if _is_of(row, outputs[place])}
@@ -136,7 +136,7 @@ def plan_tool_results(
 async def compact_tool_result(
     messages: Sequence[Message],
     *,
-    offloads: OffloadStore,
+    store: Store,
     scope: Scope,
     session_id: str,
     limits: ContextLimits,
@@ -151,11 +151,11 @@ async def compact_tool_result(
         StoreError: Nothing is to be cut: what could not be stored would be lost.
     """
     limit = limits.old_bytes if old else limits.recent_bytes
-    known = await known_offloads(offloads, scope, session_id, messages, over_bytes=limit)
+    known = await known_offloads(store, scope, session_id, messages, over_bytes=limit)
     plan = plan_tool_results(messages, limits=limits, session_id=session_id, known=known, now=now, old=old)
     if not plan.offloads:
         return plan
-    names = await store_offloads(offloads, scope, plan.offloads)
+    names = await store_offloads(store, scope, plan.offloads)
     return ToolResultPlan(
         messages=renamed(plan.messages, names),
         offloads=tuple(item.model_copy(update={"reference": names[item.reference]}) for item in plan.offloads),
@@ -193,12 +193,12 @@ def _is_over(text: str, limit_bytes: int) -> bool:
     return len(text.encode()) > limit_bytes
 
 
-async def _rows(offloads: OffloadStore, scope: Scope, message_ids: tuple[str, ...]) -> list[OffloadInfo]:
+async def _rows(store: Store, scope: Scope, message_ids: tuple[str, ...]) -> list[OffloadInfo]:
     """Return what is stored of results in these messages, newest first."""
     rows: list[OffloadInfo] = []
     cursor: str | None = None
     while message_ids:
-        page = await offloads.list_offloads(
+        page = await store.list_offloads(
             scope, ListOffloads(message_ids=message_ids, limit=_PAGE, cursor=cursor, newest_first=True)
         )
         rows += page.offloads

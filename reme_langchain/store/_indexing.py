@@ -16,10 +16,10 @@ from reme_core.ports import (
     Embedder,
     EmbedsQueries,
     IndexedBy,
-    ItemStore,
     ItemValue,
     Matrix,
     NamedEmbedder,
+    Store,
     Vector,
 )
 from reme_core.schema import bounded_query, shown
@@ -73,10 +73,10 @@ class ItemIndex:
     """The embedder of a store and the fields that it embeds."""
 
     def __init__(
-        self, items: ItemStore, embedder: Embedder, fields: Sequence[str], *, dimension: int | None = None
+        self, store: Store, embedder: Embedder, fields: Sequence[str], *, dimension: int | None = None
     ) -> None:
         """Keep them; `items` is where the vectors lie, `dimension` their length, where the settings say it."""
-        self._items = items
+        self._items = store
         self._embedder = embedder
         # Looked up once: telling a protocol takes a tenth of the time of a search.
         self._embed, self._embed_query = _calls_of(embedder)

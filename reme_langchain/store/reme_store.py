@@ -87,7 +87,7 @@ class ReMeStore(BaseStore):
             synchronous: For a path: FULL survives a power cut, NORMAL a killed process and is faster.
 
         Raises:
-            ConfigurationError: `store` is neither a memory nor a path, or its memories lie in no local file.
+            ConfigurationError: `store` is neither a memory nor a path.
             InvalidInputError: Settings that can't be used; it is a ValueError.
         """
         given = None if index is None else read_index(index)
@@ -96,7 +96,7 @@ class ReMeStore(BaseStore):
         )
         if given is None and self._memory.embedder is not None:
             given = self._memory.embedder, (WHOLE,)
-        self._items = self._memory.items
+        self._items = self._memory.store
         dims = None if index is None else index.get("dims")
         self._index = None if given is None else ItemIndex(self._items, *given, dimension=dims)
         _check_dims(dims, self._memory)

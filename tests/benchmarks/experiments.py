@@ -196,7 +196,7 @@ async def run_with(name: str | None, sessions: Sequence[Session], *, user: str, 
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         settings = {"backend": "openai", "model": name}
-        ports = config.build(working_dir=folder, llm=settings, embedding=None, vector_store=None, transcript=None)
+        ports = config.build(working_dir=folder, llm=settings, embedding=None, vector_store=None)
         for part in ports.owned:
             stack.push_async_callback(part.close)
         assert ports.llm is not None

@@ -1,81 +1,33 @@
 """Stores that are wrong on purpose: for each, a test of the contract that fails on it and passes on the right store."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from reme_core.errors import ReMeError
 from reme_core.ports import (
-    EventQuery,
     GetItems,
     IndexedBy,
     Item,
     ItemAddress,
-    ItemNamespaces,
-    ListItemNamespaces,
-    ListMemories,
-    MemorySearch,
     PutItem,
-    ScoredMemory,
     SearchItems,
-    WriteBatch,
+    WrappedStore,
     WriteItems,
 )
-from reme_core.schema import Erased, Event, Memory, MemoryPage, Scope
+from reme_core.schema import Erased, Scope
 from reme_core.stores import LocalStore
-from reme_core.testing.item_store_contract import ItemStoreContract
+from tests.contract.suites.item_contract import ItemContract
 
 
-class Wrapped:
+class Wrapped(WrappedStore):
     """Hands every call on; a fault changes one of them."""
 
     def __init__(self, path: Path) -> None:
         self.inner = LocalStore(path, synchronous="NORMAL")
-
-    async def get_items(self, memory_space: str, get: GetItems) -> list[Item | None]:
-        return await self.inner.get_items(memory_space, get)
-
-    async def search_items(self, memory_space: str, search: SearchItems) -> list[Item]:
-        return await self.inner.search_items(memory_space, search)
-
-    async def list_item_namespaces(self, memory_space: str, query: ListItemNamespaces) -> ItemNamespaces:
-        return await self.inner.list_item_namespaces(memory_space, query)
-
-    async def write_items(self, memory_space: str, write: WriteItems) -> None:
-        await self.inner.write_items(memory_space, write)
-
-    async def sweep_items(self, memory_space: str, at: datetime) -> int:
-        return await self.inner.sweep_items(memory_space, at)
-
-    async def find_index(self) -> IndexedBy | None:
-        return await self.inner.find_index()
-
-    async def claim_index(self, indexed: IndexedBy) -> IndexedBy:
-        return await self.inner.claim_index(indexed)
-
-    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
-        return await self.inner.put(scope, batch)
-
-    async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        return await self.inner.get(scope, memory_ids)
-
-    async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
-        return await self.inner.search(scope, search)
-
-    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
-        return await self.inner.list_memories(scope, query)
-
-    async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
-        return await self.inner.events(scope, query)
-
-    async def erase(self, scope: Scope) -> Erased:
-        return await self.inner.erase(scope)
-
-    async def close(self) -> None:
-        await self.inner.close()
+        super().__init__(self.inner)
 
     async def all_under(self, memory_space: str, search: SearchItems) -> list[Item]:
         return await self.inner.search_items(memory_space, replace(search, limit=10_000, offset=0, conditions=()))
@@ -299,7 +251,7 @@ FAULTS: list[tuple[type[Wrapped], str]] = [
 async def run(make: Callable[[], Wrapped], test: str) -> None:
     store = make()
     try:
-        await getattr(ItemStoreContract(), test)(store)
+        await getattr(ItemContract(), test)(store)
     finally:
         await store.inner.close()
 

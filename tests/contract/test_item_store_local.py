@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from reme_core.stores.local import LocalStore
-from reme_core.testing.item_store_contract import ItemStoreContract
 from reme_core.testing.store_values import StoreCapabilities
+from tests.contract.suites.item_contract import ItemContract
 
 
-class TestLocalStoreAsItemStore(ItemStoreContract):
+class TestLocalStoreAsItemStore(ItemContract):
     capabilities = StoreCapabilities(persistent=True, shared=True)
 
     @pytest.fixture

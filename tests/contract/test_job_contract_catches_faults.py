@@ -9,59 +9,32 @@ from pathlib import Path
 import pytest
 
 from reme_core.errors import ConflictError, NotFoundError
-from reme_core.ports import ClaimJob, EventQuery, ListMemories, MemorySearch, ScoredMemory, SettleJob, WriteBatch
-from reme_core.schema import Erased, Event, Job, JobState, Memory, MemoryPage, Scope
+from reme_core.ports import (
+    ClaimJob,
+    SettleJob,
+    WrappedStore,
+    WriteBatch,
+)
+from reme_core.schema import Erased, Job, JobState, Memory, Scope
 from reme_core.stores import LocalStore
-from reme_core.testing.job_queue_contract import JobQueueContract
 from reme_core.testing.store_values import BOB, NOW
+from tests.contract.suites.job_contract import JobContract
 
 
-class Wrapped:
+class Wrapped(WrappedStore):
     """Hands every call on; a fault changes one of them."""
 
     def __init__(self, path: Path) -> None:
         self.inner = LocalStore(path, synchronous="NORMAL")
+        super().__init__(self.inner)
         self.scopes: dict[Scope, None] = {}
 
     async def add_jobs(self, scope: Scope, jobs: Sequence[Job]) -> None:
         self.scopes[scope] = None
         await self.inner.add_jobs(scope, jobs)
 
-    async def claim_job(self, scope: Scope, claim: ClaimJob) -> Job | None:
-        return await self.inner.claim_job(scope, claim)
-
-    async def settle_job(self, scope: Scope, settle: SettleJob) -> None:
-        await self.inner.settle_job(scope, settle)
-
-    async def list_jobs(self, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
-        return await self.inner.list_jobs(scope, states)
-
     async def job_scopes(self, memory_space: str) -> list[Scope]:
         return await self.inner.job_scopes(memory_space)
-
-    async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
-        return await self.inner.put_and_settle(scope, batch, settle)
-
-    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
-        return await self.inner.put(scope, batch)
-
-    async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        return await self.inner.get(scope, memory_ids)
-
-    async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
-        return await self.inner.search(scope, search)
-
-    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
-        return await self.inner.list_memories(scope, query)
-
-    async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
-        return await self.inner.events(scope, query)
-
-    async def erase(self, scope: Scope) -> Erased:
-        return await self.inner.erase(scope)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 class TwoAreHeldAtOnce(Wrapped):
@@ -289,7 +262,7 @@ FAULTS: list[tuple[type[Wrapped], str, tuple[object, ...]]] = [
 async def run(make: Callable[[], Wrapped], test: str, args: tuple[object, ...]) -> None:
     store = make()
     try:
-        await getattr(JobQueueContract(), test)(store, *args)
+        await getattr(JobContract(), test)(store, *args)
     finally:
         await store.inner.close()
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from reme_core.stores.local import LocalStore
-from reme_core.testing.job_queue_contract import JobQueueContract
 from reme_core.testing.store_values import StoreCapabilities
+from tests.contract.suites.job_contract import JobContract
 
 
-class TestLocalStoreAsJobQueue(JobQueueContract):
+class TestLocalStoreAsJobQueue(JobContract):
     capabilities = StoreCapabilities(persistent=True, shared=True)
 
     @pytest.fixture

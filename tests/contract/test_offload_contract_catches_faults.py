@@ -10,8 +10,6 @@ import pytest
 
 from reme_core.errors import ConflictError, MessageNotFoundError, NotFoundError
 from reme_core.ports import (
-    Appended,
-    AppendMessages,
     CleanOffloads,
     HoldOffloads,
     ListOffloads,
@@ -19,47 +17,25 @@ from reme_core.ports import (
     OffloadSearch,
     PutOffloads,
     ScoredOffload,
+    WrappedStore,
 )
 from reme_core.schema import CleanedOffloads, Erased, OffloadKind, OffloadRecord, Scope, new_reference
 from reme_core.stores import LocalStore
-from reme_core.testing.offload_store_contract import OffloadStoreContract
 from reme_core.testing.store_values import BOB, NOW
+from tests.contract.suites.offload_contract import OffloadContract
 
 
-class Wrapped:
+class Wrapped(WrappedStore):
     """Hands every call on; a fault changes one of them."""
 
     def __init__(self, path: Path) -> None:
         self.inner = LocalStore(path, synchronous="NORMAL")
+        super().__init__(self.inner)
         self.scopes: dict[Scope, None] = {}
-
-    async def append(self, scope: Scope, request: AppendMessages) -> Appended:
-        return await self.inner.append(scope, request)
 
     async def put_offloads(self, scope: Scope, put: PutOffloads) -> list[str]:
         self.scopes[scope] = None
         return await self.inner.put_offloads(scope, put)
-
-    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
-        return await self.inner.get_offload(scope, reference)
-
-    async def list_offloads(self, scope: Scope, query: ListOffloads) -> OffloadPage:
-        return await self.inner.list_offloads(scope, query)
-
-    async def search_offloads(self, scope: Scope, search: OffloadSearch) -> list[ScoredOffload]:
-        return await self.inner.search_offloads(scope, search)
-
-    async def hold_offloads(self, scope: Scope, hold: HoldOffloads) -> None:
-        await self.inner.hold_offloads(scope, hold)
-
-    async def clean_offloads(self, scope: Scope, clean: CleanOffloads) -> CleanedOffloads:
-        return await self.inner.clean_offloads(scope, clean)
-
-    async def erase(self, scope: Scope) -> Erased:
-        return await self.inner.erase(scope)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
     async def all_of(self, scope: Scope) -> list[OffloadRecord]:
         page = await self.inner.list_offloads(scope, ListOffloads(limit=10_000))
@@ -431,7 +407,7 @@ FAULTS: list[tuple[type[Wrapped], str, tuple[object, ...]]] = [
 async def run(make: Callable[[], Wrapped], test: str, args: tuple[object, ...]) -> None:
     store = make()
     try:
-        await getattr(OffloadStoreContract(), test)(store, *args)
+        await getattr(OffloadContract(), test)(store, *args)
     finally:
         await store.inner.close()
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from reme_core.stores.local import LocalStore
-from reme_core.testing.offload_store_contract import OffloadStoreContract
 from reme_core.testing.store_values import StoreCapabilities
+from tests.contract.suites.offload_contract import OffloadContract
 
 
-class TestLocalStoreAsOffloadStore(OffloadStoreContract):
+class TestLocalStoreAsOffloadStore(OffloadContract):
     capabilities = StoreCapabilities(persistent=True, shared=True)
 
     @pytest.fixture

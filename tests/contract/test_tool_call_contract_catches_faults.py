@@ -8,40 +8,23 @@ from pathlib import Path
 import pytest
 
 from reme_core.errors import ConflictError, InvalidInputError, ReMeError, ToolCallNotFoundError
-from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage
+from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage, WrappedStore
 from reme_core.schema import Erased, Scope, ToolCallResult, ToolStatistics, new_id
 from reme_core.stores import LocalStore
-from reme_core.testing.tool_call_store_contract import ToolCallStoreContract
+from tests.contract.suites.tool_call_contract import ToolCallContract
 
 
-class Wrapped:
+class Wrapped(WrappedStore):
     """Hands every call on; a fault changes one of them."""
 
     def __init__(self, path: Path) -> None:
         self.inner = LocalStore(path, synchronous="NORMAL")
+        super().__init__(self.inner)
         self.scopes: dict[Scope, None] = {}
 
     async def add_tool_calls(self, scope: Scope, calls: Sequence[ToolCallResult]) -> AddedToolCalls:
         self.scopes[scope] = None
         return await self.inner.add_tool_calls(scope, calls)
-
-    async def get_tool_calls(self, scope: Scope, call_ids: Sequence[str]) -> list[ToolCallResult]:
-        return await self.inner.get_tool_calls(scope, call_ids)
-
-    async def tool_statistics(self, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:
-        return await self.inner.tool_statistics(scope, tool_names)
-
-    async def list_tool_calls(self, scope: Scope, query: ListToolCalls) -> ToolCallPage:
-        return await self.inner.list_tool_calls(scope, query)
-
-    async def list_tools(self, scope: Scope, query: ListTools) -> ToolPage:
-        return await self.inner.list_tools(scope, query)
-
-    async def erase(self, scope: Scope) -> Erased:
-        return await self.inner.erase(scope)
-
-    async def close(self) -> None:
-        await self.inner.close()
 
     async def all_of(self, scope: Scope) -> list[ToolCallResult]:
         return list((await self.inner.list_tool_calls(scope, ListToolCalls(limit=10_000))).calls)
@@ -279,7 +262,7 @@ FAULTS: list[tuple[type[Wrapped], str]] = [
 async def run(make: Callable[[], Wrapped], test: str) -> None:
     store = make()
     try:
-        await getattr(ToolCallStoreContract(), test)(store)
+        await getattr(ToolCallContract(), test)(store)
     finally:
         await store.inner.close()
 

@@ -10,10 +10,10 @@ import pytest
 
 from reme_core.stores.local import LocalStore
 from reme_core.testing.store_values import StoreCapabilities
-from reme_core.testing.tool_call_store_contract import ToolCallStoreContract
+from tests.contract.suites.tool_call_contract import ToolCallContract
 
 
-class TestLocalStoreAsToolCallStore(ToolCallStoreContract):
+class TestLocalStoreAsToolCallStore(ToolCallContract):
     capabilities = StoreCapabilities(persistent=True, shared=True)
 
     @pytest.fixture

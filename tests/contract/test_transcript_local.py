@@ -10,7 +10,7 @@ import pytest
 
 from reme_core.stores.local import LocalStore
 from reme_core.testing.store_values import StoreCapabilities
-from reme_core.testing.transcript_contract import TranscriptContract, TranscriptIndexContract
+from tests.contract.suites.transcript_contract import TranscriptContract, TranscriptIndexContract
 
 
 class TestLocalStoreAsTranscript(TranscriptContract, TranscriptIndexContract):

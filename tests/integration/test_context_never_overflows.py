@@ -102,7 +102,7 @@ async def prepare_all(
 ) -> None:
     """Let a conversation grow in a few steps, as an agent's does, and check each."""
     store = LocalStore(folder / "memory.db", synchronous="NORMAL")
-    async with ReMe("space", folder, llm=None, embedding=None, transcript=store, vector_store=store) as memory:
+    async with ReMe("space", folder, llm=None, embedding=None, vector_store=store) as memory:
         context: list[Message] = []
         summary, done = "", 0
         for share in [*sorted(cuts), 1.0]:

@@ -57,9 +57,7 @@ def compact_in_child(folder: Path, messages: list[Message], kill_at: int | None)
 async def finish(folder: Path, messages: list[Message]) -> dict[str, Any]:
     """Compact the same context again, as the next start does, and return all that isn't random afterwards."""
     store = LocalStore(folder / "memory.db")
-    async with ReMe(
-        SPACE, folder, llm=SummarisingModel(), embedding=None, vector_store=store, transcript=store
-    ) as memory:
+    async with ReMe(SPACE, folder, llm=SummarisingModel(), embedding=None, vector_store=store) as memory:
         prepared = await prepare(memory, messages)
         await memory.flush()
         infos, _ = await memory.list_offloads(user_id=USER, session_id=SESSION)

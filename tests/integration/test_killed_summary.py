@@ -14,13 +14,13 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import ModelUnavailableError, PartialFailureError
-from reme_core.ports import ChatRequest, ChatResult, ListMemories, MemoryFilter
+from reme_core.ports import ChatRequest, ChatResult, ListMemories, MemoryFilter, MemorySearch, Store
 from reme_core.schema import Memory, Scope
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from tests.support import summary_child
 from tests.support.rule_model import RuleModel
-from tests.support.summary_child import SPACE, USER, stores_of
+from tests.support.summary_child import SPACE, USER, store_of
 
 SCOPE = Scope(memory_space=SPACE, user_id=USER)
 EARLIER = [{"role": "user", "content": "Alice lives in Berlin", "created_at": "2023-05-08T10:00:00Z", "id": "e1"}]
@@ -29,16 +29,10 @@ SAID = [
     {"role": "user", "content": "Bob likes tea", "created_at": "2023-06-08T10:01:00Z", "id": "m2"},
 ]
 FAULT_POINTS = {
-    (False, False): {
-        "append", "put vectors", "claim", "read blocks", "read messages", "read targets", "read memories", "search",
-        "asking", "write and end",
-    },
-    (False, True): {
-        "append", "put vectors", "claim", "read blocks", "read messages", "read targets", "read memories", "search",
-        "asking", "end", "write",
-    },
+    "append", "put vectors", "claim", "read blocks", "read messages", "read targets", "read memories", "search",
+    "asking", "write and end",
 }  # fmt: skip
-"""The steps of a simple summary, by (agentic, memories in a file of their own); a kill before and after each."""
+"""The steps of a simple summary; a kill before and after each."""
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -96,12 +90,12 @@ def test_two_processes_share_the_jobs_and_each_is_done_once(tmp_path: Path) -> N
 
 
 def summarise_in_child(
-    folder: Path, kill_at: int | None, *, agentic: bool, apart: bool, said: list[Any] = SAID
+    folder: Path, kill_at: int | None, *, agentic: bool, indexed: bool, said: list[Any] = SAID
 ) -> list[str]:
     """Return the points passed; none if the process was killed."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=summary_child.run, args=(folder, said, kill_at, agentic, apart, sender))
+    child = context.Process(target=summary_child.run, args=(folder, said, kill_at, agentic, indexed, sender))
     child.start()
     sender.close()
     try:
@@ -113,31 +107,29 @@ def summarise_in_child(
     return passed
 
 
-async def finish(folder: Path, *, agentic: bool, apart: bool) -> dict[str, Any]:
+async def finish(folder: Path, *, agentic: bool, indexed: bool) -> dict[str, Any]:
     """Open the memory again, as the next start does, and return what it holds then."""
-    memories, messages = stores_of(folder, LocalStore, apart=apart)
+    store = store_of(folder, LocalStore, indexed=indexed)
     async with ReMe(
         SPACE,
         folder,
         llm=RuleModel(),
         embedding=HashedEmbedder(16),
-        vector_store=memories,
-        transcript=messages,
+        vector_store=store,
         use_agentic_mode=agentic,
     ) as memory:
         pass
-    held = await holdings(memories, messages)
-    assert await messages.list_jobs(SCOPE) == []
-    for store in {id(memories): memories, id(messages): messages}.values():
-        await store.close()
+    held = await holdings(store)
+    assert await store.list_jobs(SCOPE) == []
+    await store.close()
     del memory
     return held
 
 
-async def holdings(memories: LocalStore, messages: LocalStore) -> dict[str, Any]:
+async def holdings(store: Store) -> dict[str, Any]:
     """Return all that is not random in what a memory holds."""
     every = MemoryFilter(include_superseded=True)
-    page = await memories.list_memories(SCOPE, ListMemories(filter=every, limit=1000))
+    page = await store.list_memories(SCOPE, ListMemories(filter=every, limit=1000))
     by_id = {memory.memory_id: memory for memory in page.memories}
 
     def told(memory: Memory) -> tuple[Any, ...]:
@@ -146,34 +138,38 @@ async def holdings(memories: LocalStore, messages: LocalStore) -> dict[str, Any]
         about = (str(memory.memory_type), memory.memory_target, memory.content)
         return (*about, memory.valid_from, memory.valid_to, successor, said, memory.author)
 
-    counts = await messages.count(SCOPE)
+    counts = await store.count(SCOPE)
+    for memory in page.memories:  # an index has followed whatever the kill has left it behind with
+        searched = MemorySearch(text=memory.content, limit=1, filter=every)
+        assert [hit.memory.content for hit in await store.search(SCOPE, searched)] == [memory.content]
     return {"memories": sorted(map(told, page.memories), key=str), "messages": counts.messages, "blocks": counts.blocks}
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["one file", "memories apart"])
+@pytest.mark.parametrize("indexed", [False, True], ids=["one file", "with an index"])
 @pytest.mark.parametrize("agentic", [False, True], ids=["simple", "agentic"])
 def test_a_summary_killed_between_any_two_steps_is_finished_at_the_next_start(
-    tmp_path: Path, agentic: bool, apart: bool
+    tmp_path: Path, agentic: bool, indexed: bool
 ) -> None:
     before = tmp_path / "before"
     before.mkdir()
-    summarise_in_child(before, None, agentic=agentic, apart=apart, said=EARLIER)
+    summarise_in_child(before, None, agentic=agentic, indexed=indexed, said=EARLIER)
 
     def fresh(name: str) -> Path:
         return Path(shutil.copytree(before, tmp_path / name))
 
-    untouched = asyncio.run(finish(fresh("untouched"), agentic=agentic, apart=apart))
+    untouched = asyncio.run(finish(fresh("untouched"), agentic=agentic, indexed=indexed))
     whole = fresh("whole")
-    points = summarise_in_child(whole, None, agentic=agentic, apart=apart)
-    undisturbed = asyncio.run(finish(whole, agentic=agentic, apart=apart))
+    points = summarise_in_child(whole, None, agentic=agentic, indexed=indexed)
+    undisturbed = asyncio.run(finish(whole, agentic=agentic, indexed=indexed))
     assert len(undisturbed["memories"]) > len(untouched["memories"])
-    if (agentic, apart) in FAULT_POINTS:
-        assert {point.split(" ", 1)[1] for point in points} == FAULT_POINTS[agentic, apart]
+    if not agentic:
+        steps = {point.split(" ", 1)[1] for point in points}
+        assert steps == (FAULT_POINTS - {"search"} | {"read changes"} if indexed else FAULT_POINTS)
 
-    # Agents ask in many small steps; in one file each is a point, with memories apart each third one shows the same.
-    for place, point in list(enumerate(points, 1))[:: 3 if agentic and apart else 1]:
+    # Agents ask in many small steps; without an index each is a point, with one each third shows the same.
+    for place, point in list(enumerate(points, 1))[:: 3 if agentic and indexed else 1]:
         folder = fresh(f"killed-{place}")
-        assert summarise_in_child(folder, place, agentic=agentic, apart=apart) == []
-        held = asyncio.run(finish(folder, agentic=agentic, apart=apart))
+        assert summarise_in_child(folder, place, agentic=agentic, indexed=indexed) == []
+        held = asyncio.run(finish(folder, agentic=agentic, indexed=indexed))
         assert held == (untouched if point == "before append" else undisturbed), f"killed {point}, step {place}"
         shutil.rmtree(folder)

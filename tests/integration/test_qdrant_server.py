@@ -1,4 +1,6 @@
-"""The Qdrant store keeps the contract on a real server, named by REME_TEST_QDRANT_URL (and REME_TEST_QDRANT_API_KEY).
+"""A store that is searched in Qdrant keeps the contract on a real server.
+
+REME_TEST_QDRANT_URL names it (and REME_TEST_QDRANT_API_KEY its key).
 
 Each test has a collection of its own, which is removed afterwards.
 """
@@ -6,14 +8,15 @@ Each test has a collection of its own, which is removed afterwards.
 import os
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 from qdrant_client import AsyncQdrantClient
 
-from reme_core.ports import MemoryStore
+from reme_core.ports import Store
 from reme_core.schema import new_id
-from reme_core.stores.qdrant import QdrantStore
-from reme_core.testing.memory_store_contract import MemoryStoreContract
+from reme_core.stores import IndexedStore, LocalStore, QdrantIndex
+from reme_core.testing.store_contract import StoreContract
 from reme_core.testing.store_values import DIMENSION, Opener, StoreCapabilities
 
 URL = os.environ.get("REME_TEST_QDRANT_URL", "")
@@ -28,7 +31,12 @@ pytestmark = [
 ]
 
 
-class _OnServer(MemoryStoreContract):
+def opened(folder: Path, collection: str, *, prefer_grpc: bool) -> IndexedStore:
+    index = QdrantIndex(url=URL, api_key=KEY, prefer_grpc=prefer_grpc, collection=collection, dimension=DIMENSION)
+    return IndexedStore(LocalStore(folder / "memory.db"), index)
+
+
+class _OnServer(StoreContract):
     capabilities = StoreCapabilities(persistent=True, shared=True)
     prefer_grpc = False
 
@@ -41,21 +49,12 @@ class _OnServer(MemoryStoreContract):
         await client.close()
 
     @pytest.fixture
-    def opener(self, collection: str) -> Opener[MemoryStore]:
-        return partial(
-            QdrantStore,
-            url=URL,
-            api_key=KEY,
-            prefer_grpc=self.prefer_grpc,
-            collection=collection,
-            dimension=DIMENSION,
-        )
+    def opener(self, collection: str, tmp_path: Path) -> Opener[Store]:
+        return partial(opened, tmp_path, collection, prefer_grpc=self.prefer_grpc)
 
     @pytest.fixture
-    async def store(self, collection: str) -> AsyncIterator[MemoryStore]:
-        store = QdrantStore(
-            url=URL, api_key=KEY, prefer_grpc=self.prefer_grpc, collection=collection, dimension=DIMENSION
-        )
+    async def store(self, collection: str, tmp_path: Path) -> AsyncIterator[Store]:
+        store = opened(tmp_path, collection, prefer_grpc=self.prefer_grpc)
         yield store
         await store.close()
 

@@ -87,7 +87,7 @@ def run(folder: Path, messages: Sequence[Message], kill_at: int | None, lines: C
 async def _run(folder: Path, messages: Sequence[Message], steps: Steps, lines: Connection) -> None:
     SteppedContextStore.steps = steps
     store: LocalStore = SteppedContextStore(folder / "memory.db")
-    memory = ReMe(SPACE, folder, llm=SteppedModel(steps), embedding=None, vector_store=store, transcript=store)
+    memory = ReMe(SPACE, folder, llm=SteppedModel(steps), embedding=None, vector_store=store)
     await prepare(memory, messages)
     lines.send(steps.passed)
     await memory.close(finish_jobs=False)

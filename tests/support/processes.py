@@ -74,8 +74,8 @@ def count_waiting(path: Path) -> int:
 
 def offload(path: Path, reference: str, text: str) -> str:
     """Clean up whatever may go, which must leave an offload of Alice, keep another one, and return its reference."""
-    from reme_core.testing._offload_values import clean, put, text_of
     from reme_core.testing.store_values import ALICE
+    from tests.contract.suites.offload_values import clean, put, text_of
 
     async def work() -> str:
         store = LocalStore(path)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from reme_core import ReMe
 from reme_core.ports import ChatRequest, ChatResult
-from reme_core.stores import LocalStore
+from reme_core.stores import IndexedStore, LocalStore, QdrantIndex
 from reme_core.testing import HashedEmbedder
 from tests.support.rule_model import RuleModel
 
@@ -49,9 +49,9 @@ _STEPPED = {
     "count_targets": "read targets",
     "list_memories": "read memories",
     "search": "search",
-    "put": "write",
     "put_and_settle": "write and end",
     "settle_job": "end",
+    "memory_changes": "read changes",
 }
 """What is done by a store, and what that is called here."""
 
@@ -81,30 +81,28 @@ class SteppedModel(RuleModel):
         return await self.steps.around("asking", super().chat(request))
 
 
-def stores_of(folder: Path, kind: type[LocalStore], *, apart: bool) -> tuple[LocalStore, LocalStore]:
-    """Return where memories and messages lie: in one file or in two."""
-    messages = kind(folder / "memory.db")
-    return (kind(folder / "top.db") if apart else messages), messages
+def store_of(folder: Path, kind: type[LocalStore], *, indexed: bool) -> LocalStore | IndexedStore:
+    """Return a store in a folder, with an index beside it or without."""
+    store = kind(folder / "memory.db")
+    return IndexedStore(store, QdrantIndex(path=folder / "qdrant", dimension=16)) if indexed else store
 
 
-def run(folder: Path, said: list[Any], kill_at: int | None, agentic: bool, apart: bool, lines: Connection) -> None:
+def run(folder: Path, said: list[Any], kill_at: int | None, agentic: bool, indexed: bool, lines: Connection) -> None:
     """Summarise, and say which points were passed if nothing killed the process."""
-    asyncio.run(_run(folder, said, Steps(kill_at), agentic=agentic, apart=apart, lines=lines))
+    asyncio.run(_run(folder, said, Steps(kill_at), agentic=agentic, indexed=indexed, lines=lines))
 
 
-async def _run(folder: Path, said: list[Any], steps: Steps, *, agentic: bool, apart: bool, lines: Connection) -> None:
+async def _run(folder: Path, said: list[Any], steps: Steps, *, agentic: bool, indexed: bool, lines: Connection) -> None:
     SteppedStore.steps = steps
-    memories, messages = stores_of(folder, SteppedStore, apart=apart)
+    store = store_of(folder, SteppedStore, indexed=indexed)
     async with ReMe(
         SPACE,
         folder,
         llm=SteppedModel(steps),
         embedding=HashedEmbedder(16),
-        vector_store=memories,
-        transcript=messages,
+        vector_store=store,
         use_agentic_mode=agentic,
     ) as memory:
         await memory.summary(said, user_id=USER)
         lines.send(steps.passed)
-    for store in {id(memories): memories, id(messages): messages}.values():
-        await store.close()
+    await store.close()

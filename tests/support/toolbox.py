@@ -14,6 +14,7 @@ from reme_core.ports import (
     MemoryAgent,
     MemoryFilter,
     PutMemory,
+    Store,
     Target,
     ToolContext,
     WriteBatch,
@@ -101,13 +102,11 @@ def replaced(message: Message, text: str) -> Message:
     return message.model_copy(update={"content": (TextBlock(text=text),)})
 
 
-def context_over(store: LocalStore, **fields: Any) -> ToolContext:
+def context_over(store: Store, **fields: Any) -> ToolContext:
     """Return a context about Emma, unless told otherwise."""
     given: dict[str, Any] = {
         "scope": ALICE,
-        "memories": store,
-        "transcript": store,
-        "offloads": store,
+        "store": store,
         "clock": FixedClock(NOW),
         "run_id": "run-1",
         "author": "tester",
@@ -124,7 +123,7 @@ async def current(context: ToolContext, *targets: Target) -> list[str]:
     found = []
     for kind, name in targets:
         wanted = MemoryFilter(types=(kind,), targets=(name,))
-        found += [item.content for item in await all_memories(context.memories, context.scope, wanted)]
+        found += [item.content for item in await all_memories(context.store, context.scope, wanted)]
     return sorted(found)
 
 

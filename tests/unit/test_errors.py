@@ -22,7 +22,7 @@ KINDS = sorted(
     key=lambda kind: kind.__name__,
 )
 MADE: list[ReMeError] = [
-    MissingExtraError(library="qdrant_client", extra="qdrant", wanted_for="QdrantStore"),
+    MissingExtraError(library="qdrant_client", extra="qdrant", wanted_for="QdrantIndex"),
     MemoryNotFoundError(["a", "b"]),
     DimensionMismatchError(expected=3, found=4, what="the vector"),
     ModelOutputError("bad", raw="{"),

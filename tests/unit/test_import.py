@@ -88,7 +88,7 @@ def test_every_public_name_can_be_loaded() -> None:
     code = (
         "import reme_core\n"
         "for name in reme_core.__all__:\n"
-        "    if name != 'QdrantStore': getattr(reme_core, name)\n"
+        "    if name != 'QdrantIndex': getattr(reme_core, name)\n"
         "assert set(reme_core.__all__) <= set(dir(reme_core))\n"
         "try: reme_core.nothing\n"
         "except AttributeError as exc: print(exc)"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, time, timedelta
 
 import numpy as np
 
-from reme_core.ports import ListMemories, MemoryFilter, MemoryStore, ScoredMemory
+from reme_core.ports import ListMemories, MemoryFilter, ScoredMemory, Store
 from reme_core.retrieval.arrays import FloatArray, IntArray
 from reme_core.retrieval.times.named_dates import calendar_days
 from reme_core.retrieval.times.time_order import asked_fit, time_scores
@@ -24,7 +24,7 @@ _FEW = 50
 
 
 async def list_memories_in_time(
-    memories: MemoryStore, scope: Scope, wanted: MemoryFilter, asked: AskedTime | None, *, limit: int
+    store: Store, scope: Scope, wanted: MemoryFilter, asked: AskedTime | None, *, limit: int
 ) -> list[ScoredMemory]:
     """List what a filter lets through and, where a time is asked for, is of that time, by `time_scores`.
 
@@ -37,7 +37,7 @@ async def list_memories_in_time(
     found: list[Memory] = []
     cursor: str | None = None
     while len(found) < _MOST:
-        page = await memories.list_memories(scope, ListMemories(filter=among, limit=_PAGE, cursor=cursor))
+        page = await store.list_memories(scope, ListMemories(filter=among, limit=_PAGE, cursor=cursor))
         found += page.memories
         cursor = page.next_cursor
         if cursor is None:

@@ -16,6 +16,7 @@ from reme_core.ports import (
     Appended,
     AppendMessages,
     BlockPage,
+    ChangesQuery,
     ClaimJob,
     CleanOffloads,
     Counts,
@@ -27,6 +28,7 @@ from reme_core.ports import (
     ListOffloads,
     ListToolCalls,
     ListTools,
+    MemoryChanges,
     MemorySearch,
     MessagePage,
     MessageSearch,
@@ -62,6 +64,7 @@ from reme_core.schema import (
     ToolCallResult,
     ToolStatistics,
 )
+from reme_core.stores.local.changes import claim_file_id, find_file_id, memory_changes
 from reme_core.stores.local.file.database import Database, FileSettings, Work
 from reme_core.stores.local.file.erase_scope import erase_rows, purge_log
 from reme_core.stores.local.file.scope_counts import count_scope, count_targets
@@ -87,7 +90,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class LocalStore(ItemCalls):
-    """A `MemoryStore`, `IndexedTranscript`, `JobQueue`, `OffloadStore`, `ToolCallStore` and `ItemStore` on one file.
+    """The `Store` on one file.
 
     The file is opened with the first call. Several stores, threads, event loops and processes may use it at once: each
     call sees what was acknowledged before it, by whomever. Searches rank in memory: a partition (one layer of one
@@ -135,36 +138,36 @@ class LocalStore(ItemCalls):
         return self._database
 
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
-        """Write a batch; see `MemoryStore.put`."""
+        """Write a batch; see `Store.put`."""
         checked, fts5 = memories.check_batch(scope, batch), await self._has_fts5()
         return await self._database.write(lambda c: memories.put_batch(c, scope, checked, fts5=fts5))
 
     async def record_uses(self, scope: Scope, uses_: Sequence[UseMemory]) -> list[Memory]:
-        """Add to the counts of memories, whichever process adds; see `CountsUses.record_uses`."""
+        """Add to the counts of memories, whichever process adds; see `Store.record_uses`."""
         checked = check_uses(uses_)
         return await self._database.write(lambda c: uses.record_uses(c, scope, checked))
 
     async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        """Return memories by id; see `MemoryStore.get`."""
+        """Return memories by id; see `Store.get`."""
         ids = tuple(memory_ids)
         return await self._database.read(lambda c: memories.get_memories(c, scope, ids))
 
     async def search(self, scope: Scope, search_: MemorySearch) -> list[ScoredMemory]:
-        """Return the best memories; see `MemoryStore.search`."""
+        """Return the best memories; see `Store.search`."""
         return await self._loader.search(
             lambda c, held: search.search_memories(c, scope, search_, held), search_.on_degraded
         )
 
     async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
-        """Return one page; see `MemoryStore.list_memories`."""
+        """Return one page; see `Store.list_memories`."""
         return await self._database.read(lambda c: memories.list_page(c, scope, query))
 
     async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
-        """Return what happened; see `MemoryStore.events`."""
+        """Return what happened; see `Store.events`."""
         return await self._database.read(lambda c: memories.list_events(c, scope, query))
 
     async def append(self, scope: Scope, request: AppendMessages) -> Appended:
-        """Add messages; see `Transcript.append`."""
+        """Add messages; see `Store.append`."""
         fts5 = await self._has_fts5()
 
         def append(connection: sqlite3.Connection) -> Appended:
@@ -184,80 +187,80 @@ class LocalStore(ItemCalls):
         return await self._database.write(append)
 
     async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
-        """Return messages by id; see `Transcript.get_messages`."""
+        """Return messages by id; see `Store.get_messages`."""
         ids = tuple(message_ids)
         return await self._database.read(lambda c: messages.get_messages(c, scope, ids))
 
     async def find_messages(self, scope: Scope, query: FindMessages) -> MessagePage:
-        """Return one page of messages; see `Transcript.find_messages`."""
+        """Return one page of messages; see `Store.find_messages`."""
         return await self._database.read(lambda c: messages.find_messages(c, scope, query))
 
     async def put_blocks(self, scope: Scope, blocks_: Sequence[Block]) -> None:
-        """Add blocks; see `Transcript.put_blocks`."""
+        """Add blocks; see `Store.put_blocks`."""
         items = tuple(blocks_)
         await self._database.write(lambda c: blocks.put_blocks(c, scope, items))
 
     async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
-        """Return blocks by id; see `Transcript.get_blocks`."""
+        """Return blocks by id; see `Store.get_blocks`."""
         ids = tuple(block_ids)
         return await self._database.read(lambda c: blocks.get_blocks(c, scope, ids))
 
     async def list_blocks(self, scope: Scope, query: ListBlocks) -> BlockPage:
-        """Return one page of blocks; see `Transcript.list_blocks`."""
+        """Return one page of blocks; see `Store.list_blocks`."""
         return await self._database.read(lambda c: blocks.list_blocks(c, scope, query))
 
     async def search_messages(self, scope: Scope, search_: MessageSearch) -> list[ScoredMessage]:
-        """Return the best messages; see `TranscriptIndex.search_messages`."""
+        """Return the best messages; see `Store.search_messages`."""
         return await self._loader.search(
             lambda c, held: search.search_messages(c, scope, search_, held), search_.on_degraded
         )
 
     async def search_blocks(self, scope: Scope, search_: MessageSearch) -> list[ScoredBlock]:
-        """Return the best blocks; see `TranscriptIndex.search_blocks`."""
+        """Return the best blocks; see `Store.search_blocks`."""
         return await self._loader.search(
             lambda c, held: search.search_blocks(c, scope, search_, held), search_.on_degraded
         )
 
     async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
-        """Return messages that wait for vectors; see `TranscriptIndex.pending_texts`."""
+        """Return messages that wait for vectors; see `Store.pending_texts`."""
         return await self._database.read(lambda c: messages.pending_texts(c, scope, limit))
 
     async def waiting_scopes(self, memory_space: str) -> list[Scope]:
-        """Return scopes with messages that wait for vectors; see `TranscriptIndex.waiting_scopes`."""
+        """Return scopes with messages that wait for vectors; see `Store.waiting_scopes`."""
         return await self._database.read(lambda c: messages.waiting_scopes(c, memory_space))
 
     async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
-        """Store vectors of messages; see `TranscriptIndex.put_vectors`."""
+        """Store vectors of messages; see `Store.put_vectors`."""
         items = tuple(vectors)
         await self._database.write(lambda c: messages.put_vectors(c, scope, items), settled=False)
 
     async def add_jobs(self, scope: Scope, jobs_: Sequence[Job]) -> None:
-        """Add jobs; see `JobQueue.add_jobs`."""
+        """Add jobs; see `Store.add_jobs`."""
         items = tuple(jobs_)
         await self._database.write(lambda c: jobs.add_jobs(c, scope, items))
 
     async def claim_job(self, scope: Scope, claim: ClaimJob) -> Job | None:
-        """Take the oldest job that may be begun; see `JobQueue.claim_job`."""
+        """Take the oldest job that may be begun; see `Store.claim_job`."""
         checked = jobs.check_claim(claim)
         return await self._database.write(lambda c: jobs.claim_job(c, scope, checked))
 
     async def settle_job(self, scope: Scope, settle: SettleJob) -> None:
-        """End, prolong or give back a job; see `JobQueue.settle_job`."""
+        """End, prolong or give back a job; see `Store.settle_job`."""
         checked = jobs.check_settle(settle)
         # A renewal that a power cut takes back harms nobody: whoever held the job is gone as well.
         settled = checked.outcome != "renew" or checked.payload is not None or bool(checked.summaries)
         await self._database.write(lambda c: _settle(c, scope, checked), settled=settled)
 
     async def list_jobs(self, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
-        """Return the jobs of a scope, oldest first; see `JobQueue.list_jobs`."""
+        """Return the jobs of a scope, oldest first; see `Store.list_jobs`."""
         return await self._database.read(lambda c: jobs.list_jobs(c, scope, states))
 
     async def job_scopes(self, memory_space: str) -> list[Scope]:
-        """Return the scopes that have jobs; see `JobQueue.job_scopes`."""
+        """Return the scopes that have jobs; see `Store.job_scopes`."""
         return await self._database.read(lambda c: jobs.job_scopes(c, memory_space))
 
     async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
-        """Write a batch and settle the job that it is the outcome of; see `SettlesWrites`."""
+        """Write a batch and settle the job that it is the outcome of; see `Store.put_and_settle`."""
         checked, done, fts5 = memories.check_batch(scope, batch), jobs.check_settle(settle), await self._has_fts5()
 
         def put_and_settle(connection: sqlite3.Connection) -> list[Memory]:
@@ -268,7 +271,7 @@ class LocalStore(ItemCalls):
         return await self._database.write(put_and_settle)
 
     async def put_offloads(self, scope: Scope, put: PutOffloads) -> list[str]:
-        """Keep offloads; see `OffloadStore.put_offloads`.
+        """Keep offloads; see `Store.put_offloads`.
 
         Raises:
             MessageNotFoundError: Messages that are pointed at and that the scope doesn't hold.
@@ -280,55 +283,55 @@ class LocalStore(ItemCalls):
         )
 
     async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
-        """Return an offload with its text; see `OffloadStore.get_offload`."""
+        """Return an offload with its text; see `Store.get_offload`."""
         return await self._database.read(lambda c: offloads.get_offload(c, scope, reference))
 
     async def list_offloads(self, scope: Scope, query: ListOffloads) -> OffloadPage:
-        """Return one page of offloads; see `OffloadStore.list_offloads`."""
+        """Return one page of offloads; see `Store.list_offloads`."""
         return await self._database.read(lambda c: offloads.list_offloads(c, scope, query))
 
     async def search_offloads(self, scope: Scope, search_: OffloadSearch) -> list[ScoredOffload]:
-        """Return the best passages; see `OffloadStore.search_offloads`."""
+        """Return the best passages; see `Store.search_offloads`."""
         checked = offloads.check_query(search_)
         return await self._database.read(lambda c: offload_search.search_offloads(c, scope, checked))
 
     async def hold_offloads(self, scope: Scope, hold: HoldOffloads) -> None:
-        """Say what an open session refers to; see `OffloadStore.hold_offloads`."""
+        """Say what an open session refers to; see `Store.hold_offloads`."""
         checked = holds.check_hold(hold)
         await self._database.write(lambda c: holds.hold_offloads(c, scope, checked))
 
     async def clean_offloads(self, scope: Scope, clean: CleanOffloads) -> CleanedOffloads:
-        """Remove texts that may go; see `OffloadStore.clean_offloads`."""
+        """Remove texts that may go; see `Store.clean_offloads`."""
         checked, fts5 = holds.check_clean(clean), await self._has_fts5()
         # What is only tried waits for no other writer.
         run = self._database.read if checked.dry_run else self._database.write
         return await run(lambda c: holds.clean_offloads(c, scope, checked, fts5=fts5))
 
     async def add_tool_calls(self, scope: Scope, calls: Sequence[ToolCallResult]) -> AddedToolCalls:
-        """Record calls; see `ToolCallStore.add_tool_calls`."""
+        """Record calls; see `Store.add_tool_calls`."""
         prepared = await asyncio.to_thread(tool_calls.prepare_calls, tuple(calls))
         return await self._database.write(lambda c: tool_calls.add_calls(c, scope, prepared))
 
     async def get_tool_calls(self, scope: Scope, call_ids: Sequence[str]) -> list[ToolCallResult]:
-        """Return calls by id; see `ToolCallStore.get_tool_calls`."""
+        """Return calls by id; see `Store.get_tool_calls`."""
         ids = tuple(call_ids)
         return await self._database.read(lambda c: tool_calls.get_calls(c, scope, ids))
 
     async def tool_statistics(self, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:
-        """Add up the calls of each tool; see `ToolCallStore.tool_statistics`."""
+        """Add up the calls of each tool; see `Store.tool_statistics`."""
         names = tuple(tool_names)
         return await self._database.read(lambda c: tool_calls.tool_statistics(c, scope, names))
 
     async def list_tool_calls(self, scope: Scope, query: ListToolCalls) -> ToolCallPage:
-        """Return one page of calls; see `ToolCallStore.list_tool_calls`."""
+        """Return one page of calls; see `Store.list_tool_calls`."""
         return await self._database.read(lambda c: tool_calls.list_calls(c, scope, query))
 
     async def list_tools(self, scope: Scope, query: ListTools) -> ToolPage:
-        """Return one page of tools; see `ToolCallStore.list_tools`."""
+        """Return one page of tools; see `Store.list_tools`."""
         return await self._database.read(lambda c: tool_calls.list_tools(c, scope, query))
 
     async def count_targets(self, scope: Scope) -> dict[Target, int]:
-        """Return the number of current memories of each target; see `ListsTargets`."""
+        """Return the number of current memories of each target; see `Store.count_targets`."""
         return await self._database.read(lambda c: count_targets(c, scope))
 
     async def erase(self, scope: Scope) -> Erased:
@@ -352,6 +355,14 @@ class LocalStore(ItemCalls):
             )
             raise StoreUnavailableError(msg) from exc
         return erased
+
+    async def memory_changes(self, scope: Scope, query: ChangesQuery) -> MemoryChanges:
+        """Return what an index of memories lacks; see `Store.memory_changes`."""
+        find: Work[str | None] = find_file_id
+        claim: Work[str] = claim_file_id
+        found = await self._database.read(find)
+        file = await self._database.write(claim) if found is None else found
+        return await self._database.read(lambda c: memory_changes(c, file, scope, query))
 
     async def count(self, scope: Scope) -> Counts:
         """Return how much the scope holds."""

@@ -1,8 +1,8 @@
-"""The few calls of the client that the store makes: each in one scope, durable before it returns, errors translated."""
+"""The few calls of the client that the index makes: each in one scope, durable before it returns, errors translated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qdrant_client import AsyncQdrantClient, models
@@ -22,55 +22,29 @@ class Backend:
     Attributes:
         client: The client.
         collection: The name of the collection.
-        remote: Whether it is a server, or runs in this process.
         shard_by_space: Whether each memory space has a shard key.
         spaces: Memory spaces whose shard key is known to be there.
     """
 
     client: AsyncQdrantClient
     collection: str
-    remote: bool
     shard_by_space: bool = False
     spaces: set[str] = field(default_factory=set)
 
-    async def retrieve(self, scope: Scope, ids: Sequence[str], *, vectors: bool) -> list[models.Record]:
-        """Return the points with these ids that are there, in no order."""
-        if not ids or not await self._has_shards(scope):
-            return []
-        with translated("reading"):
-            return await self.client.retrieve(
-                self.collection,
-                list(ids),
-                with_payload=True,
-                with_vectors=vectors,
-                consistency=_MAJORITY,
-                shard_key_selector=self._shard_key(scope),
-            )
-
-    async def scroll(
-        self,
-        scope: Scope,
-        wanted: models.Filter,
-        *,
-        limit: int,
-        order: models.OrderBy | None = None,
-        vectors: bool = False,
-    ) -> list[models.Record]:
-        """Return the first points that match."""
+    async def find_payload(self, scope: Scope, point: str) -> Mapping[str, object] | None:
+        """Return the payload of a point, None where there is none."""
         if not await self._has_shards(scope):
-            return []
+            return None
         with translated("reading"):
-            records, _ = await self.client.scroll(
+            records = await self.client.retrieve(
                 self.collection,
-                scroll_filter=wanted,
-                limit=limit,
-                order_by=order,
+                [point],
                 with_payload=True,
-                with_vectors=vectors,
+                with_vectors=False,
                 consistency=_MAJORITY,
                 shard_key_selector=self._shard_key(scope),
             )
-        return records
+        return records[0].payload if records else None
 
     async def count(self, scope: Scope, wanted: models.Filter) -> int:
         """Count the points that match."""
@@ -102,69 +76,31 @@ class Backend:
                 using=using,
                 query_filter=wanted,
                 limit=limit,
-                with_payload=["memory"],
+                with_payload=["memory_id", "age"],
                 with_vectors=[fetch] if fetch else False,
                 consistency=_MAJORITY,
                 shard_key_selector=self._shard_key(scope),
             )
         return answer.points
 
-    async def insert(self, scope: Scope, point: models.PointStruct) -> None:
-        """Write a point unless one with its id is there."""
+    async def upsert(self, scope: Scope, points: Sequence[models.PointStruct]) -> None:
+        """Write points, over those that have their ids."""
         await self._ensure_shards(scope)
         with translated("writing"):
             result = await self.client.upsert(
-                self.collection,
-                [point],
-                wait=True,
-                ordering=_STRONG,
-                update_mode=models.UpdateMode.INSERT_ONLY,
-                shard_key_selector=self._shard_key(scope),
+                self.collection, points, wait=True, ordering=_STRONG, shard_key_selector=self._shard_key(scope)
             )
         _check_done(result)
 
-    async def update(self, scope: Scope, operations: Sequence[models.UpdateOperation]) -> None:
-        """Do operations one after the other."""
-        with translated("writing"):
-            results = await self.client.batch_update_points(
-                self.collection, list(operations), wait=True, ordering=_STRONG
-            )
-        for result in results:
-            _check_done(result)
-
-    async def delete(self, scope: Scope, wanted: models.Filter) -> None:
-        """Remove the points that match."""
+    async def delete(self, scope: Scope, wanted: models.Filter | models.PointIdsList) -> None:
+        """Remove the points that match, or that have these ids."""
         if not await self._has_shards(scope):
             return
-        with translated("erasing"):
+        with translated("deleting"):
             result = await self.client.delete(
-                self.collection,
-                models.FilterSelector(filter=wanted),
-                wait=True,
-                ordering=_STRONG,
-                shard_key_selector=self._shard_key(scope),
+                self.collection, wanted, wait=True, ordering=_STRONG, shard_key_selector=self._shard_key(scope)
             )
         _check_done(result)
-
-    def upsert_operation(
-        self, scope: Scope, points: Sequence[models.PointStruct], only_where: models.Filter
-    ) -> models.UpsertOperation:
-        """Return the operation that writes points that are not there, or match."""
-        return models.UpsertOperation(
-            upsert=models.PointsList(points=list(points), update_filter=only_where, shard_key=self._shard_key(scope))
-        )
-
-    def payload_operations(
-        self, scope: Scope, point: str, payload: dict[str, object], *, drop: Sequence[str]
-    ) -> list[models.UpdateOperation]:
-        """Return the operations that set fields of a point and drop others."""
-        key = self._shard_key(scope)
-        return [
-            models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, points=[point], shard_key=key)),
-            models.DeletePayloadOperation(
-                delete_payload=models.DeletePayload(keys=list(drop), points=[point], shard_key=key)
-            ),
-        ]
 
     def _shard_key(self, scope: Scope) -> str | None:
         return scope.memory_space if self.shard_by_space else None

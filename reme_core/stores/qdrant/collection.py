@@ -11,11 +11,14 @@ from reme_core.stores.qdrant.failures import translated
 
 DENSE = "dense"
 WORDS = "words"
-OLDEST_SERVER = (1, 17)
-"""The first release whose upsert can be told to insert only, on which commits rest."""
+OLDEST_SERVER = (1, 11)
+"""The first release whose indexes can be told that a field tells tenants apart."""
 
 # No graph over all scopes, one for each scope instead. Source: Qdrant's page on multitenancy.
 _HNSW = models.HnswConfigDiff(m=0, payload_m=16)
+
+# What tells a collection that was no index but the only place of its memories.
+_KEPT_HERE = models.Filter(must=[models.FieldCondition(key="kind", match=models.MatchValue(value="commit"))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +46,12 @@ def payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInde
         "kind": keyword,
         "type": keyword,
         "target": keyword,
-        "claim": keyword,
         "metadata": keyword,
         "words": keyword,
         "current": models.PayloadSchemaType.BOOL,
         "valid_from": time,
         "valid_to": time,
-        "superseded_by": keyword,
         "observed_at": time,
-        "created_at": time,
-        "sequence": models.PayloadSchemaType.INTEGER,
-        "first": models.PayloadSchemaType.INTEGER,
-        "last": models.PayloadSchemaType.INTEGER,
-        "applied": models.PayloadSchemaType.BOOL,
-        "counts": models.PayloadSchemaType.BOOL,
-        "waits": models.PayloadSchemaType.BOOL,
-        "memory_ids": keyword,
-        "run_id": keyword,
     }
 
 
@@ -69,7 +61,8 @@ async def ensure_collection(
     """Create the collection with its indexes, or check the one that is there and add the indexes that it lacks.
 
     Raises:
-        ConfigurationError: The server is too old, or a collection of this name is not one of ours.
+        ConfigurationError: The server is too old, or a collection of this name is not one of ours, or holds what an
+            earlier release kept in Qdrant alone.
         DimensionMismatchError: The collection holds vectors of another dimension.
     """
     with translated(f"opening the collection {name!r}"):
@@ -79,6 +72,12 @@ async def ensure_collection(
             await _create(client, name, dimension, layout)
         info = await client.get_collection(name)
         _check_collection(info, name, dimension)
+        if (await client.count(name, _KEPT_HERE, exact=True)).count:
+            msg = (
+                f"the collection {name!r} holds memories that an earlier release kept here alone: export them with "
+                "that release (`reme export`), name another collection, and import them"
+            )
+            raise ConfigurationError(msg)
         if not remote:
             return  # the local mode has no indexes
         for field, schema in payload_indexes().items():
@@ -109,7 +108,7 @@ def _check_version(version: str) -> None:
     numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2] if part.isdigit())
     if numbers < OLDEST_SERVER:
         wanted = ".".join(map(str, OLDEST_SERVER))
-        msg = f"the Qdrant server is {version}, at least {wanted} is needed (insert-only writes): upgrade it"
+        msg = f"the Qdrant server is {version}, at least {wanted} is needed: upgrade it"
         raise ConfigurationError(msg)
 
 

@@ -8,20 +8,21 @@ So many candidates are fetched of each list that nothing left out could rank amo
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from qdrant_client import models
 
-from reme_core.ports import MemorySearch, ScoredMemory, Vector
+from reme_core.ports import IndexHit, MemorySearch, Vector
 from reme_core.rules import CheckedFilter
-from reme_core.schema import Memory, Scope
-from reme_core.stores._pages import place_of
+from reme_core.schema import Scope
+from reme_core.stores._list_order import Place
 from reme_core.stores.qdrant import filters
 from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.collection import DENSE, WORDS
-from reme_core.stores.qdrant.points import dense_of, read_memory
+from reme_core.stores.qdrant.points import dense_of, read_place
 from reme_core.stores.qdrant.words import product, query_vector, query_weights
 
 VECTOR_WEIGHT = 0.7
@@ -63,7 +64,7 @@ class _Ranking:
 class _Candidates:
     """What was fetched: memories with their cosines and text scores, and what those left out can have at most."""
 
-    memories: dict[str, Memory] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
     cosines: dict[str, float] = field(default_factory=dict)
     texts: dict[str, float] = field(default_factory=dict)
     cosine_left: float = 0.0
@@ -71,7 +72,7 @@ class _Candidates:
     complete: bool = True
 
 
-async def rank(backend: Backend, scope: Scope, search: MemorySearch, wanted: CheckedFilter) -> list[ScoredMemory]:
+async def rank(backend: Backend, scope: Scope, search: MemorySearch, wanted: CheckedFilter) -> list[IndexHit]:
     """Return the best memories, highest first; ties: newest first, then by id."""
     by_words = bool(search.text.strip())
     ranking = _Ranking(
@@ -138,23 +139,25 @@ async def _nearest(
 
 def _keep(candidates: _Candidates, point: models.ScoredPoint, *, cosine: float, text: float) -> None:
     name = str(point.id)
-    if name not in candidates.memories:
-        candidates.memories[name] = read_memory(point.payload)
+    if name not in candidates.places:
+        candidates.places[name] = read_place(point.payload)
         candidates.cosines[name] = cosine
         candidates.texts[name] = text
 
 
-def _best(ranking: _Ranking, candidates: _Candidates, search: MemorySearch) -> list[ScoredMemory]:
-    scored = [
-        ScoredMemory(memory=memory, score=ranking.score(candidates.cosines[name], candidates.texts[name]))
-        for name, memory in candidates.memories.items()
-    ]
-    floor = search.min_score
-    kept = [item for item in scored if floor is None or item.score >= floor]
-    return sorted(kept, key=lambda item: (-item.score, place_of(item.memory)))[: search.limit]
+def _best(ranking: _Ranking, candidates: _Candidates, search: MemorySearch) -> list[IndexHit]:
+    floor = -math.inf if search.min_score is None else search.min_score
+    scores = {
+        place: ranking.score(candidates.cosines[name], candidates.texts[name])
+        for name, place in candidates.places.items()
+    }
+    best = sorted(
+        (place for place, score in scores.items() if score >= floor), key=lambda place: (-scores[place], place)
+    )
+    return [IndexHit(memory_id=place.memory_id, score=scores[place]) for place in best[: search.limit]]
 
 
-def _is_settled(ranking: _Ranking, candidates: _Candidates, best: Sequence[ScoredMemory], limit: int) -> bool:
+def _is_settled(ranking: _Ranking, candidates: _Candidates, best: Sequence[IndexHit], limit: int) -> bool:
     """Tell whether nothing that was left out can score as high as the last one returned."""
     left = ranking.score(candidates.cosine_left, candidates.text_left)
     return len(best) == limit and best[-1].score > left

@@ -111,7 +111,7 @@ async def _found(
         limit=max(_FETCHED, _FETCHED_TIMES * max(question.limit, question.candidates or 0)),
         filter=MemoryFilter(types=(MemoryType.PROCEDURAL,), targets=None if target is None else (target,)),
     )
-    found = await context.memories.search(scope, wanted)
+    found = await context.store.search(scope, wanted)
     # A store of others that widens a search must not show one user's memories to another.
     return [item for item in found if _belongs(item.memory, scope, target)]
 
@@ -120,7 +120,7 @@ async def _best_of_target(context: FlowContext, scope: Scope) -> list[ScoredMemo
     """Return the memories of the target, the newest first; scores say by how much each has helped when it was used."""
     target = context.memory_target
     wanted = MemoryFilter(types=(MemoryType.PROCEDURAL,), targets=None if target is None else (target,))
-    page = await context.memories.list_memories(scope, ListMemories(filter=wanted, limit=_MOST_LISTED))
+    page = await context.store.list_memories(scope, ListMemories(filter=wanted, limit=_MOST_LISTED))
     return [
         ScoredMemory(memory=memory, score=_UNMATCHED * _helped(memory))
         for memory in page.memories

@@ -35,7 +35,7 @@ def deduplication(*, similarity: float = SIMILARITY) -> Stage[Experiences, Exper
             return ()
         ranked = sorted(experiences, key=lambda item: (-(item.score or 0.0), -item.confidence))
         newcomers = await _new_memories(ranked, context)
-        known = await find_duplicates(context.memories, context.scope, newcomers, similarity=similarity)
+        known = await find_duplicates(context.store, context.scope, newcomers, similarity=similarity)
         kept: list[Experience] = []
         for experience, same in zip(ranked, known, strict=True):
             if same is None:

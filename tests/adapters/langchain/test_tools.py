@@ -16,12 +16,12 @@ from pydantic import ValidationError
 
 from reme_core import ReMe
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreUnavailableError
-from reme_core.stores import InMemoryStore
 from reme_core.testing.clock import FixedClock
 from reme_core.testing.hashed_embedder import HashedEmbedder
 from reme_langchain import as_embedder, create_memory_tools
 from reme_langchain._owner import resolve_owner
 from tests.adapters.langchain.scripted import ScriptedChat, calling
+from tests.support.temporary_store import TemporaryStore
 
 USERS = (f"user-{number}" for number in itertools.count())
 
@@ -395,20 +395,22 @@ async def test_an_embedder_that_fails_costs_a_tool_its_vectors_alone(tmp_path):
 
 
 async def test_a_failure_that_may_pass_is_an_answer_with_status_error_and_another_is_raised(tmp_path):
-    class Locked(InMemoryStore):
+    class Locked(TemporaryStore):
         async def put(self, scope, batch):
             msg = "locked"
             raise StoreUnavailableError(msg)
 
-    memory = ReMe(working_dir=tmp_path, llm=None, embedding=None, vector_store=Locked())
+    store = Locked()
+    memory = ReMe(working_dir=tmp_path, llm=None, embedding=None, vector_store=store)
     [save] = create_memory_tools(memory, owner="ann", names=["save_memory"])
     call = {"name": "save_memory", "args": {"content": "Likes tea."}, "id": "1", "type": "tool_call"}
     answer = await save.ainvoke(call)
     assert answer.status == "error"
     assert "can't be reached" in answer.text
-    await memory.close()
+    await store.close()
     with pytest.raises(StoreClosedError):
         await create_memory_tools(memory, owner="ann", names=["forget_memory"])[0].ainvoke({"memory_id": "0" * 32})
+    await memory.close()
 
 
 def test_a_path_is_opened_and_bad_settings_are_refused(tmp_path):

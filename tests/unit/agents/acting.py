@@ -11,11 +11,10 @@ from pydantic import BaseModel, ConfigDict
 from reme_core.ports import (
     AppendMessages,
     ChatRequest,
-    IndexedTranscript,
     ListMemories,
     MemoryFilter,
-    MemoryStore,
     PutMemory,
+    Store,
     Target,
     ToolContext,
     WriteBatch,
@@ -39,10 +38,9 @@ from reme_core.testing import FixedClock
 ALICE = Scope(memory_space="space", user_id="alice")
 
 
-def context_over(store: LocalStore, memories: MemoryStore | None = None, **given: object) -> ToolContext:
-    transcript: IndexedTranscript = store
+def context_over(store: Store, **given: object) -> ToolContext:
     fields: dict[str, object] = {"scope": ALICE, "clock": FixedClock("2023-05-08 13:56:00"), "run_id": "run", **given}
-    return ToolContext(memories=memories or store, transcript=transcript, **fields)  # type: ignore[arg-type]
+    return ToolContext(store=store, **fields)  # type: ignore[arg-type]
 
 
 def user(text: str) -> Message:
@@ -178,7 +176,7 @@ async def remember(store: LocalStore, content: str, target: Target, **fields: ob
     return kept
 
 
-async def current(memories: MemoryStore, *types: MemoryType) -> list[tuple[str, str, str]]:
+async def current(memories: Store, *types: MemoryType) -> list[tuple[str, str, str]]:
     """Return type, target and text of the current memories, sorted."""
     page = await memories.list_memories(ALICE, ListMemories(filter=MemoryFilter(types=types or STATEMENTS), limit=500))
     return sorted((item.memory_type.value, item.memory_target, item.content) for item in page.memories)

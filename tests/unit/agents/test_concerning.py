@@ -74,7 +74,7 @@ async def test_an_agent_sees_them_with_their_numbers_and_compares_only_them(stor
     await remember(store, "Ana wants to live in Oslo", ANA)
     async with ScriptedChatModel(["done"]) as model:
         context = context_over(
-            store, DraftStore(store), model=model, memory_type=ANA.memory_type, memory_target="Ana", elsewhere=("Ben",)
+            DraftStore(store), model=model, memory_type=ANA.memory_type, memory_target="Ana", elsewhere=("Ben",)
         )
         task = AgentTask(workspace_id="space", memory_target="Ana", messages=talk(*lines))
         await PersonalSummaryAgentV1Op().run(task, context)

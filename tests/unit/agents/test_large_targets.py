@@ -14,17 +14,17 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.schema import Memory, MemoryPage, MemoryType, Scope, parse_time
-from reme_core.stores import InMemoryStore
 from reme_core.stores.local import LocalStore
 from reme_core.testing.store_values import NOW, memory
 from reme_core.tools import DraftStore
 from tests.support.rule_model import RuleModel
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.agents.acting import ALICE, context_over, message
 
 EMMA = Target(MemoryType.PERSONAL, "Emma")
 
 
-class Counting(InMemoryStore):
+class Counting(TemporaryStore):
     """Counts the memories that are read from it."""
 
     read = 0
@@ -54,7 +54,7 @@ async def read_by_a_summary(store: LocalStore, known: int) -> int:
     lives = memory("Emma lives in Berlin", scope=ALICE, memory_id="lives", target="Emma").model_copy(update=earlier)
     await memories.put(ALICE, WriteBatch(puts=[PutMemory(memory=item) for item in [*many, lives]], at=NOW))
     draft = DraftStore(memories)
-    context = context_over(store, draft)
+    context = context_over(draft)
     said = [message("Emma moved to Lisbon", name="Emma"), message("Emma drinks tea", name="Emma")]
     agent = ReMeSummaryAgentV1Op(AgentOptions(model=RuleModel()))
     await agent({"workspace_id": ALICE.memory_space, "messages": said}, context)

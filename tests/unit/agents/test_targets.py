@@ -50,7 +50,7 @@ SUMMARISERS: list[type[BaseMemoryAgentOp]] = [
 
 
 def target_context(store: LocalStore, draft: DraftStore, target: Target = JOHN, **given: object) -> ToolContext:
-    return context_over(store, draft, memory_type=target.memory_type, memory_target=target.memory_target, **given)
+    return context_over(draft, memory_type=target.memory_type, memory_target=target.memory_target, **given)
 
 
 def task(target: str | None = "John", messages: tuple[Message, ...] = TALK, **given: object) -> AgentTask:
@@ -220,7 +220,7 @@ async def test_called_by_itself_an_agent_takes_its_target_from_the_arguments(sto
     async with ScriptedChatModel([asked]) as model:
         await PersonalSummaryAgentV1Op(AgentOptions(model=model))(
             {"workspace_id": "space", "memory_target": "John", "ref_memory_id": block.block_id},
-            context_over(store, draft),
+            context_over(draft),
         )
     assert "Lisbon last week" in told(model.requests[0])  # the messages of the block
     assert await current(draft) == [("personal", "John", "John lives in Lisbon.")]

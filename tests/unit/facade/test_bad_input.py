@@ -488,7 +488,6 @@ BAD_SETTINGS: dict[str, tuple[dict[str, object], type[ReMeError], str]] = {
     "an unknown key": ({"vector_store": {"backend": "local", "size": 1}}, ConfigurationError, "vector_store.size"),
     "an unknown backend": ({"vector_store": {"backend": "papyrus"}}, ConfigurationError, "vector_store.backend"),
     "a store that is a text": ({"vector_store": "local"}, ConfigurationError, "vector_store: wanted settings"),
-    "a transcript that is a number": ({"transcript": 3}, ConfigurationError, "transcript: wanted settings"),
     "a file with NUL": ({"vector_store": {"path": "a\0b"}}, ConfigurationError, "can't be the path"),
     "a time-out of 0": ({"vector_store": {"busy_timeout_s": 0}}, ConfigurationError, "busy_timeout_s"),
     "a model that is a text": ({"llm": "qwen-plus"}, ConfigurationError, "llm: wanted settings"),

@@ -27,7 +27,7 @@ def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ports(folder: Path, **given: object) -> Ports:  # Ports, of a call that is wrong on purpose
-    settings = {"working_dir": folder, "llm": None, "embedding": None, "vector_store": None, "transcript": None}
+    settings = {"working_dir": folder, "llm": None, "embedding": None, "vector_store": None}
     return build(**{**settings, **given})  # type: ignore[arg-type]  # wrong on purpose
 
 

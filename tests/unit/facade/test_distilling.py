@@ -24,9 +24,10 @@ from reme_core.errors import (
     StoreUnavailableError,
 )
 from reme_core.ports import ChatRequest, ClaimJob, SettleJob, SummaryRequest, WriteBatch
-from reme_core.schema import Job, Scope, SummaryResult
-from reme_core.stores import InMemoryStore, LocalStore
+from reme_core.schema import Job, Memory, Scope, SummaryResult
+from reme_core.stores import LocalStore
 from reme_core.testing import FixedClock, HashedEmbedder, ScriptedChatModel
+from tests.support.indexed import in_memory
 from tests.support.rule_model import RuleModel, words
 
 U: dict[str, Any] = {"user_id": "u"}
@@ -681,60 +682,51 @@ async def test_the_next_start_works_for_a_few_users_at_a_time(tmp_path: Path) ->
     assert most == 3
 
 
-# Stores that keep no jobs
+# Writing what a job came to
 
 
 class Forgetful(LocalStore):
-    """Fails once at the end of a job, after the memories were written elsewhere."""
+    """Fails once where the outcome of a job is written."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.fails = True
+    fails = True
 
-    async def settle_job(self, scope: Scope, settle: SettleJob) -> None:
-        if settle.outcome == "done" and self.fails:
+    async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
+        if self.fails:
             self.fails = False
             raise StoreUnavailableError("just now")
-        await super().settle_job(scope, settle)
+        return await super().put_and_settle(scope, batch, settle)
 
 
-async def test_a_run_that_was_written_but_not_ended_is_not_written_again(tmp_path: Path) -> None:
-    memories, transcript = InMemoryStore(), Forgetful(tmp_path / "memory.db")
-    model = RuleModel()
-    async with open_memory(tmp_path, model, vector_store=memories, transcript=transcript) as memory:
+async def test_a_run_that_could_not_be_written_is_written_once_at_the_next_attempt(tmp_path: Path) -> None:
+    store = Forgetful(tmp_path / "memory.db")
+    async with open_memory(tmp_path, RuleModel(), vector_store=store) as memory:
         with pytest.raises(PartialFailureError):
             await memory.summary([BERLIN], **U)
-        assert await contents(memory) == ["Alice lives in Berlin"]
-        asked = len(model.requests)
+        assert await contents(memory) == []
         await memory.flush()
-        assert len(model.requests) == asked
         assert await memory.list_jobs(**U) == []
         assert await contents(memory) == ["Alice lives in Berlin"]
-    await transcript.close()
+        assert (await memory.stats(**U)).events == 1
+    await store.close()
 
 
-class Erasing(InMemoryStore):
-    """Lets the scope be erased right after a run was written."""
+class Erasing(LocalStore):
+    """Lets the scope be erased right before a run is written."""
 
-    transcript: LocalStore
-
-    async def put(self, scope: Scope, batch: WriteBatch) -> Any:
-        stored = await super().put(scope, batch)
-        if batch.puts:
-            await self.transcript.erase(scope)
-        return stored
+    async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
+        await self.erase(scope)
+        return await super().put_and_settle(scope, batch, settle)
 
 
-async def test_what_was_written_into_a_scope_that_was_erased_meanwhile_is_taken_back(tmp_path: Path) -> None:
-    memories = Erasing()
-    memories.transcript = LocalStore(tmp_path / "memory.db")
-    async with open_memory(tmp_path, RuleModel(), vector_store=memories, transcript=memories.transcript) as memory:
+async def test_nothing_is_written_into_a_scope_that_was_erased_meanwhile(tmp_path: Path) -> None:
+    store = Erasing(tmp_path / "memory.db")
+    async with open_memory(tmp_path, RuleModel(), vector_store=store) as memory:
         with pytest.raises(PartialFailureError) as caught:
             await memory.summary([BERLIN], **U)
         assert isinstance(caught.value.failures[0], JobNotFoundError)
         assert await contents(memory, include_superseded=True) == []
         assert (await memory.stats(**U)).events == 0
-    await memories.transcript.close()
+    await store.close()
 
 
 # Exchanging the strategies
@@ -855,16 +847,14 @@ class Picky(RuleModel):
         return await super().chat(request)
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["one file", "memories elsewhere"])
-async def test_a_part_that_always_fails_is_given_up_after_its_attempts(tmp_path: Path, apart: bool) -> None:
-    transcript = LocalStore(tmp_path / "memory.db")
-    memories: Any = InMemoryStore() if apart else transcript
+@pytest.mark.parametrize("indexed", [False, True], ids=["one file", "with an index"])
+async def test_a_part_that_always_fails_is_given_up_after_its_attempts(tmp_path: Path, indexed: bool) -> None:
+    store = in_memory(tmp_path) if indexed else LocalStore(tmp_path / "memory.db")
     async with open_memory(
         tmp_path,
         Picky(),
         use_agentic_mode=True,
-        vector_store=memories,
-        transcript=transcript,
+        vector_store=store,
         trying=RetryPolicy(max_attempts=3),
     ) as memory:
         said = [BERLIN, {"role": "user", "content": "Bob likes tea"}]
@@ -876,45 +866,16 @@ async def test_a_part_that_always_fails_is_given_up_after_its_attempts(tmp_path:
         assert "no answer for Bob" in job.error
         await memory.flush()
         assert await contents(memory) == ["Alice lives in Berlin"]
-    await transcript.close()
+    await store.close()
 
 
-class Unwritten(InMemoryStore):
-    """Loses its connection at one write."""
-
-    fails = False
-
-    async def put(self, scope: Scope, batch: WriteBatch) -> Any:
-        if self.fails:
-            self.fails = False
-            raise StoreUnavailableError("no connection")
-        return await super().put(scope, batch)
-
-
-async def test_a_part_that_was_noted_and_never_written_is_done_again(tmp_path: Path) -> None:
-    model, transcript, memories = Picky(), LocalStore(tmp_path / "memory.db"), Unwritten()
-    async with open_memory(
-        tmp_path, model, use_agentic_mode=True, vector_store=memories, transcript=transcript
-    ) as memory:
-        memories.fails = True
-        with pytest.raises(PartialFailureError):
-            await memory.summary([BERLIN, {"role": "user", "content": "Bob likes tea"}], **U)
-        assert await contents(memory) == []
-        model.fails = False
-        await memory.flush()
-        assert await contents(memory) == ["Alice lives in Berlin", "Bob likes tea"]
-    await transcript.close()
-
-
-@pytest.mark.parametrize("apart", [False, True], ids=["one file", "memories elsewhere"])
+@pytest.mark.parametrize("indexed", [False, True], ids=["one file", "with an index"])
 async def test_what_the_other_sub_agents_have_done_is_kept_and_the_rest_is_tried_again(
-    tmp_path: Path, apart: bool
+    tmp_path: Path, indexed: bool
 ) -> None:
-    model, transcript = Picky(), LocalStore(tmp_path / "memory.db")
-    memories: Any = InMemoryStore() if apart else transcript
-    async with open_memory(
-        tmp_path, model, use_agentic_mode=True, vector_store=memories, transcript=transcript
-    ) as memory:
+    model = Picky()
+    store = in_memory(tmp_path) if indexed else LocalStore(tmp_path / "memory.db")
+    async with open_memory(tmp_path, model, use_agentic_mode=True, vector_store=store) as memory:
         with pytest.raises(PartialFailureError) as caught:
             await memory.summary([BERLIN, {"role": "user", "content": "Bob likes tea"}], **U)
         done = caught.value.done
@@ -928,7 +889,7 @@ async def test_what_the_other_sub_agents_have_done_is_kept_and_the_rest_is_tried
         assert await contents(memory) == ["Alice lives in Berlin", "Bob likes tea"]
         assert not [request for request in model.requests if '{"memory_target":"Alice"}' in request.messages[1].text]
         assert await memory.list_jobs(**U) == []
-    await transcript.close()
+    await store.close()
 
 
 async def test_a_bug_in_a_strategy_is_told_with_its_cause_and_stands_in_nobodys_way(tmp_path: Path) -> None:

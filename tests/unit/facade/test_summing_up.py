@@ -44,14 +44,10 @@ async def blocks_of(store: LocalStore) -> list[Block]:
     return list((await store.list_blocks(SCOPE, ListBlocks())).blocks)
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["one file", "memories apart"])
-async def test_one_call_gives_the_facts_the_entry_of_the_index_and_a_memory(tmp_path: Path, apart: bool) -> None:
+async def test_one_call_gives_the_facts_the_entry_of_the_index_and_a_memory(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "memory.db")
-    memories = LocalStore(tmp_path / "top.db") if apart else store
     with ScriptedChatModel([answer("Alice has a zebra")]) as model:
-        async with opened(
-            tmp_path, model, vector_store=memories, transcript=store, embedding=HashedEmbedder(16)
-        ) as memory:
+        async with opened(tmp_path, model, vector_store=store, embedding=HashedEmbedder(16)) as memory:
             await memory.retrieve("zebra", **U, layers=["summary"])  # the index is in memory from here on
             result = await memory.summary([said("I have a zebra, it eats apples")], **U)
             assert result.usage.model_calls == 1
@@ -65,8 +61,7 @@ async def test_one_call_gives_the_facts_the_entry_of_the_index_and_a_memory(tmp_
             assert by_type[MemoryType.PERSONAL].content == "Alice has a zebra"
             found = await memory.retrieve("who told of something?", **U, layers=["summary"])
             assert [hit.memory for hit in found.results] == [block.summary]
-    for one in {id(store): store, id(memories): memories}.values():
-        await one.close()
+    await store.close()
 
 
 @pytest.mark.parametrize("summary", ["", None, 7, {"a": 1}, []])
@@ -75,7 +70,7 @@ async def test_without_a_summary_the_index_quotes_and_no_memory_is_made_of_the_w
 ) -> None:
     store = LocalStore(tmp_path / "memory.db")
     with ScriptedChatModel([answer("Alice has a zebra", summary=summary)]) as model:
-        async with opened(tmp_path, model, vector_store=store, transcript=store) as memory:
+        async with opened(tmp_path, model, vector_store=store) as memory:
             result = await memory.summary([said("I have a zebra")], **U)
             assert [item.memory_type for item in result.memories] == [MemoryType.PERSONAL]
             [block] = await blocks_of(store)
@@ -88,7 +83,7 @@ async def test_each_block_of_a_long_conversation_has_its_own_and_one_for_all_is_
     talk = [said("I have a zebra"), said("It eats apples", 1), said("Good night", hour=22)]
     steps = [answer(summary=["A zebra.", "A good night."]), answer(summary="A zebra, then a good night.")]
     with ScriptedChatModel(steps) as model:
-        async with opened(tmp_path, model, vector_store=store, transcript=store) as memory:
+        async with opened(tmp_path, model, vector_store=store) as memory:
             first = await memory.summary(talk, **U)
             assert [block.summary for block in await blocks_of(store)] == ["A zebra.", "A good night."]
             assert [item.content for item in first.memories] == ["A zebra.", "A good night."]
@@ -113,7 +108,7 @@ async def test_a_summary_of_one_type_alone_makes_no_memory_of_the_whole(tmp_path
 async def test_a_failed_attempt_leaves_the_quotation_and_the_next_one_writes_the_entry(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "memory.db")
     with ScriptedChatModel(["no", "no", answer()]) as model:
-        async with opened(tmp_path, model, vector_store=store, transcript=store) as memory:
+        async with opened(tmp_path, model, vector_store=store) as memory:
             with pytest.raises(PartialFailureError):
                 await memory.summary([said("I have a zebra")], **U)
             assert [block.summary_author for block in await blocks_of(store)] == ["extractive"]

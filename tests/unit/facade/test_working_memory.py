@@ -11,7 +11,6 @@ import pytest
 
 from reme_core import ContextLimits, Message, ReMe
 from reme_core.errors import (
-    ConfigurationError,
     InvalidInputError,
     ModelRejectedError,
     ModelUnavailableError,
@@ -20,7 +19,6 @@ from reme_core.errors import (
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.schema import OffloadKind
 from reme_core.testing import ScriptedChatModel
-from tests.support.plain_transcript import PlainTranscript
 
 USER, SESSION = "alice", "talk"
 SECTIONS = ("Goal", "Constraints", "Progress", "Key Decisions", "Next Steps", "Critical Context")
@@ -283,13 +281,3 @@ async def test_a_clean_up_tells_beforehand_and_takes_nothing_that_is_in_use(memo
     for wrong in ({"older_than_days": -1}, {"max_bytes": -1}, {"idle_days": "x"}, {"older_than_days": 1e9}):
         with pytest.raises(InvalidInputError, match=next(iter(wrong))):
             await memory.clean_offloads(user_id=USER, **wrong)  # type: ignore[arg-type]
-
-
-async def test_a_transcript_without_offloads_says_what_is_missing(tmp_path: Path) -> None:
-    transcript: Any = PlainTranscript(tmp_path / "messages.db")
-    async with ReMe("space", tmp_path, llm=None, embedding=None, transcript=transcript) as memory:
-        await memory.summary([said("m", "I moved to Lisbon")], user_id=USER)
-        assert (await memory.retrieve("Lisbon", user_id=USER)).results
-        with pytest.raises(ConfigurationError, match="OffloadStore"):
-            await memory.check_context([])
-    await transcript.close()

@@ -55,13 +55,11 @@ async def say(store: LocalStore, *texts: str, session: str = "talk", minute: flo
     return [message.message_id for message in messages]
 
 
-async def found(store: LocalStore, query: str, *, with_offloads: bool = True, **fields: Any) -> list[Hit]:
+async def found(store: LocalStore, query: str, **fields: Any) -> list[Hit]:
     retriever = SimpleRetriever(
-        memories=store,
-        transcript=store,
+        store=store,
         embedder=None,
         counter=CharacterTokenCounter(),
-        offloads=store if with_offloads else None,
     )
     return list((await retriever.retrieve(ALICE, RetrieveRequest(query=query, now=at(120), **fields))).results)
 
@@ -104,12 +102,6 @@ async def test_a_passage_with_one_of_many_words_comes_last(store: LocalStore) ->
     hits = await found(store, "roses tulips garden water sector")
     assert {hit.message_ids[0] for hit in hits[:2]} == set(names)
     assert hits[-1].reference is not None
-
-
-async def test_without_passages_nothing_changes(store: LocalStore) -> None:
-    await say(store, "A sector is part of a disk.", "Sales in the sector are up.", "Roses need water.")
-    for query in ("sector", "roses", "disk sales"):
-        assert await found(store, query) == await found(store, query, with_offloads=False)
 
 
 async def test_session_and_times_hold_for_passages(store: LocalStore) -> None:
@@ -172,7 +164,11 @@ async def test_many_hits_are_compared_and_counted_beside_the_event_loop(store: L
 
     for number in range(60):
         await keep(store, session_id=f"log-{number}", text=f"checksum mismatch in sector {number}")
-    retriever = SimpleRetriever(memories=store, transcript=store, embedder=None, counter=Noted(), offloads=store)
+    retriever = SimpleRetriever(
+        store=store,
+        embedder=None,
+        counter=Noted(),
+    )
     await retriever.retrieve(ALICE, RetrieveRequest(query="checksum mismatch", token_budget=2000, now=NOW))
     assert threads
     assert threading.get_ident() not in threads
@@ -182,7 +178,9 @@ async def test_with_an_embedder_passages_are_found_by_their_words(store: LocalSt
     reference = await keep(store)
     await say(store, "A sector is part of a disk.")
     retriever = SimpleRetriever(
-        memories=store, transcript=store, embedder=HashedEmbedder(16), counter=CharacterTokenCounter(), offloads=store
+        store=store,
+        embedder=HashedEmbedder(16),
+        counter=CharacterTokenCounter(),
     )
     result = await retriever.retrieve(ALICE, RetrieveRequest(query="checksum mismatch", now=NOW))
     assert reference in {hit.reference for hit in result.results}

@@ -13,7 +13,6 @@ from reme_core import Hit, ReMe
 from reme_core.errors import InvalidInputError, ModelUnavailableError
 from reme_core.ports import Matrix, RetrieveRequest
 from reme_core.recall.time_search import asks_by_time
-from reme_core.stores.qdrant import QdrantStore
 from reme_core.testing import FixedClock, HashedEmbedder
 
 NOW = datetime(2024, 5, 22, 12, tzinfo=UTC)  # a Wednesday
@@ -198,17 +197,18 @@ async def test_a_listing_asks_no_model(tmp_path: Path) -> None:
     assert result.usage.embedding_calls == 0
 
 
+QDRANT = {"backend": "qdrant", "location": ":memory:"}
+
+
 async def test_memories_in_qdrant_are_listed_alike(tmp_path: Path) -> None:
-    store = QdrantStore(location=":memory:", dimension=32)
     embedder = HashedEmbedder(32)
     async with ReMe(
-        "space", tmp_path, llm=None, embedding=embedder, vector_store=store, clock=FixedClock(NOW)
+        "space", tmp_path, llm=None, embedding=embedder, vector_store=QDRANT, clock=FixedClock(NOW)
     ) as memory:
         for content, day in (("Alice drinks coffee.", "2024-05-16"), ("Alice drinks tea.", "2024-04-16")):
             await memory.add_memory(content, user_id="alice", observed_at=day)
         assert await found(memory, "what happened last week") == ["Alice drinks coffee."]
         assert await found(memory, end_time="2024-05-01") == ["Alice drinks tea."]
-    await store.close()
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from reme_core.ports import ChatModel, ChatRequest, Embedder, MemoryStore, PutMemory, WriteBatch
+from reme_core.ports import ChatModel, ChatRequest, Embedder, PutMemory, Store, WriteBatch
 from reme_core.remember.simple_distiller import SimpleDistiller
 from reme_core.schema import Block, Memory, MemoryType, Message, Scope, TextBlock
 from reme_core.steps.distillation import DistilTask
-from reme_core.stores import InMemoryStore
 from reme_core.testing import FixedClock
+from tests.support.temporary_store import TemporaryStore
 
 SCOPE = Scope(memory_space="space", user_id="alice")
 OTHER = Scope(memory_space="space", user_id="bob")
@@ -94,9 +94,9 @@ def choose(*wanted: tuple[str, str, str]) -> Callable[[ChatRequest], str]:
 
 
 def distiller(
-    store: MemoryStore, model: ChatModel, *, embedder: Embedder | None = None, now: datetime = NOW, **options: Any
+    store: Store, model: ChatModel, *, embedder: Embedder | None = None, now: datetime = NOW, **options: Any
 ) -> SimpleDistiller:
-    return SimpleDistiller(memories=store, embedder=embedder, model=model, clock=FixedClock(now), **options)
+    return SimpleDistiller(store=store, embedder=embedder, model=model, clock=FixedClock(now), **options)
 
 
 def known(content: str, *, scope: Scope = SCOPE, at: datetime = SAID - timedelta(days=100), **fields: Any) -> Memory:
@@ -112,16 +112,16 @@ def known(content: str, *, scope: Scope = SCOPE, at: datetime = SAID - timedelta
     return Memory(content=content, **{**basis, **fields})
 
 
-async def store_of(*memories: Memory, embedder: Embedder | None = None, into: MemoryStore | None = None) -> MemoryStore:
+async def store_of(*memories: Memory, embedder: Embedder | None = None, into: Store | None = None) -> Store:
     """A store that holds memories, with vectors if there is an embedder."""
-    store = into or InMemoryStore()
+    store = into or TemporaryStore()
     for memory in memories:
         vector = None if embedder is None else (await embedder.embed([memory.index_text]))[0]
         await store.put(memory.scope, WriteBatch(puts=[PutMemory(memory=memory, vector=vector)], at=SAID))
     return store
 
 
-async def all_of(store: MemoryStore, scope: Scope = SCOPE, *, current: bool = True) -> list[Memory]:
+async def all_of(store: Store, scope: Scope = SCOPE, *, current: bool = True) -> list[Memory]:
     """What a scope holds, oldest first."""
     from reme_core.ports import ListMemories, MemoryFilter
 

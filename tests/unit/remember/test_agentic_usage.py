@@ -18,8 +18,7 @@ from tests.unit.remember.distilling import NOW, SCOPE, say, task_of
 
 def distiller(store: LocalStore, model: Any, **options: Any) -> AgenticDistiller:
     return AgenticDistiller(
-        memories=store,
-        transcript=store,
+        store=store,
         embedder=None,
         model=model,
         clock=FixedClock(NOW),

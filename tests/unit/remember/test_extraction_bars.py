@@ -17,9 +17,10 @@ from reme_core.models import CharacterTokenCounter, OpenAIChat
 from reme_core.ports import ChatRequest, MemorySearch
 from reme_core.schema import Memory, MemoryType, Message
 from reme_core.steps.distillation import DistilTask
-from reme_core.stores import InMemoryStore, LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from tests.support.openai_server import KEY, Completion, OpenAIServer
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import (
     NOW,
     OTHER,
@@ -194,7 +195,7 @@ async def test_prompts_show_the_time_of_each_message_with_its_weekday(spoken: st
 )
 async def test_what_was_said_in_2023_is_stored_with_dates_of_2023(spoken: str, content: str, since: str) -> None:
     with ScriptedChatModel([facts(fact(content, valid_from=since))]) as model:
-        distilled = await distiller(InMemoryStore(), model).distil(SCOPE, task_of(say(spoken)))
+        distilled = await distiller(TemporaryStore(), model).distil(SCOPE, task_of(say(spoken)))
     [put] = distilled.batch.puts
     assert put.memory.valid_from.year == put.memory.observed_at.year == 2023
     assert put.memory.created_at == NOW

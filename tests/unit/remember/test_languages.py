@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reme_core.stores import InMemoryStore
 from reme_core.testing import ScriptedChatModel
 from reme_core.text import count_scripts, main_script, share_of_script
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import SCOPE, all_of, contents, distiller, fact, facts, say, task_of
 
 IN = {
@@ -25,7 +25,7 @@ PAIRS = [(own, other) for own in IN for other in IN if own != other]
 
 
 async def distilled_of(text: str, *steps: Any, **options: Any) -> tuple[Any, list[Any], ScriptedChatModel]:
-    store = InMemoryStore()
+    store = TemporaryStore()
     with ScriptedChatModel(steps) as model:
         task = task_of(say(*([text] if isinstance(text, str) else text), name=None), **options)
         distilled = await distiller(store, model).distil(SCOPE, task)

@@ -13,8 +13,8 @@ import pytest
 from reme_core.errors import ContextTooLongError, ModelOutputError, ModelUnavailableError
 from reme_core.ports import ChatResult
 from reme_core.schema import Message, TextBlock, ToolCallBlock
-from reme_core.stores import InMemoryStore
 from reme_core.testing import ScriptedChatModel
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import (
     OTHER,
     SCOPE,
@@ -88,7 +88,7 @@ BAD_DECISIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("bad", BAD_FACTS.values(), ids=BAD_FACTS.keys())
 async def test_unusable_facts_are_asked_for_once_more_and_then_taken(bad: Any) -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     with ScriptedChatModel([bad, GOOD]) as model:
         distilled = await distiller(store, model).distil(SCOPE, task_of(say("I ski")))
     await store.put(SCOPE, distilled.batch)
@@ -103,7 +103,7 @@ async def test_unusable_facts_are_asked_for_once_more_and_then_taken(bad: Any) -
 @pytest.mark.parametrize("bad", BAD_FACTS.values(), ids=BAD_FACTS.keys())
 async def test_facts_that_are_unusable_twice_are_an_error_that_keeps_the_answer(bad: Any) -> None:
     with ScriptedChatModel([GOOD[:-3], bad]) as model, pytest.raises(ModelOutputError) as caught:
-        await distiller(InMemoryStore(), model).distil(SCOPE, task_of(say("I ski")))
+        await distiller(TemporaryStore(), model).distil(SCOPE, task_of(say("I ski")))
     if isinstance(bad, str):
         assert caught.value.raw == bad
     assert len(str(caught.value)) < 2000
@@ -137,7 +137,7 @@ async def test_a_decision_about_the_memory_of_another_fact_is_refused() -> None:
 
 async def test_the_model_is_told_what_was_wrong_and_what_it_had_said() -> None:
     with ScriptedChatModel([facts(fact("Alice skis", type="hobby")), GOOD]) as model:
-        await distiller(InMemoryStore(), model).distil(SCOPE, task_of(say("I ski")))
+        await distiller(TemporaryStore(), model).distil(SCOPE, task_of(say("I ski")))
     *_, answered, told = model.requests[1].messages
     assert answered.role == "assistant"
     assert "Alice skis" in answered.text
@@ -147,7 +147,7 @@ async def test_the_model_is_told_what_was_wrong_and_what_it_had_said() -> None:
 @pytest.mark.parametrize("error", [ModelUnavailableError("busy"), ContextTooLongError("too long")])
 async def test_other_failures_of_the_model_are_raised_as_they_are(error: Exception) -> None:
     with ScriptedChatModel([error]) as model, pytest.raises(type(error)):
-        await distiller(InMemoryStore(), model).distil(SCOPE, task_of(say("I ski")))
+        await distiller(TemporaryStore(), model).distil(SCOPE, task_of(say("I ski")))
 
 
 @pytest.mark.parametrize("extra", ["user_id", "workspace_id", "memory_id", "scope"])
@@ -164,7 +164,7 @@ async def test_what_a_model_writes_about_scopes_and_ids_says_nothing(extra: str)
 
 @pytest.mark.parametrize("words", ["unknown", "none", "null", "", "N/A", "未知", None])
 async def test_words_for_an_unknown_date_are_no_date(words: str | None) -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     with ScriptedChatModel([facts(fact("Alice skis", valid_from=words, valid_to=words))]) as model:
         distilled = await distiller(store, model).distil(SCOPE, task_of(say("I ski")))
     assert distilled.batch.puts[0].memory.is_current
@@ -182,14 +182,14 @@ async def test_words_for_an_unknown_date_are_no_date(words: str | None) -> None:
 )
 async def test_dates_may_be_whole_or_in_part(written: str, read: str) -> None:
     with ScriptedChatModel([facts(fact("Alice skis", valid_from=written))]) as model:
-        distilled = await distiller(InMemoryStore(), model).distil(SCOPE, task_of(say("I ski")))
+        distilled = await distiller(TemporaryStore(), model).distil(SCOPE, task_of(say("I ski")))
     assert distilled.batch.puts[0].memory.valid_from.isoformat() == read
 
 
 async def test_a_long_conversation_may_hold_more_facts_than_a_short_one() -> None:
     said = facts(*(fact(f"Alice skis {number}") for number in range(60)))
     with ScriptedChatModel([said]) as model:
-        distilled = await distiller(InMemoryStore(), model).distil(SCOPE, task_of(say(*"abcdefghij")))
+        distilled = await distiller(TemporaryStore(), model).distil(SCOPE, task_of(say(*"abcdefghij")))
     assert len(distilled.batch.puts) == 60
 
 

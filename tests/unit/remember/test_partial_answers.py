@@ -12,9 +12,9 @@ from reme_core.errors import ModelOutputError
 from reme_core.models import OpenAIChat
 from reme_core.schema import Memory, Source
 from reme_core.steps.distillation import Distilled
-from reme_core.stores import InMemoryStore
 from reme_core.testing import ScriptedChatModel
 from tests.support.openai_server import KEY, Completion, OpenAIServer
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import (
     SAID,
     SCOPE,
@@ -73,7 +73,7 @@ TALK = say("I ski in Norway, every winter", "And what about tea?")
 
 
 async def distilled_of(*steps: Any, store: Any = None) -> tuple[Distilled, list[Memory], ScriptedChatModel]:
-    store = store or InMemoryStore()
+    store = store or TemporaryStore()
     with ScriptedChatModel(steps) as model:
         distilled = await distiller(store, model).distil(SCOPE, task_of(TALK))
     await store.put(SCOPE, distilled.batch)
@@ -166,7 +166,7 @@ async def test_of_a_second_answer_the_readable_part_is_taken_and_the_rest_report
 async def test_a_fact_without_a_message_is_linked_to_those_that_share_its_words_or_to_all() -> None:
     talk = say("hello", "I ski in Norway", "it rains")
     given = facts({**fact("Alice skis in Norway"), "messages": None}, {**fact("Alice likes jazz"), "messages": [0]})
-    store = InMemoryStore()
+    store = TemporaryStore()
     with ScriptedChatModel([given]) as model:
         distilled = await distiller(store, model).distil(SCOPE, task_of(talk))
     linked = [put.memory.sources[0].message_ids for put in distilled.batch.puts]
@@ -176,7 +176,7 @@ async def test_a_fact_without_a_message_is_linked_to_those_that_share_its_words_
 async def test_a_fact_without_a_target_is_about_who_said_it_or_the_user() -> None:
     for name, target in (("Zoë", "Zoë"), (None, "self")):
         with ScriptedChatModel([facts(fact("skis", target=" \n"))]) as model:
-            distilled = await distiller(InMemoryStore(), model).distil(SCOPE, task_of(say("I ski", name=name)))
+            distilled = await distiller(TemporaryStore(), model).distil(SCOPE, task_of(say("I ski", name=name)))
         assert [put.memory.memory_target for put in distilled.batch.puts] == [target]
 
 
@@ -246,7 +246,7 @@ async def test_extraction_is_asked_for_at_temperature_zero_with_room_for_the_fac
     limits = []
     for count in (2, 40):
         with ScriptedChatModel([facts()]) as model:
-            await distiller(InMemoryStore(), model).distil(SCOPE, task_of(say(*["I ski in Norway"] * count)))
+            await distiller(TemporaryStore(), model).distil(SCOPE, task_of(say(*["I ski in Norway"] * count)))
         [request] = model.requests
         assert request.temperature == 0.0
         limits.append(request.max_tokens or 0)
@@ -257,7 +257,7 @@ async def test_an_answer_cut_off_by_its_limit_gets_more_room_the_second_time() -
     with OpenAIServer() as server:
         server.replies(Completion(text="<think>hm", finish_reason="length"), Completion(text=GOOD))
         async with OpenAIChat("any", base_url=server.base_url, api_key=KEY) as model:
-            await distiller(InMemoryStore(), model).distil(SCOPE, task_of(TALK))
+            await distiller(TemporaryStore(), model).distil(SCOPE, task_of(TALK))
         first, second = (body["max_tokens"] for body in server.bodies)
         assert second == 4 * first
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from reme_core.errors import ModelOutputError
-from reme_core.ports import ChatRequest, MemoryFilter, MemorySearch, Target
-from reme_core.schema import Memory, MemoryType, Scope, Source, shown_validity
-from reme_core.stores import InMemoryStore
+from reme_core.ports import ChatRequest, ListMemories, MemoryFilter, MemorySearch, Target
+from reme_core.schema import Memory, MemoryPage, MemoryType, Scope, Source, shown_validity
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from reme_core.text import estimate_tokens
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import (
     NOW,
     OTHER,
@@ -46,7 +46,7 @@ async def run(
 
 
 async def test_a_new_fact_is_written_after_one_call_with_its_messages_and_times() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     task = task_of(say("I moved", "Nice", "To Lisbon, in 2022"), block_size=2)
     distilled, _ = await run(store, task, facts(fact("Alice lives in Lisbon", 3, 1, valid_from="2022-03")))
     [memory] = await all_of(store)
@@ -63,19 +63,19 @@ async def test_a_new_fact_is_written_after_one_call_with_its_messages_and_times(
 
 
 async def test_a_fact_without_a_date_holds_since_it_was_said() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     await run(store, task_of(say("I like tea")), facts(fact("Alice likes tea", valid_from="unknown", valid_to=None)))
     [memory] = await all_of(store)
     assert memory.valid_from == memory.observed_at == SAID
 
 
 async def test_no_facts_is_a_fine_answer() -> None:
-    distilled, _ = await run(InMemoryStore(), task_of(say("hello")), facts())
+    distilled, _ = await run(TemporaryStore(), task_of(say("hello")), facts())
     assert (distilled.batch.puts, distilled.batch.deletes) == ([], [])
 
 
 async def test_a_task_without_messages_calls_no_model() -> None:
-    distilled, _ = await run(InMemoryStore(), task_of([]))
+    distilled, _ = await run(TemporaryStore(), task_of([]))
     assert not distilled.batch.puts
 
 
@@ -89,7 +89,7 @@ async def test_what_is_known_word_by_word_is_left_alone_without_a_second_call(em
 
 
 async def test_a_fact_written_twice_is_one_with_the_messages_of_both() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     task = task_of(say("I like tea", "tea is what I like"), block_size=1)
     await run(store, task, facts(fact("Alice likes tea", 1), fact("alice likes tea.", 2, target="ALICE")))
     [memory] = await all_of(store)
@@ -278,7 +278,7 @@ async def test_skipping_writes_nothing() -> None:
 
 
 async def test_what_was_and_what_is_are_both_written_and_found() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     said = facts(fact("Alice lived in Berlin", 1, valid_to="2023-05-08"), fact("Alice lives in Lisbon", 2))
     await run(store, task_of(say("I lived in Berlin", "now in Lisbon")), said)
     assert contents(await all_of(store)) == ["Alice lived in Berlin", "Alice lives in Lisbon"]
@@ -287,7 +287,7 @@ async def test_what_was_and_what_is_are_both_written_and_found() -> None:
 
 
 async def test_times_keep_the_precision_they_were_said_in() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     said = facts(
         fact("Alice studied in Rome", valid_from="2015", valid_to="2019-07"),
         fact("Alice ran a marathon", valid_from="2023-04-02", valid_to="2023-04-02"),
@@ -306,7 +306,7 @@ async def test_times_keep_the_precision_they_were_said_in() -> None:
 
 
 async def test_two_events_told_in_the_same_words_are_two_memories_that_say_their_times() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     holiday = "Alice was on holiday"
     said = facts(
         fact(holiday, 1, valid_from="2021-07", valid_to="2021-07"),
@@ -362,7 +362,7 @@ async def test_a_memory_said_again_as_over_is_ended() -> None:
 
 
 async def test_an_end_that_lies_ahead_is_kept() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     said = facts(fact("Alice is on leave", valid_to="2023-07"))
     await run(store, task_of(say("x")), said, now=SAID)
     [memory] = await all_of(store)
@@ -420,7 +420,7 @@ async def test_an_older_conversation_that_comes_later_replaces_nothing() -> None
 
 
 async def test_only_the_targets_of_the_task_are_taken() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     task = task_of(say("x"), targets=(Target(MemoryType.PERSONAL, "Alice"),))
     said = facts(fact("Alice skis", target="ALICE"), fact("Bob skis", target="Bob"))
     _, model = await run(store, task, said)
@@ -429,7 +429,7 @@ async def test_only_the_targets_of_the_task_are_taken() -> None:
 
 
 async def test_a_task_of_one_type_asks_for_that_type_alone() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     task = task_of(say("x"), memory_type=MemoryType.TOOL)
     said = facts(fact("grep is fast", type="tool", target="grep", when_to_use="searching files"))
     _, model = await run(store, task, said)
@@ -439,7 +439,7 @@ async def test_a_task_of_one_type_asks_for_that_type_alone() -> None:
 
 
 async def test_what_the_assistant_is_lies_under_self() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     await run(store, task_of(say("You are Remy")), facts(fact("The assistant is Remy", type="identity", target="Remy")))
     [memory] = await all_of(store)
     assert (memory.memory_type, memory.memory_target) == (MemoryType.IDENTITY, "self")
@@ -456,14 +456,14 @@ async def test_facts_are_embedded_in_one_batch_that_also_serves_writing() -> Non
 
 
 async def test_a_chinese_conversation_gets_chinese_prompts_unless_a_language_is_set() -> None:
-    _, model = await run(InMemoryStore(), task_of(say("我喜欢喝茶")), facts())
+    _, model = await run(TemporaryStore(), task_of(say("我喜欢喝茶")), facts())
     assert "绝不执行" in model.requests[0].messages[0].text
-    _, model = await run(InMemoryStore(), task_of(say("我喜欢喝茶")), facts(), language="en")
+    _, model = await run(TemporaryStore(), task_of(say("我喜欢喝茶")), facts(), language="en")
     assert "never follow" in model.requests[0].messages[0].text
 
 
 async def test_running_it_twice_changes_nothing() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     said = facts(fact("Alice skis"), fact("Alice lived in Rome", valid_to="2020"))
     await run(store, task_of(say("x")), said)
     distilled, _ = await run(store, task_of(say("x")), said)
@@ -495,30 +495,9 @@ async def test_what_a_reviser_finds_is_put_right_in_a_second_attempt() -> None:
 
 
 async def test_nothing_found_is_reviewed_as_well() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     await run(store, task_of(say("I sing")), facts(), WRONG, facts(fact("Alice sings")), use_reviser=True)
     assert contents(await all_of(store)) == ["Alice sings"]
-
-
-class BareStore:
-    """A store with the methods of the port and no others."""
-
-    def __init__(self, store: InMemoryStore) -> None:
-        self.put, self.get, self.search = store.put, store.get, store.search
-        self.list_memories, self.events, self.erase, self.close = (
-            store.list_memories,
-            store.events,
-            store.erase,
-            store.close,
-        )
-
-
-async def test_a_store_that_lists_no_targets_is_read_through() -> None:
-    store = BareStore(InMemoryStore())
-    await store_of(*(known(f"Alice likes {number}") for number in range(3)), into=store)
-    _, model = await run(store, task_of(say("I ski")), facts(fact("Alice skis", target="ALICE")), choose())
-    assert shown(model.requests[0], "request")[0]["targets"] == {"personal": ["Alice"]}
-    assert {memory.memory_target for memory in await all_of(store)} == {"Alice"}
 
 
 async def test_a_target_that_is_known_in_two_spellings_is_the_one_with_more_memories() -> None:
@@ -557,7 +536,7 @@ def on(month: int, day: int = 1) -> datetime:
 
 
 async def test_what_is_told_late_ends_what_held_then_and_ends_where_the_next_begins() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     steps = {"Berlin": on(1), "Lisbon": on(6), "Rome": on(3)}
     for city, said in steps.items():
         given = [choose(("", "supersede", ""))] if city != "Berlin" else []
@@ -624,24 +603,21 @@ async def test_what_begins_only_later_ends_nothing_that_is_told_late() -> None:
     assert contents(await all_of(store)) == ["Alice lives in Berlin", "Alice will live in Lisbon"]
 
 
-class CountingStore(BareStore):
+class CountingStore(TemporaryStore):
     """Counts what it is asked for."""
 
-    def __init__(self, store: InMemoryStore) -> None:
-        super().__init__(store)
-        self.asked = 0
-        self.list_memories, self.list = self.counted, store.list_memories
+    asked = 0
 
-    async def counted(self, scope: Scope, query: Any) -> Any:
+    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
         self.asked += 1
-        return await self.list(scope, query)
+        return await super().list_memories(scope, query)
 
 
 async def test_many_facts_about_one_target_do_not_read_it_once_for_each() -> None:
     async def asked(facts_told: int) -> int:
-        inner = InMemoryStore()
-        await store_of(*(known(f"Alice collects stamps of country{number}") for number in range(30)), into=inner)
-        store = CountingStore(inner)
+        store = CountingStore()
+        await store_of(*(known(f"Alice collects stamps of country{number}") for number in range(30)), into=store)
+        store.asked = 0
         told = [fact(f"Alice collects stamps of country{number}") for number in range(facts_told)]
         distilled, _ = await run(store, task_of(say("x")), facts(*told))
         assert not distilled.batch.puts
@@ -653,7 +629,7 @@ async def test_many_facts_about_one_target_do_not_read_it_once_for_each() -> Non
 async def test_calls_that_were_paid_for_are_counted_though_their_answers_cannot_be_used() -> None:
     task = task_of(say("x"))
     with ScriptedChatModel(['{"facts": "none"}', "no JSON"]) as model, pytest.raises(ModelOutputError):
-        await distiller(InMemoryStore(), model).distil(SCOPE, task)
+        await distiller(TemporaryStore(), model).distil(SCOPE, task)
     assert task.meter.usage.model_calls == 2
     assert task.meter.usage.prompt_tokens > 0
 

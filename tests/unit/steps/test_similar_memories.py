@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reme_core.ports import MemoryStore, PutMemory, Target, WriteBatch
+from reme_core.ports import PutMemory, Store, Target, WriteBatch
 from reme_core.schema import Memory, MemoryType
 from reme_core.steps.similar_memories import Duplicate, NewMemory, find_duplicates
 from reme_core.testing import HashedEmbedder
@@ -163,7 +163,7 @@ async def test_no_newcomers_no_answer() -> None:
     assert await find_duplicates(await store_of(), ALICE, []) == []
 
 
-async def _put(store: MemoryStore, memory: Memory, vector: Any) -> None:
+async def _put(store: Store, memory: Memory, vector: Any) -> None:
     await store.put(ALICE, WriteBatch(puts=[PutMemory(memory=memory, vector=vector)], at=NOW))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 
-from reme_core.ports import ChatModel, ChatRequest, Embedder, IndexedTranscript, MemoryStore, PutMemory, WriteBatch
+from reme_core.ports import ChatModel, ChatRequest, Embedder, PutMemory, Store, WriteBatch
 from reme_core.schema import (
     Memory,
     MemoryType,
@@ -19,11 +19,11 @@ from reme_core.schema import (
     Trajectory,
 )
 from reme_core.steps.flow_context import FlowContext
-from reme_core.stores import InMemoryStore
 from reme_core.tasks import Attempt, Experience, Origin, attempt_of
 from reme_core.testing import FixedClock
 from reme_core.testing.store_values import ALICE, NOW, at
 from reme_core.text import Language
+from tests.support.temporary_store import TemporaryStore
 
 TARGET = "coding"
 
@@ -80,8 +80,8 @@ def known(content: str, *, when: str = "", scope: Scope = ALICE, target: str = T
     )
 
 
-async def store_of(*memories: Memory, embedder: Embedder | None = None) -> MemoryStore:
-    store = InMemoryStore()
+async def store_of(*memories: Memory, embedder: Embedder | None = None) -> Store:
+    store = TemporaryStore()
     for memory in memories:
         vector = None if embedder is None else (await embedder.embed([memory.index_text]))[0]
         await store.put(memory.scope, WriteBatch(puts=[PutMemory(memory=memory, vector=vector)], at=NOW))
@@ -99,7 +99,7 @@ class NoTranscript:
 def context(
     model: ChatModel | None = None,
     *,
-    store: MemoryStore | None = None,
+    store: Store | None = None,
     embedder: Embedder | None = None,
     target: str | None = TARGET,
     language: Language | None = None,
@@ -107,8 +107,7 @@ def context(
     return FlowContext(
         scope=ALICE,
         memory_target=target,
-        memories=store or InMemoryStore(),
-        transcript=cast("IndexedTranscript", NoTranscript()),
+        store=store or TemporaryStore(),
         embedder=embedder,
         model=model,
         clock=FixedClock(NOW),

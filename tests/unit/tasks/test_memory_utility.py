@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,24 +13,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, UnsupportedFilterError
+from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import (
     DeleteMemory,
     EventQuery,
-    ListMemories,
     MemorySearch,
-    MemoryStore,
     PutMemory,
-    ScoredMemory,
+    Store,
     UseMemory,
+    WrappedStore,
     WriteBatch,
 )
 from reme_core.remember.undo import undo_run
-from reme_core.schema import Erased, Event, Feedback, Memory, MemoryPage, MemoryType, Scope, Verdict
-from reme_core.stores import InMemoryStore
+from reme_core.schema import Event, Feedback, Memory, MemoryType, Scope, Verdict
 from reme_core.stores.local import LocalStore
 from reme_core.tasks.memory_utility import MAX_COUNT, PATIENCE_S, forget, observe, parse_feedback, record_use
 from reme_core.testing import HashedEmbedder
+from tests.support.temporary_store import TemporaryStore
 from tests.support.virtual_clock import TimelessStore, VirtualLoop
 from tests.unit.remember.distilling import NOW, OTHER, SCOPE, all_of, contents, known, store_of
 
@@ -44,11 +43,11 @@ async def store(tmp_path: Path) -> AsyncIterator[LocalStore]:
     await store.close()
 
 
-class Between:
-    """A `MemoryStore` and `CountsUses` over another one, in which something happens before a write is done."""
+class Between(WrappedStore):
+    """A store over another one, in which something happens before a write is done."""
 
     def __init__(self, store: LocalStore, *happens: Callable[[], Awaitable[object]]) -> None:
-        self._store = store
+        super().__init__(store)
         self._happens = list(happens)
         self.writes = 0
 
@@ -56,25 +55,7 @@ class Between:
         self.writes += 1
         if self._happens:
             await self._happens.pop(0)()
-        return await self._store.put(scope, batch)
-
-    async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        return await self._store.get(scope, memory_ids)
-
-    async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
-        return await self._store.search(scope, search)
-
-    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
-        return await self._store.list_memories(scope, query)
-
-    async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
-        return await self._store.events(scope, query)
-
-    async def erase(self, scope: Scope) -> Erased:
-        return await self._store.erase(scope)
-
-    async def close(self) -> None:
-        await self._store.close()
+        return await super().put(scope, batch)
 
 
 def used(content: str, freq: int, utility: float = 0.0, **fields: Any) -> Memory:
@@ -82,7 +63,7 @@ def used(content: str, freq: int, utility: float = 0.0, **fields: Any) -> Memory
     return known(content, freq=freq, utility=utility, **{**basis, **fields})
 
 
-async def forgotten(store: MemoryStore, **options: Any) -> Any:
+async def forgotten(store: Store, **options: Any) -> Any:
     basis: dict[str, Any] = {
         "types": (MemoryType.PROCEDURAL,),
         "targets": None,
@@ -95,7 +76,7 @@ async def forgotten(store: MemoryStore, **options: Any) -> Any:
     return await forget(store, SCOPE, **{**basis, **options})
 
 
-async def events_of(store: MemoryStore, run_id: str | None = None) -> list[Event]:
+async def events_of(store: Store, run_id: str | None = None) -> list[Event]:
     return await store.events(SCOPE, EventQuery(run_id=run_id))
 
 
@@ -153,11 +134,6 @@ async def test_a_memory_of_another_user_is_not_found_and_none_is_counted(store: 
         await record_use(store, SCOPE, [own.memory_id, other.memory_id], uses=1, helpful=1)
     assert caught.value.missing == (other.memory_id,)
     assert [memory.freq for memory in [*await all_of(store), *await all_of(store, OTHER)]] == [1, 1]
-
-
-async def test_a_store_that_does_not_count_says_so(store: LocalStore) -> None:
-    with pytest.raises(UnsupportedFilterError, match="Between does not count uses"):
-        await record_use(Between(store), SCOPE, ["m1"], uses=1, helpful=0)
 
 
 # Forgetting
@@ -316,7 +292,7 @@ BAD_THRESHOLDS: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "value"), BAD_THRESHOLDS)
 async def test_thresholds_that_would_forget_all_or_nothing_are_refused(name: str, value: Any) -> None:
     with pytest.raises(InvalidInputError, match=f"^{name}: "):
-        await forgotten(InMemoryStore(), **{name: value})
+        await forgotten(TemporaryStore(), **{name: value})
 
 
 async def test_the_thresholds_are_the_reason_unless_one_is_given(store: LocalStore) -> None:

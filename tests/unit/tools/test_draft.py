@@ -22,10 +22,10 @@ from reme_core.ports import (
     DeleteMemory,
     EventQuery,
     ListMemories,
-    ListsTargets,
     MemoryFilter,
     MemorySearch,
     PutMemory,
+    Store,
     Uselessness,
     UseMemory,
     WriteBatch,
@@ -33,10 +33,11 @@ from reme_core.ports import (
 from reme_core.schema import Memory, MemoryPage, Scope
 from reme_core.steps.equal_memories import certain_words
 from reme_core.steps.targets import all_memories
-from reme_core.stores import InMemoryStore, LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, BOB, NOW, at, axis, leaning
 from reme_core.text import normalise_content, query_terms, terms
 from reme_core.tools import DraftStore
+from tests.support.temporary_store import TemporaryStore
 from tests.support.toolbox import EMMA, NOAH, held
 
 ALL = MemoryFilter(include_superseded=True)
@@ -69,7 +70,7 @@ async def test_reads_show_the_changes_and_the_store_does_not(store: LocalStore) 
     found = await draft.search(ALICE, MemorySearch(text="Lisbon tea cello"))
     assert [item.memory.memory_id for item in found] == ["emma-1", "new-1"]
     assert await draft.search(ALICE, MemorySearch(text="Berlin")) == []
-    assert isinstance(draft, ListsTargets)
+    assert isinstance(draft, Store)
     assert await draft.count_targets(ALICE) == {EMMA: 2}
     assert [event.operation for event in await draft.events(ALICE, EventQuery(run_id="r"))] == [
         "delete",
@@ -214,7 +215,7 @@ async def test_tasks_that_add_the_same_at_once_make_one_memory(store: LocalStore
 
 
 async def test_vectors_rank_what_the_draft_has_added() -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     near, far = held("near", "one"), held("far", "two")
     await store.put(ALICE, write(PutMemory(memory=far, vector=leaning(0.2))))
     draft = DraftStore(store)
@@ -267,7 +268,7 @@ async def test_pages_of_a_draft_partition_it(store: LocalStore) -> None:
             await call
 
 
-class Counting(InMemoryStore):
+class Counting(TemporaryStore):
     """Counts the memories that are read from it."""
 
     read = 0
@@ -318,7 +319,7 @@ async def test_a_text_without_any_certain_word_is_compared_with_the_target() -> 
 
 
 async def test_where_a_store_has_no_words_the_target_is_read() -> None:
-    class Wordless(InMemoryStore):
+    class Wordless(TemporaryStore):
         async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
             if query.filter.keyword is not None:
                 msg = "no words here"
@@ -375,7 +376,7 @@ def as_batch(step: tuple[Any, ...]) -> WriteBatch:
     return write(PutMemory(memory=memory, vector=axis(len(text)) if vector else None))
 
 
-async def contents(store: InMemoryStore | DraftStore) -> list[tuple[object, ...]]:
+async def contents(store: TemporaryStore | DraftStore) -> list[tuple[object, ...]]:
     return sorted(
         (item.memory_id, item.content, item.memory_target, item.valid_to, item.superseded_by or "")
         for item in await all_memories(store, ALICE, ALL)
@@ -399,7 +400,7 @@ def test_pages_of_nested_drafts_are_full_and_in_order(
     below: list[Any], between: list[Any], above: list[Any], gone: set[int], limit: int
 ) -> None:
     async def work() -> None:
-        base = InMemoryStore()
+        base = TemporaryStore()
         outer = DraftStore(base)
         inner = DraftStore(outer)
         for number, (store, wanted) in enumerate(((base, below), (outer, between), (inner, above))):
@@ -422,7 +423,7 @@ def test_pages_of_nested_drafts_are_full_and_in_order(
 @given(first=steps, then=steps)
 def test_the_batch_of_a_draft_does_what_its_changes_would_have_done(first: list[Any], then: list[Any]) -> None:
     async def work() -> None:
-        direct, base = InMemoryStore(), InMemoryStore()
+        direct, base = TemporaryStore(), TemporaryStore()
         for step in first:
             for store in (direct, base):
                 try:

@@ -83,7 +83,7 @@ async def test_what_a_failed_revision_has_cost_is_in_the_trace(store: LocalStore
     assert verdict.usage.model_calls == 2
     assert trace.usage.model_calls == 4
     with ScriptedChatModel([empty, empty]) as model:
-        context = context_over(store, memories=DraftStore(store), model=model)
+        context = context_over(DraftStore(store), model=model)
         with pytest.raises(ModelOutputError):
             await ReviseMemoryOp()({}, context)
     assert context.trace.usage.model_calls == 2
@@ -91,7 +91,7 @@ async def test_what_a_failed_revision_has_cost_is_in_the_trace(store: LocalStore
 
 async def test_the_tool_shows_what_the_draft_has_changed(store: LocalStore) -> None:
     with ScriptedChatModel(['{"ok": false, "problems": ["Tea is\\nmissing."]}', FINE]) as model:
-        context = context_over(store, memories=DraftStore(store), model=model)
+        context = context_over(DraftStore(store), model=model)
         await DeleteMemoryOp()({"memory_ids": ["emma-1"]}, context)
         await AddMemoryOp()({"memories": [{"memory_content": "Emma sings."}]}, context)
         answer = await ReviseMemoryOp(enable_thinking_params=True)({"thinking": "so"}, context)
@@ -107,7 +107,7 @@ async def test_the_tool_shows_what_the_draft_has_changed(store: LocalStore) -> N
 
 async def test_the_tool_needs_a_model_and_a_draft(store: LocalStore) -> None:
     with pytest.raises(ConfigurationError, match="needs a model"):
-        await ReviseMemoryOp()({}, context_over(store, memories=DraftStore(store)))
+        await ReviseMemoryOp()({}, context_over(DraftStore(store)))
     with pytest.raises(ConfigurationError, match="DraftStore"):
         await ReviseMemoryOp()({}, context_over(store, model=ScriptedChatModel()))
 

@@ -210,7 +210,7 @@ def task(name: str, kind: str = "personal") -> dict[str, str]:
 async def test_sub_agents_run_side_by_side_and_each_writes_once(store: LocalStore) -> None:
     draft = DraftStore(store)
     agent = NotingAgent(barrier=asyncio.Barrier(2))
-    context = context_over(store, **ANY, memories=draft)
+    context = context_over(draft, **ANY)
     answer = await hands(agent)({"memory_tasks": [task("emma"), task("Noah"), task("Emma ")]}, context)
     assert answer.splitlines() == ["- personal(Emma): done. kept Emma", "- personal(Noah): done. kept Noah"]
     assert sorted(context.trace.done) == [EMMA, NOAH]
@@ -248,15 +248,15 @@ class Overtaken(NotingAgent):
         self.store, self.times, self.deletes = store, times, deletes
 
     async def run(self, task: AgentTask, context: ToolContext) -> AgentResult:
-        assert isinstance(context.memories, DraftStore)
+        assert isinstance(context.store, DraftStore)
         wanted = MemoryFilter(targets=(str(task.memory_target),))
-        found = await all_memories(context.memories, ALICE, wanted)
+        found = await all_memories(context.store, ALICE, wanted)
         if self.deletes and found:
             deletes = [DeleteMemory(memory_id=item.memory_id) for item in found]
-            await context.memories.put(ALICE, WriteBatch(deletes=deletes, at=NOW))
+            await context.store.put(ALICE, WriteBatch(deletes=deletes, at=NOW))
         elif found:
             changed = found[0].model_copy(update={"content": f"mine, {found[0].content}"})
-            await context.memories.put(ALICE, WriteBatch(puts=[PutMemory(memory=changed)], at=NOW))
+            await context.store.put(ALICE, WriteBatch(puts=[PutMemory(memory=changed)], at=NOW))
         if self.times and task.memory_target == "Emma":
             self.times -= 1
             await self.interfere(found[0])
@@ -277,7 +277,7 @@ class Removed(Overtaken):
 @pytest.mark.parametrize("in_draft", [False, True])
 async def test_an_agent_that_was_overtaken_looks_again(store: LocalStore, in_draft: bool) -> None:
     agent = Overtaken(store, times=1)
-    context = context_over(store, **ANY, memories=DraftStore(store) if in_draft else store)
+    context = context_over(DraftStore(store) if in_draft else store, **ANY)
     answer = await hands(agent)({"memory_tasks": [task("Emma"), task("Noah")]}, context)
     assert "failed" not in answer
     assert len(agent.tasks) == 3

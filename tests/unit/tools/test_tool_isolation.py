@@ -238,7 +238,7 @@ def test_no_tool_reads_or_writes_beyond_scope_and_targets(guarded: Guarded, data
         model = ScriptedChatModel([_verdict] * len(calls))
         for tool, arguments in calls:
             context = context_over(
-                store, scope=scope, memories=draft if is_drafted else store, model=model, embedder=embedder, **fields
+                draft if is_drafted else store, scope=scope, model=model, embedder=embedder, **fields
             )
             await try_call(tool, arguments, context)
         if is_drafted:

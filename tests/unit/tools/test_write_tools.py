@@ -152,7 +152,7 @@ async def test_an_update_that_would_repeat_a_memory_names_that_one(store: LocalS
     arguments = tool.arguments.model_validate(
         {"memories": [{"memory_id": "emma-2", "memory_content": "Emma lives in berlin"}]}
     )
-    for context in (context_over(store), context_over(store, memories=DraftStore(store))):
+    for context in (context_over(store), context_over(DraftStore(store))):
         with pytest.raises(Exception, match="emma-1") as caught:
             await tool.run(arguments, context)
         assert type(caught.value).__name__ == "ToolFeedback"

@@ -132,9 +132,7 @@ def context_of(store: LocalStore, model: ScriptedChatModel | None = None, **opti
     return FlowContext(
         **{
             "scope": SCOPE,
-            "memories": store,
-            "transcript": store,
-            "tool_calls": store,
+            "store": store,
             "embedder": embedder,
             "model": model,
             "clock": FixedClock(NOW),

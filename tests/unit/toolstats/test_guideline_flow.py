@@ -191,8 +191,6 @@ async def test_what_a_flow_lacks_is_said(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         with pytest.raises(InvalidInputError, match="no call of the tool 'search'"):
             await guideline_flow("search", context_of(store))
-        with pytest.raises(ConfigurationError, match="nothing keeps them"):
-            await guideline_flow("search", context_of(store, tool_calls=None))
         await store.add_tool_calls(SCOPE, [called(1)])
         with pytest.raises(ConfigurationError, match="chat model"):
             await guideline_flow("search", context_of(store))

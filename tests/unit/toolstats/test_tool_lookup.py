@@ -23,7 +23,7 @@ async def test_without_a_guideline_there_are_statistics_kinds_of_errors_and_exam
     calls += [called(8, error="HTTP 404", time_cost=4.0), called(9, error="HTTP 500")]
     async with opened(tmp_path) as store:
         await store.add_tool_calls(SCOPE, calls)
-        found = await tool_memory(store, store, SCOPE, "search")
+        found = await tool_memory(store, SCOPE, "search")
     assert (found.guideline, found.memory_id, found.new_calls) == ("", None, 10)
     assert [call.call_id for call in found.examples] == ["c9", "c8", "c7", "c6", "c5"]
     assert found.text == (
@@ -47,7 +47,7 @@ async def test_with_a_guideline_there_are_no_examples_but_statistics_of_now(tmp_
         [written] = await put(store, guideline("Core function: Searches.", 3))
         await put(store, note("The index is rebuilt at night.", day=1), note("Quote\nnames.", day=2))
         await store.add_tool_calls(SCOPE, [called(n) for n in range(5)])
-        found = await tool_memory(store, store, SCOPE, "search")
+        found = await tool_memory(store, SCOPE, "search")
     assert (found.guideline, found.memory_id, found.new_calls) == (written.content, written.memory_id, 2)
     assert found.examples == ()
     assert [item.content for item in found.notes] == ["Quote\nnames.", "The index is rebuilt at night."]
@@ -60,7 +60,7 @@ async def test_with_a_guideline_there_are_no_examples_but_statistics_of_now(tmp_
 async def test_a_guideline_older_than_many_notes_is_found_and_the_newest_notes_are_shown(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await put(store, guideline("Core function: Searches.", 0), *(note(f"note {n}", day=n) for n in range(1, 15)))
-        found = await tool_memory(store, store, SCOPE, "search")
+        found = await tool_memory(store, SCOPE, "search")
     assert found.guideline == "Core function: Searches."
     assert [item.content for item in found.notes] == [f"note {n}" for n in range(14, 4, -1)]
 
@@ -70,7 +70,7 @@ async def test_names_are_exact_each_once_in_the_order_asked(tmp_path: Path) -> N
         await store.add_tool_calls(SCOPE, [called(1), called(2, tool="fetch")])
         await put(store, note("by memory alone", tool="read"))
         names = [" read ", "Search", "fetch", "search", "fetch ", "searc"]
-        found = await retrieve_tool_memories(store, store, SCOPE, names)
+        found = await retrieve_tool_memories(store, SCOPE, names)
     assert [result.tool_name for result in found.results] == ["read", "fetch", "search"]
     assert found.missing == ("Search", "searc")
     assert found.text == "\n\n".join(result.text for result in found.results)
@@ -83,26 +83,16 @@ async def test_nothing_of_another_user_or_of_another_type_is_seen(tmp_path: Path
         await put(store, note("no tool", memory_type=MemoryType.PERSONAL))
         replaced = note("was so", superseded_by="another")
         await put(store, replaced)
-        found = await retrieve_tool_memories(store, store, SCOPE, ["search"])
+        found = await retrieve_tool_memories(store, SCOPE, ["search"])
         assert (found.results, found.missing, found.text) == ((), ("search",), "")
-        theirs = await retrieve_tool_memories(store, store, OTHER, ["search"])
+        theirs = await retrieve_tool_memories(store, OTHER, ["search"])
         assert [result.guideline for result in theirs.results] == ["theirs"]
         assert [item.content for item in theirs.results[0].notes] == ["their note"]
 
 
-async def test_without_a_store_of_calls_memories_are_found(tmp_path: Path) -> None:
-    async with opened(tmp_path) as store:
-        await put(store, guideline("Core function: Searches.", 3))
-        found = await retrieve_tool_memories(store, None, SCOPE, ["search", "fetch"])
-    [result] = found.results
-    assert result.statistics == ToolStatistics(tool_name="search")
-    assert result.text == "## search\nCore function: Searches."
-    assert found.missing == ("fetch",)
-
-
 async def test_no_names_find_nothing(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
-        found = await retrieve_tool_memories(store, store, SCOPE, [])
+        found = await retrieve_tool_memories(store, SCOPE, [])
     assert (found.results, found.missing) == ((), ())
 
 
@@ -110,7 +100,7 @@ async def test_a_guideline_from_more_calls_than_there_are_was_written_elsewhere(
     async with opened(tmp_path) as store:
         await put(store, guideline("Core function: Searches.", 500))
         await store.add_tool_calls(SCOPE, [called(1)])
-        assert (await tool_memory(store, store, SCOPE, "search")).new_calls == 1
+        assert (await tool_memory(store, SCOPE, "search")).new_calls == 1
 
 
 async def test_examples_and_text_are_cut_to_a_readable_length(tmp_path: Path) -> None:
@@ -120,7 +110,7 @@ async def test_examples_and_text_are_cut_to_a_readable_length(tmp_path: Path) ->
             SCOPE,
             [called(n, input={"q": "x" * 9000}, error=f"kind {'abcde'[n % 5]}: " + "y\n" * 100_000) for n in range(9)],
         )
-        found = await tool_memory(store, store, SCOPE, "search")
+        found = await tool_memory(store, SCOPE, "search")
     assert len(found.text) <= MAX_TOOL_CHARS
     assert len(found.examples) == 5
     assert all(len(call.output) < 350 and len(str(call.input)) < 350 for call in found.examples)

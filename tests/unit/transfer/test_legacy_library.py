@@ -74,8 +74,6 @@ async def load(
     write(path, items)  # one list, as those tools' files are, whatever their names say
     return await load_library(
         store,
-        store,
-        store,
         None,
         ALICE,
         path,
@@ -284,25 +282,4 @@ async def test_a_load_that_is_cancelled_while_it_writes_records_the_calls_too(tm
         await task
     counts = await store.count(ALICE)
     assert (counts.memories, counts.tool_calls) == (1, 2)
-    await store.close()
-
-
-async def test_calls_without_a_place_for_them_make_their_line_a_bad_one(tmp_path: Path) -> None:
-    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "library.jsonl"
-    file.write_text(json.dumps(TOOL) + "\n" + json.dumps({**TOOL, "memory_id": "w2", "tool_call_results": []}))
-    loaded = await load_library(
-        store,
-        store,
-        None,
-        None,
-        ALICE,
-        file,
-        memory_target=None,
-        skip_bad_lines=True,
-        deduplicate=True,
-        similarity=0.9,
-        at=NOW,
-    )
-    assert loaded.memory_ids == ("w2",)
-    assert [(item.line, item.reason) for item in loaded.problems] == [(1, "has tool calls, and this store keeps none")]
     await store.close()

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,10 +14,8 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from reme_core.errors import (
-    BlockNotFoundError,
     ConflictError,
     InvalidLinesError,
-    MessageNotFoundError,
     ModelUnavailableError,
     StoreAccessError,
     StoreClosedError,
@@ -31,29 +28,26 @@ from reme_core.ports import (
     Matrix,
     MemoryFilter,
     MemorySearch,
-    MemoryStore,
-    ToolCallStore,
-    Transcript,
+    Store,
     WriteBatch,
 )
 from reme_core.remember.undo import undo_run
 from reme_core.schema import (
-    Block,
     DumpedLibrary,
     LoadedLibrary,
     Memory,
     MemoryType,
     Scope,
     Source,
-    StoredMessage,
     shown_validity,
 )
-from reme_core.stores import InMemoryStore, LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, changed, closed, memory, message
 from reme_core.toolstats.tool_guideline import find_guideline, written_from
 from reme_core.transfer.memory_library import load_library
 from reme_core.transfer.scope_export import dump_library, export_scope
+from tests.support.temporary_store import TemporaryStore
 
 EVERYTHING = MemoryFilter(include_superseded=True)
 EMBEDDER = HashedEmbedder(64)
@@ -61,13 +55,11 @@ HEAD = {"kind": "header", "format": "reme", "version": 2, "holds": "library"}
 
 
 async def load(
-    store: MemoryStore,
+    store: Store,
     path: Path,
     *,
     scope: Scope = BOB,
     embedder: Embedder | None = None,
-    transcript: Transcript | None = None,
-    tool_calls: ToolCallStore | None = None,
     memory_target: str | None = None,
     skip_bad_lines: bool = False,
     deduplicate: bool = False,
@@ -76,8 +68,6 @@ async def load(
 ) -> LoadedLibrary:
     return await load_library(
         store,
-        transcript or cast("Transcript", NoTranscript()),
-        tool_calls,
         embedder,
         scope,
         path,
@@ -90,17 +80,7 @@ async def load(
     )
 
 
-class NoTranscript:
-    """A transcript that holds nothing."""
-
-    async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
-        raise BlockNotFoundError(block_ids)
-
-    async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
-        raise MessageNotFoundError(message_ids)
-
-
-async def held(store: MemoryStore, scope: Scope = BOB) -> dict[str, Memory]:
+async def held(store: Store, scope: Scope = BOB) -> dict[str, Memory]:
     page = await store.list_memories(scope, ListMemories(filter=EVERYTHING, limit=5000))
     return {item.memory_id: item for item in page.memories}
 
@@ -178,7 +158,7 @@ async def test_skipping_bad_lines_loads_the_rest_once_and_it_is_found(tmp_path: 
 
 
 async def test_a_load_is_one_run_that_undo_takes_back(tmp_path: Path) -> None:
-    store, file = InMemoryStore(), write(tmp_path / "library.jsonl", *(advice(number) for number in range(5)))
+    store, file = TemporaryStore(), write(tmp_path / "library.jsonl", *(advice(number) for number in range(5)))
     loaded = await load(store, file)
     assert loaded.memory_ids == tuple(f"id{number}" for number in range(5))
     assert loaded.run_id is not None
@@ -235,7 +215,7 @@ def unscoped(memories: Sequence[Memory]) -> list[dict[str, object]]:
 async def test_what_is_dumped_and_loaded_elsewhere_is_the_same_but_for_the_scope(
     tmp_path: Path, memories: list[Memory]
 ) -> None:
-    store, file = InMemoryStore(), tmp_path / "library.jsonl"
+    store, file = TemporaryStore(), tmp_path / "library.jsonl"
     await store.put(ALICE, batch(*memories))
     dumped = await dump_library(store, ALICE, file, include_superseded=True)
     loaded = await load(store, file)
@@ -245,7 +225,7 @@ async def test_what_is_dumped_and_loaded_elsewhere_is_the_same_but_for_the_scope
 
 
 async def test_a_dump_names_no_scope_and_leaves_out_what_was_not_asked_for(tmp_path: Path) -> None:
-    store, file = InMemoryStore(), tmp_path / "library.jsonl"
+    store, file = TemporaryStore(), tmp_path / "library.jsonl"
     scope = Scope(memory_space="secret-space", user_id="secret-user")
     lesson = memory("retry", scope=scope, memory_type=MemoryType.PROCEDURAL, target="code")
     entry = memory("about code", scope=scope, memory_type=MemoryType.META, target="procedural/code")
@@ -267,7 +247,7 @@ async def test_a_dump_names_no_scope_and_leaves_out_what_was_not_asked_for(tmp_p
 
 
 async def test_a_dump_that_fails_leaves_the_file_that_was_there(tmp_path: Path) -> None:
-    store, file = InMemoryStore(), write(tmp_path / "library.jsonl", advice(1))
+    store, file = TemporaryStore(), write(tmp_path / "library.jsonl", advice(1))
     before = file.read_bytes()
     await store.close()
     with pytest.raises(StoreClosedError):
@@ -275,17 +255,17 @@ async def test_a_dump_that_fails_leaves_the_file_that_was_there(tmp_path: Path) 
     assert file.read_bytes() == before
     assert names(tmp_path) == ["library.jsonl"]
     with pytest.raises(StoreAccessError, match="can't be written"):
-        await dump_library(InMemoryStore(), ALICE, tmp_path / "nowhere" / "library.jsonl")
+        await dump_library(TemporaryStore(), ALICE, tmp_path / "nowhere" / "library.jsonl")
 
 
 @pytest.mark.parametrize("name", ["nothing.jsonl", "."])
 async def test_a_file_that_is_none_can_not_be_read(tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreAccessError, match="can't be read"):
-        await load(InMemoryStore(), tmp_path / name)
+        await load(TemporaryStore(), tmp_path / name)
 
 
 async def test_ids_of_another_scope_are_not_known_here(tmp_path: Path) -> None:
-    store, file = InMemoryStore(), tmp_path / "library.jsonl"
+    store, file = TemporaryStore(), tmp_path / "library.jsonl"
     said = memory("Ann rows", target="Ann", memory_id="same")
     await store.put(ALICE, batch(said))
     await dump_library(store, ALICE, file)
@@ -295,7 +275,7 @@ async def test_ids_of_another_scope_are_not_known_here(tmp_path: Path) -> None:
 
 
 async def test_a_taken_id_gives_a_new_one_that_links_follow_and_a_second_load_knows(tmp_path: Path) -> None:
-    store, file = InMemoryStore(), tmp_path / "library.jsonl"
+    store, file = TemporaryStore(), tmp_path / "library.jsonl"
     old = closed(memory("she lives in Rome", memory_id="old", minute=-9), minute=0, by="new")
     new = memory("she lives in Oslo", memory_id="new")
     await store.put(ALICE, batch(old, new))
@@ -317,7 +297,7 @@ async def test_a_taken_id_gives_a_new_one_that_links_follow_and_a_second_load_kn
 
 
 async def test_what_was_replaced_by_something_that_is_nowhere_stays_replaced(tmp_path: Path) -> None:
-    store, file = InMemoryStore(), tmp_path / "library.jsonl"
+    store, file = TemporaryStore(), tmp_path / "library.jsonl"
     old = closed(memory("old"), minute=1, by="gone")
     line = old.model_dump(mode="json", exclude={"memory_space", "user_id"})
     # As an earlier release left it that had loaded it from elsewhere.
@@ -340,7 +320,7 @@ async def test_sources_stay_where_the_scope_holds_them_and_are_told_of_where_not
     said = changed(memory("Ann rows", metadata={"origin": "success"}), {"sources": [here, *gone]})
     await store.put(ALICE, batch(said))
     await dump_library(store, ALICE, file)
-    await load(store, file, transcript=store)
+    await load(store, file)
     [copied] = (await held(store)).values()
     assert copied.sources == (here,)
     told = [source.model_dump(mode="json") for source in gone]
@@ -357,7 +337,7 @@ async def test_near_equal_lines_are_left_out_only_where_that_is_asked_for(tmp_pa
     near = {**first, "content": "restart the server after each change of the settings"}
     other = {**near, "memory_target": "cooking"}
     file = write(tmp_path / "library.jsonl", first, near, other)
-    loose, strict = InMemoryStore(), InMemoryStore()
+    loose, strict = TemporaryStore(), TemporaryStore()
     assert (await load(loose, file, embedder=EMBEDDER)).duplicates == ()
     loaded = await load(strict, file, embedder=EMBEDDER, deduplicate=True)
     assert (loaded.duplicates, len(loaded.memory_ids)) == ((2,), 2)
@@ -366,7 +346,7 @@ async def test_near_equal_lines_are_left_out_only_where_that_is_asked_for(tmp_pa
 
 
 async def test_links_lead_to_the_line_that_an_equal_one_was_left_out_for(tmp_path: Path) -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     end = {"valid_from": "2026-01-01", "observed_at": "2026-01-01", "valid_to": "2026-01-02", "superseded_by": "second"}
     lines = ({"memory_id": "first", "content": "Oslo"}, {"memory_id": "second", "content": "oslo."})
     loaded = await load(
@@ -377,7 +357,7 @@ async def test_links_lead_to_the_line_that_an_equal_one_was_left_out_for(tmp_pat
 
 
 async def test_what_was_replaced_is_no_duplicate_of_what_is_current(tmp_path: Path) -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     end = {"valid_from": "2026-01-01", "observed_at": "2026-01-01", "valid_to": "2026-01-02", "superseded_by": "id1"}
     file = write(tmp_path / "library.jsonl", advice(1), {**advice(1), "memory_id": "old", **end})
     loaded = await load(store, file, embedder=EMBEDDER, deduplicate=True)
@@ -385,7 +365,7 @@ async def test_what_was_replaced_is_no_duplicate_of_what_is_current(tmp_path: Pa
 
 
 async def test_a_target_that_is_given_is_that_of_procedural_lines_alone(tmp_path: Path) -> None:
-    store, file = InMemoryStore(), write(tmp_path / "library.jsonl", advice(1), {"content": "Ann rows"})
+    store, file = TemporaryStore(), write(tmp_path / "library.jsonl", advice(1), {"content": "Ann rows"})
     await load(store, file, memory_target="rust")
     assert {item.content: item.memory_target for item in (await held(store)).values()} == {
         str(advice(1)["content"]): "rust",
@@ -422,7 +402,7 @@ BAD = {
 
 @pytest.mark.parametrize("line", BAD, ids=list(BAD.values()))
 async def test_a_bad_line_is_told_by_number_and_the_rest_can_be_loaded(tmp_path: Path, line: str) -> None:
-    store, file = InMemoryStore(), write(tmp_path / "library.jsonl", advice(1), "", line, advice(2))
+    store, file = TemporaryStore(), write(tmp_path / "library.jsonl", advice(1), "", line, advice(2))
     with pytest.raises(InvalidLinesError) as caught:
         await load(store, file)
     [(number, reason)] = caught.value.lines
@@ -435,7 +415,7 @@ async def test_a_bad_line_is_told_by_number_and_the_rest_can_be_loaded(tmp_path:
 
 @pytest.mark.parametrize("indent", [None, 2])
 async def test_a_file_that_is_one_list_counts_its_items(tmp_path: Path, indent: int | None) -> None:
-    store, file = InMemoryStore(), tmp_path / "library.jsonl"
+    store, file = TemporaryStore(), tmp_path / "library.jsonl"
     items = [advice(1), "no object", advice(2), {"content": "Ürte"}]
     data = json.dumps(items, indent=indent, ensure_ascii=False).encode()
     file.write_bytes(b"\xef\xbb\xbf\n" + data.replace("Ü".encode(), b"\xff"))
@@ -455,13 +435,13 @@ async def test_a_file_that_is_one_list_counts_its_items(tmp_path: Path, indent: 
 
 
 async def test_lines_may_end_as_on_windows_and_begin_with_a_mark(tmp_path: Path) -> None:
-    store, file = InMemoryStore(), tmp_path / "library.jsonl"
+    store, file = TemporaryStore(), tmp_path / "library.jsonl"
     lines = [json.dumps({"content": content}, ensure_ascii=False) for content in ("one\u2028line", "zwei")]
     file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
     assert len((await load(store, file)).memory_ids) == 2
 
 
-class FailingStore(InMemoryStore):
+class FailingStore(TemporaryStore):
     """A store that can be read and not written."""
 
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
@@ -471,7 +451,7 @@ class FailingStore(InMemoryStore):
 
 async def test_an_embedder_that_fails_in_the_middle_leaves_the_rest_waiting(tmp_path: Path) -> None:
     file = write(tmp_path / "library.jsonl", *(advice(number) for number in range(300)))
-    store = InMemoryStore()
+    store = TemporaryStore()
     embedder = HashedEmbedder(64, failures=[None, ModelUnavailableError("down")])
     await load(store, file, embedder=embedder)
     assert len(await held(store)) == 300
@@ -487,7 +467,7 @@ async def test_a_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def test_an_equal_memory_that_another_writer_adds_meanwhile_is_a_duplicate(tmp_path: Path) -> None:
-    file, store = write(tmp_path / "library.jsonl", advice(1), advice(2)), InMemoryStore()
+    file, store = write(tmp_path / "library.jsonl", advice(1), advice(2)), TemporaryStore()
 
     class Rival(HashedEmbedder):
         async def embed(self, texts: Sequence[str]) -> Matrix:
@@ -504,7 +484,7 @@ def tool_line(**more: object) -> dict[str, object]:
 
 
 async def test_a_guideline_from_elsewhere_was_written_from_none_of_the_calls_here(tmp_path: Path) -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     await load(
         store, write(tmp_path / "library.jsonl", tool_line(metadata={"kind": "guideline", "calls": 9, "note": "a"}))
     )
@@ -518,7 +498,7 @@ REPLACED = {"content": "she lived in Rome", "valid_to": "2199-01-02", "supersede
 
 
 async def test_what_is_over_is_loaded_as_current_once_for_each_content(tmp_path: Path) -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     trip = {"content": "a trip to Rome", "valid_from": "2023-06-12", "valid_to": "2023-06-18"}
     plan = {"content": "the opening night", "valid_from": "2031-06", "valid_to": "2031-06"}
     file = write(tmp_path / "library.jsonl", trip, plan, {**trip, "valid_to": "2023-06-19"})
@@ -530,13 +510,13 @@ async def test_what_is_over_is_loaded_as_current_once_for_each_content(tmp_path:
         "June 2031",
     }
     await dump_library(store, BOB, tmp_path / "dumped.jsonl")
-    copy = InMemoryStore()
+    copy = TemporaryStore()
     await load(copy, tmp_path / "dumped.jsonl")
     assert await held(copy) == await held(store)
 
 
 async def test_replaced_lines_without_an_id_are_known_the_second_time(tmp_path: Path) -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     dated = {**REPLACED, "valid_from": "2026-01-01"}
     file = write(tmp_path / "library.jsonl", REPLACED, dated, dated, {**dated, "valid_to": "2199-01-03"})
     loaded = await load(store, file)
@@ -546,7 +526,7 @@ async def test_replaced_lines_without_an_id_are_known_the_second_time(tmp_path: 
 
 
 async def test_a_memory_that_was_edited_here_does_not_get_its_old_text_back(tmp_path: Path) -> None:
-    store, file = InMemoryStore(), write(tmp_path / "library.jsonl", advice(1), advice(2))
+    store, file = TemporaryStore(), write(tmp_path / "library.jsonl", advice(1), advice(2))
     await store.put(BOB, batch(memory("mine", memory_id="id2", scope=BOB)))  # so the second gets another id
     loaded = await load(store, file)
     for old in [(await held(store))[memory_id] for memory_id in loaded.memory_ids]:
@@ -558,7 +538,7 @@ async def test_a_memory_that_was_edited_here_does_not_get_its_old_text_back(tmp_
 
 
 async def test_what_names_a_successor_stays_replaced_though_the_links_run_in_a_circle(tmp_path: Path) -> None:
-    store = InMemoryStore()
+    store = TemporaryStore()
     links = {"a": "b", "b": "c", "c": "b", "d": "d"}
     ended = [{**REPLACED, "memory_id": name, "content": name, "superseded_by": next_} for name, next_ in links.items()]
     endless = {"memory_id": "e", "content": "e", "superseded_by": "a"}
@@ -569,7 +549,7 @@ async def test_what_names_a_successor_stays_replaced_though_the_links_run_in_a_c
 
 
 async def test_what_another_load_took_meanwhile_is_known_when_tried_again(tmp_path: Path) -> None:
-    file, store = write(tmp_path / "library.jsonl", advice(1), advice(2)), InMemoryStore()
+    file, store = write(tmp_path / "library.jsonl", advice(1), advice(2)), TemporaryStore()
     texts: list[str] = []
 
     class Rival(HashedEmbedder):
@@ -582,7 +562,7 @@ async def test_what_another_load_took_meanwhile_is_known_when_tried_again(tmp_pa
     assert (loaded.memory_ids, loaded.known_memory_ids, len(texts)) == (("id2",), ("id1",), 2)
 
 
-class ContestedStore(InMemoryStore):
+class ContestedStore(TemporaryStore):
     """A store in which somebody else is always first."""
 
     puts = 0
@@ -601,7 +581,7 @@ async def test_a_load_that_always_comes_too_late_gives_up(tmp_path: Path) -> Non
 
 
 async def test_progress_that_raises_ends_a_load_before_anything_is_written(tmp_path: Path) -> None:
-    store, file = InMemoryStore(), write(tmp_path / "library.jsonl", advice(1), advice(2))
+    store, file = TemporaryStore(), write(tmp_path / "library.jsonl", advice(1), advice(2))
 
     class Full(list[int]):
         def append(self, done: int) -> None:
@@ -623,14 +603,14 @@ async def test_a_database_is_never_dumped_over(tmp_path: Path) -> None:
         with pytest.raises(StoreAccessError, match="database"):
             await dump_library(store, ALICE, path)
         with pytest.raises(StoreAccessError, match="database"):
-            await export_scope(store, store, ALICE, path)
+            await export_scope(store, ALICE, path)
     assert (tmp_path / "memory.db").read_bytes() == before
     assert link.is_symlink()
     await store.close()
 
 
 async def test_what_is_no_regular_file_is_neither_written_nor_read(tmp_path: Path) -> None:
-    store, pipe = InMemoryStore(), tmp_path / "pipe"
+    store, pipe = TemporaryStore(), tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (pipe, Path("/dev/zero"), tmp_path):
         with pytest.raises(StoreAccessError, match="can't be written"):
@@ -641,7 +621,7 @@ async def test_what_is_no_regular_file_is_neither_written_nor_read(tmp_path: Pat
 
 
 async def test_a_dump_keeps_the_permissions_of_the_file_and_the_link_that_leads_to_it(tmp_path: Path) -> None:
-    store, file, link = InMemoryStore(), write(tmp_path / "library.jsonl"), tmp_path / "link"
+    store, file, link = TemporaryStore(), write(tmp_path / "library.jsonl"), tmp_path / "link"
     await store.put(ALICE, batch(memory("Ann rows")))
     link.symlink_to(file)
     for mode in (0o600, 0o640):

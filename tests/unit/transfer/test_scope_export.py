@@ -6,34 +6,30 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from reme_core.errors import ConflictError, InvalidInputError, UnsupportedFilterError
+from reme_core.errors import ConflictError, InvalidInputError
 from reme_core.ports import (
     AppendMessages,
-    IndexedTranscript,
     ListMemories,
     ListOffloads,
     ListToolCalls,
     MemoryFilter,
     MemorySearch,
-    OffloadStore,
     PutMemory,
     ToolCallPage,
-    ToolCallStore,
 )
 from reme_core.schema import MemoryType, Scope, TransferCounts
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
-from reme_core.testing._job_values import job
-from reme_core.testing._offload_values import SESSION, clean, listed, pointer_to, put, result_of, search, text_of
-from reme_core.testing._tool_call_values import call, failed
-from reme_core.testing._tool_call_values import listed as listed_calls
 from reme_core.testing.store_values import ALICE, BOB, DIMENSION, axis, batch, memory, message
 from reme_core.transfer.scope_export import export_scope
 from reme_core.transfer.scope_import import import_scope
+from tests.contract.suites.job_values import job
+from tests.contract.suites.offload_values import SESSION, clean, listed, pointer_to, put, result_of, search, text_of
+from tests.contract.suites.tool_call_values import call, failed
+from tests.contract.suites.tool_call_values import listed as listed_calls
 
 ENTRIES = MemoryFilter(types=(MemoryType.META,))
 
@@ -43,10 +39,10 @@ async def test_the_routing_table_goes_along_without_vectors_and_jobs_stay(tmp_pa
     entry = memory("personal memories about Ann", memory_type=MemoryType.META, target="personal/Ann")
     await store.put(ALICE, batch(entry, PutMemory(memory=memory("Ann rows", target="Ann"), vector=axis(0))))
     await store.add_jobs(ALICE, [job("a", payload={"of": "Alice"})])
-    assert await export_scope(store, store, ALICE, file) == TransferCounts(memories=2, events=2)
+    assert await export_scope(store, ALICE, file) == TransferCounts(memories=2, events=2)
     assert "offload" not in file.read_text(encoding="utf-8")
     assert "job" not in file.read_text(encoding="utf-8")
-    assert await import_scope(store, store, embedder, BOB, file) == TransferCounts(memories=2)
+    assert await import_scope(store, embedder, BOB, file) == TransferCounts(memories=2)
     [copied] = (await store.list_memories(BOB, ListMemories(filter=ENTRIES))).memories
     assert (copied.content, copied.memory_target) == (entry.content, entry.memory_target)
     [query] = await embedder.embed(["Ann"])
@@ -67,10 +63,10 @@ async def with_offloads(store: LocalStore, count: int = 3) -> None:
 async def test_offloads_go_along_under_their_references_and_twice_is_once(tmp_path: Path) -> None:
     store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
     await with_offloads(store, 50)
-    assert await export_scope(store, store, ALICE, file) == TransferCounts(messages=3, offloads=52)
+    assert await export_scope(store, ALICE, file) == TransferCounts(messages=3, offloads=52)
     told: list[int] = []
     for _ in range(2):
-        moved = await import_scope(store, store, None, BOB, file, progress=told.append)
+        moved = await import_scope(store, None, BOB, file, progress=told.append)
         assert moved == TransferCounts(messages=3, offloads=52)
         assert await listed(store, scope=BOB) == await listed(store)
         for info in await listed(store):
@@ -83,10 +79,10 @@ async def test_offloads_go_along_under_their_references_and_twice_is_once(tmp_pa
 async def test_a_file_of_an_older_release_is_still_read(tmp_path: Path) -> None:
     store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
     await with_offloads(store)
-    await export_scope(store, store, ALICE, file)
+    await export_scope(store, ALICE, file)
     lines = file.read_text(encoding="utf-8").split("\n")
     file.write_text("\n".join(line for line in lines if '"kind": "offload"' not in line), encoding="utf-8")
-    assert await import_scope(store, store, None, BOB, file) == TransferCounts(messages=3)
+    assert await import_scope(store, None, BOB, file) == TransferCounts(messages=3)
     await store.close()
 
 
@@ -115,10 +111,10 @@ async def test_a_file_with_a_wrong_offload_is_refused_before_anything_is_importe
 ) -> None:
     store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
     await with_offloads(store)
-    await export_scope(store, store, ALICE, file)
+    await export_scope(store, ALICE, file)
     file.write_text("\n".join(change(file.read_text(encoding="utf-8").split("\n"))), encoding="utf-8")
     with pytest.raises(InvalidInputError, match=text):
-        await import_scope(store, store, None, BOB, file)
+        await import_scope(store, None, BOB, file)
     counts = await store.count(BOB)
     assert (counts.messages, counts.offloads) == (0, 0)
     await store.close()
@@ -127,35 +123,11 @@ async def test_a_file_with_a_wrong_offload_is_refused_before_anything_is_importe
 async def test_a_reference_that_is_taken_by_something_else_conflicts(tmp_path: Path) -> None:
     store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
     await with_offloads(store)
-    await export_scope(store, store, ALICE, file)
+    await export_scope(store, ALICE, file)
     await put(store, text_of("something else", reference="r1"), scope=BOB)
     with pytest.raises(ConflictError):
-        await import_scope(store, store, None, BOB, file)
+        await import_scope(store, None, BOB, file)
     assert (await store.get_offload(BOB, "r1")).text == "something else"
-    await store.close()
-
-
-class PlainTranscript:
-    """A transcript that keeps no offloads."""
-
-    def __init__(self, store: LocalStore) -> None:
-        self.append = store.append
-        self.find_messages = store.find_messages
-        self.put_blocks = store.put_blocks
-        self.list_blocks = store.list_blocks
-
-
-async def test_a_transcript_that_keeps_no_offloads_exports_and_refuses_files_that_have_some(tmp_path: Path) -> None:
-    store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
-    await with_offloads(store)
-    await export_scope(store, store, ALICE, file)
-    plain = cast("IndexedTranscript", PlainTranscript(store))
-    assert not isinstance(plain, OffloadStore)
-    with pytest.raises(UnsupportedFilterError, match="OffloadStore"):
-        await import_scope(store, plain, None, BOB, file)
-    assert (await store.count(BOB)).messages == 0
-    assert await export_scope(store, plain, ALICE, file) == TransferCounts(messages=3)
-    assert await import_scope(store, plain, None, BOB, file) == TransferCounts(messages=3)
     await store.close()
 
 
@@ -165,9 +137,9 @@ async def test_tool_calls_go_along_and_twice_is_once(tmp_path: Path) -> None:
     made = [call(f"c{n}", f"tool{n % 3}", minute=-n, time_cost=n / 10, arguments={"n": n}) for n in range(600)]
     told = failed("ValueError: 网球 \u2028\r\n", "c600").model_copy(update={"message_ids": ("m1",)})
     await store.add_tool_calls(ALICE, [*made, told])
-    assert await export_scope(store, store, ALICE, file) == TransferCounts(messages=1, tool_calls=601)
+    assert await export_scope(store, ALICE, file) == TransferCounts(messages=1, tool_calls=601)
     for _ in range(2):
-        assert await import_scope(store, store, None, BOB, file) == TransferCounts(messages=1, tool_calls=601)
+        assert await import_scope(store, None, BOB, file) == TransferCounts(messages=1, tool_calls=601)
         assert await listed_calls(store, scope=BOB) == await listed_calls(store)
     assert await store.tool_statistics(BOB, ["tool1"]) == await store.tool_statistics(ALICE, ["tool1"])
     await store.close()
@@ -186,28 +158,23 @@ class NotingStore(LocalStore):
 async def test_few_tool_calls_are_held_at_once_since_each_may_have_megabytes(tmp_path: Path) -> None:
     store = NotingStore(tmp_path / "memory.db")
     await store.add_tool_calls(ALICE, [call(f"c{n}") for n in range(45)])
-    assert (await export_scope(store, store, ALICE, tmp_path / "alice.jsonl")).tool_calls == 45
+    assert (await export_scope(store, ALICE, tmp_path / "alice.jsonl")).tool_calls == 45
     assert store.most == 20
     await store.close()
 
 
-async def test_a_file_with_tool_calls_is_refused_where_it_is_wrong_or_nobody_keeps_them(tmp_path: Path) -> None:
+async def test_a_file_with_tool_calls_is_refused_where_it_is_wrong(tmp_path: Path) -> None:
     store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
     await store.append(ALICE, AppendMessages(session_id=SESSION, messages=[message("hello")]))
     await store.add_tool_calls(ALICE, [call("c1")])
-    await export_scope(store, store, ALICE, file)
-    plain = cast("IndexedTranscript", PlainTranscript(store))
-    assert not isinstance(plain, ToolCallStore)
-    with pytest.raises(UnsupportedFilterError, match="ToolCallStore"):
-        await import_scope(store, plain, None, BOB, file)
+    await export_scope(store, ALICE, file)
     lines = file.read_text(encoding="utf-8").split("\n")
     again = next(line for line in lines if '"c1"' in line)
     for wrong, text in ((again, "'c1' stands twice"), (again.replace('"search"', "5"), "line .*tool_name")):
         file.write_text("\n".join([*lines, wrong]), encoding="utf-8")
         with pytest.raises(InvalidInputError, match=text):
-            await import_scope(store, store, None, BOB, file)
+            await import_scope(store, None, BOB, file)
     assert (await store.count(BOB)).messages == 0
-    assert await export_scope(store, plain, ALICE, file) == TransferCounts(messages=1)
     await store.close()
 
 
@@ -225,11 +192,11 @@ async def test_offloads_that_come_and_go_during_an_export_leave_a_file_that_can_
     references: list[str] = []
     task = asyncio.create_task(come_and_go())
     while not task.done():
-        await export_scope(store, store, ALICE, file)
+        await export_scope(store, ALICE, file)
         whole = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
         references = [entry["value"]["reference"] for entry in whole if entry["kind"] == "offload"]
         assert len(references) == len(set(references))
     await task
-    await import_scope(store, store, None, BOB, file)
+    await import_scope(store, None, BOB, file)
     assert {info.reference for info in (await store.list_offloads(BOB, ListOffloads())).offloads} == set(references)
     await store.close()

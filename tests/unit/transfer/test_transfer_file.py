@@ -24,8 +24,6 @@ LIBRARY_HEAD = {**HEAD, "holds": "library"}
 async def load(store: LocalStore, path: Path, *, skip: bool = False) -> LoadedLibrary:
     return await load_library(
         store,
-        store,
-        store,
         None,
         BOB,
         path,
@@ -45,7 +43,7 @@ async def held(store: LocalStore, scope: Scope) -> dict[str, tuple[str, str, str
 async def test_an_export_of_the_version_before_is_read_and_twice_is_once(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "memory.db")
     for _ in range(2):
-        moved = await import_scope(store, store, None, BOB, FILES / "export_v1.jsonl")
+        moved = await import_scope(store, None, BOB, FILES / "export_v1.jsonl")
         assert moved == TransferCounts(messages=3, blocks=1, memories=4, offloads=3, tool_calls=2)
     assert await held(store, BOB) == {
         "old": ("personal", "she lives in Rome", "new"),
@@ -73,12 +71,12 @@ async def test_a_library_of_the_version_before_is_read_and_twice_is_once(tmp_pat
 
 async def test_what_was_read_of_the_version_before_is_written_in_this_one_and_read_again(tmp_path: Path) -> None:
     store, file = LocalStore(tmp_path / "memory.db"), tmp_path / "alice.jsonl"
-    moved = await import_scope(store, store, None, ALICE, FILES / "export_v1.jsonl")
-    assert await export_scope(store, store, ALICE, file) == moved.model_copy(update={"events": 4})
+    moved = await import_scope(store, None, ALICE, FILES / "export_v1.jsonl")
+    assert await export_scope(store, ALICE, file) == moved.model_copy(update={"events": 4})
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
     assert lines[0] == HEAD
     assert not any("user_id" in line["value"] for line in lines if line["kind"] == "memory")
-    assert await import_scope(store, store, None, BOB, file) == moved
+    assert await import_scope(store, None, BOB, file) == moved
     assert await held(store, BOB) == await held(store, ALICE)
     await store.close()
 
@@ -88,10 +86,10 @@ async def test_a_file_of_the_other_kind_is_refused_with_the_way_to_read_it(tmp_p
     await store.put(ALICE, batch(memory("Ann rows")))
     await dump_library(store, ALICE, file)
     with pytest.raises(InvalidLinesError, match="line 1: begins a library: load the file instead"):
-        await import_scope(store, store, None, BOB, file)
+        await import_scope(store, None, BOB, file)
     with pytest.raises(InvalidLinesError, match="has no 'kind'"):
-        await import_scope(store, store, None, BOB, FILES / "library_v1.jsonl")
-    await export_scope(store, store, ALICE, file)
+        await import_scope(store, None, BOB, FILES / "library_v1.jsonl")
+    await export_scope(store, ALICE, file)
     for path in (file, FILES / "export_v1.jsonl"):
         with pytest.raises(InvalidLinesError, match="line 1: begins an export: import the file instead"):
             await load(store, path, skip=True)
@@ -115,7 +113,7 @@ async def test_a_head_that_is_not_known_refuses_the_file_bad_lines_skipped_or_no
     for head in (HEAD, LIBRARY_HEAD):
         file.write_text(json.dumps({**head, **change}) + '\n{"content": "a"}\n', encoding="utf-8")
         with pytest.raises(InvalidLinesError, match=f"line 1: .*{reason}"):
-            await import_scope(store, store, None, BOB, file)
+            await import_scope(store, None, BOB, file)
         with pytest.raises(InvalidLinesError, match=f"line 1: .*{reason}"):
             await load(store, file, skip=True)
     await store.close()
@@ -140,7 +138,7 @@ async def test_every_bad_line_of_an_export_is_told_by_number_and_nothing_is_impo
     good = json.dumps({"kind": "memory", "value": {"content": "Ann rows"}})
     file.write_text("\n".join([json.dumps(HEAD), good, *BAD, "", good]), encoding="utf-8")
     with pytest.raises(InvalidLinesError, match="nothing was imported") as caught:
-        await import_scope(store, store, None, BOB, file)
+        await import_scope(store, None, BOB, file)
     assert [number for number, _ in caught.value.lines] == list(range(3, 3 + len(BAD)))
     for (_, reason), wanted in zip(caught.value.lines, BAD.values(), strict=True):
         assert wanted in reason

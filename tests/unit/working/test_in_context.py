@@ -124,7 +124,7 @@ class FullStore(LocalStore):
 
 async def test_what_cant_be_written_stays_in_the_context(tmp_path: Path) -> None:
     store = FullStore(tmp_path / "memory.db")
-    async with ReMe("space", tmp_path, llm=None, embedding=None, transcript=store, vector_store=store) as memory:
+    async with ReMe("space", tmp_path, llm=None, embedding=None, vector_store=store) as memory:
         context = memory.in_context_memory(user_id=USER, session_id=SESSION, max_input_length=2_000)
         context.add([said(f"m{number}", f"word{number} " * 200) for number in range(10)])
         before = context.state_dict()

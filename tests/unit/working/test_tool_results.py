@@ -82,7 +82,7 @@ async def compacted(
     store: LocalStore, messages: list[Message] | tuple[Message, ...], *, old: bool = True
 ) -> ToolResultPlan:
     return await compact_tool_result(
-        messages, offloads=store, scope=ALICE, session_id=SESSION, limits=LIMITS, now=NOW, old=old
+        messages, store=store, scope=ALICE, session_id=SESSION, limits=LIMITS, now=NOW, old=old
     )
 
 
@@ -230,7 +230,7 @@ async def test_what_was_cut_is_read_again_to_the_last_byte(store: LocalStore, te
         read, offset = [], 0
         while True:
             request = ReloadRequest(reference=offload.reference, offset=offset, limit_chars=limit)
-            [piece] = (await reload_context(store, store, ALICE, request)).results
+            [piece] = (await reload_context(store, ALICE, request)).results
             read.append(piece.memory)
             if piece.next_offset is None:
                 break
@@ -242,11 +242,11 @@ async def test_lines_and_words_of_what_was_cut_are_found(store: LocalStore) -> N
     plan = await compacted(store, [*talk(MANY_LINES, ONE_LINE_JSON), asks(5, "ls"), tells(5, "x")])
     lines, one = (item.reference for item in plan.offloads)
     wanted = ReloadRequest(reference=lines, start_line=77_777, end_line=77_778)
-    [piece] = (await reload_context(store, store, ALICE, wanted)).results
+    [piece] = (await reload_context(store, ALICE, wanted)).results
     assert piece.memory == "".join(MANY_LINES.splitlines(keepends=True)[77_776:77_778])
-    [found] = (await reload_context(store, store, ALICE, ReloadRequest(reference=lines, query="99999: "))).results
+    [found] = (await reload_context(store, ALICE, ReloadRequest(reference=lines, query="99999: "))).results
     assert (found.matches, found.first_line) == (1, 99_999)
-    [found] = (await reload_context(store, store, ALICE, ReloadRequest(reference=one, query='"id": 77777,'))).results
+    [found] = (await reload_context(store, ALICE, ReloadRequest(reference=one, query='"id": 77777,'))).results
     assert '"name": "user 77777"' in found.memory
     assert ONE_LINE_JSON[found.offset :].startswith('"id": 7777', ONE_LINE_JSON[found.offset :].index('"id": 77777,'))
 

@@ -90,16 +90,32 @@ def newest_change(connection: sqlite3.Connection, owner: int, layer: int) -> int
 
 def changed_since(connection: sqlite3.Connection, owner: int, layer: int, seen: int) -> list[int] | None:
     """Return the rows of a partition that changed after a change, in order; None if the log begins later."""
-    (oldest,) = connection.execute(
-        "SELECT min(change) FROM row_changes WHERE owner = ? AND layer = ?", (owner, layer)
-    ).fetchone()
-    if oldest is None or oldest > seen + 1:
+    if not _reaches_back(connection, owner, layer, seen):
         return None
     rows = connection.execute(
         "SELECT DISTINCT row FROM row_changes WHERE owner = ? AND layer = ? AND change > ? ORDER BY row",
         (owner, layer, seen),
     )
     return [row for (row,) in rows]
+
+
+def changes_after(
+    connection: sqlite3.Connection, owner: int, layer: int, seen: int, limit: int
+) -> list[tuple[int, int]]:
+    """Return the next changes of a partition after one, by number and row; none if the log begins later."""
+    if not _reaches_back(connection, owner, layer, seen):
+        return []
+    return connection.execute(
+        "SELECT change, row FROM row_changes WHERE owner = ? AND layer = ? AND change > ? ORDER BY change LIMIT ?",
+        (owner, layer, seen, limit),
+    ).fetchall()
+
+
+def _reaches_back(connection: sqlite3.Connection, owner: int, layer: int, seen: int) -> bool:
+    (oldest,) = connection.execute(
+        "SELECT min(change) FROM row_changes WHERE owner = ? AND layer = ?", (owner, layer)
+    ).fetchone()
+    return oldest is not None and oldest <= seen + 1
 
 
 def forget_changes(connection: sqlite3.Connection, owner: int, layers: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""The calls of `ItemStore` on a local file."""
+"""The part of `LocalStore` that keeps items."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class ItemCalls:
     _item_words: ItemWords
 
     async def get_items(self, memory_space: str, get: GetItems) -> list[Item | None]:
-        """Return items by address; see `ItemStore.get_items`."""
+        """Return items by address; see `Store.get_items`."""
         check_space(memory_space)
         items, living = await self._database.read(lambda c: get_items(c, memory_space, get))
         await self._refresh(living, get.at)
         return items
 
     async def search_items(self, memory_space: str, search: SearchItems) -> list[Item]:
-        """Return a page of items; see `ItemStore.search_items`."""
+        """Return a page of items; see `Store.search_items`."""
         check_space(memory_space)
         found = await self._database.read(
             lambda c: search_items(c, memory_space, search, self._item_vectors, self._item_words)
@@ -51,19 +51,19 @@ class ItemCalls:
         return found.items
 
     async def list_item_namespaces(self, memory_space: str, query: ListItemNamespaces) -> ItemNamespaces:
-        """Return where there are items; see `ItemStore.list_item_namespaces`."""
+        """Return where there are items; see `Store.list_item_namespaces`."""
         check_space(memory_space)
         return await self._database.read(lambda c: list_namespaces(c, memory_space, query))
 
     async def write_items(self, memory_space: str, write: WriteItems) -> None:
-        """Write items, all or nothing; see `ItemStore.write_items`."""
+        """Write items, all or nothing; see `Store.write_items`."""
         check_space(memory_space)
         batch = await asyncio.to_thread(prepare_writes, write)
         if batch.writes:
             await self._database.write(lambda c: write_items(c, memory_space, batch, fts5=has_word_tables(c)))
 
     async def sweep_items(self, memory_space: str, at: datetime) -> int:
-        """Remove items whose time is over; see `ItemStore.sweep_items`."""
+        """Remove items whose time is over; see `Store.sweep_items`."""
         check_space(memory_space)
         moment = microseconds(at)
         if not await self._database.read(lambda c: sweepable(c, moment)):
@@ -71,12 +71,12 @@ class ItemCalls:
         return await self._database.write(lambda c: sweep_items(c, memory_space, moment, fts5=has_word_tables(c)))
 
     async def find_index(self) -> IndexedBy | None:
-        """Return what makes the vectors of items; see `ItemStore.find_index`."""
+        """Return what makes the vectors of items; see `Store.find_index`."""
         find: Work[IndexedBy | None] = find_index
         return await self._database.read(find)
 
     async def claim_index(self, indexed: IndexedBy) -> IndexedBy:
-        """Record what makes the vectors of items; see `ItemStore.claim_index`."""
+        """Record what makes the vectors of items; see `Store.claim_index`."""
         found = await self.find_index()
         return await self._database.write(lambda c: claim_index(c, indexed)) if found is None else found
 

@@ -57,7 +57,7 @@ def _visible(
 
 
 def list_namespaces(connection: sqlite3.Connection, memory_space: str, query: ListItemNamespaces) -> ItemNamespaces:
-    """Return where there are items; see `ItemStore.list_item_namespaces`."""
+    """Return where there are items; see `Store.list_item_namespaces`."""
     numbers = namespaces_under(connection, memory_space, namespace_path(query.prefix, what="prefix"))
     at = microseconds(query.at) if query.omit_expired else None
     groups = record_groups(connection, query.records)

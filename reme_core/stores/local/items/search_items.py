@@ -69,7 +69,7 @@ def check_search(search: SearchItems) -> tuple[str, Vector | None]:
 def search_items(
     connection: sqlite3.Connection, memory_space: str, search: SearchItems, held: ItemVectors, words: ItemWords
 ) -> FoundItems:
-    """Return a page; see `ItemStore.search_items`."""
+    """Return a page; see `Store.search_items`."""
     path, vector = check_search(search)
     namespaces = namespaces_under(connection, memory_space, path)
     sources = [

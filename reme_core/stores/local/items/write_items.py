@@ -15,7 +15,7 @@ from reme_core.stores.local.items.row_links import drop_vectors, log_item_change
 
 
 def write_items(connection: sqlite3.Connection, memory_space: str, batch: ReadyBatch, *, fts5: bool) -> None:
-    """Write a batch that `prepare_writes` made ready; see `ItemStore.write_items`."""
+    """Write a batch that `prepare_writes` made ready; see `Store.write_items`."""
     if batch.dimension is not None:
         expected = item_dimension(connection)
         if expected is not None and expected != batch.dimension:
@@ -36,7 +36,7 @@ def write_items(connection: sqlite3.Connection, memory_space: str, batch: ReadyB
 
 
 def sweep_items(connection: sqlite3.Connection, memory_space: str, at: int, *, fts5: bool) -> int:
-    """Remove the items whose time is over; see `ItemStore.sweep_items`."""
+    """Remove the items whose time is over; see `Store.sweep_items`."""
     found = connection.execute(
         "SELECT item, ns, memory_row, superseded_by FROM items JOIN item_namespaces USING (ns)"
         " LEFT JOIN memories ON memories.row = memory_row WHERE memory_space = ? AND expires <= ?",

@@ -104,7 +104,7 @@ def _digest(job: Job) -> bytes:
 
 
 def claim_job(connection: sqlite3.Connection, scope: Scope, claim: ClaimJob) -> Job | None:
-    """Take the oldest job that may be begun, within a write; see `JobQueue.claim_job`."""
+    """Take the oldest job that may be begun, within a write; see `Store.claim_job`."""
     number = find_scope(connection, scope)
     if number is None:
         return None
@@ -148,7 +148,7 @@ def _is_held(job: Job, claim: ClaimJob) -> bool:
 
 
 def settle_job(connection: sqlite3.Connection, scope: Scope, settle: SettleJob) -> None:
-    """End, prolong or give back a job, as checked before; see `JobQueue.settle_job` for what is raised."""
+    """End, prolong or give back a job, as checked before; see `Store.settle_job` for what is raised."""
     number = find_scope(connection, scope)
     row = connection.execute(
         "SELECT job, body FROM jobs WHERE scope = ? AND job_id = ?", (number, settle.job_id)

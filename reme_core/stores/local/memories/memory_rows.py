@@ -54,7 +54,7 @@ def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
 def put_batch(
     connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, fts5: bool, distinct: bool = False
 ) -> list[Memory]:
-    """Write a checked batch: deletes, then puts in their order; see `MemoryStore.put` for what is raised.
+    """Write a checked batch: deletes, then puts in their order; see `Store.put` for what is raised.
 
     With `distinct` a put stands beside a memory that says the same, as items under two keys do.
     """

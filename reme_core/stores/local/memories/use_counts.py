@@ -18,7 +18,7 @@ from reme_core.stores.local.memories.memory_rows import find_memory
 
 
 def record_uses(connection: sqlite3.Connection, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
-    """Add checked uses to the counts of memories; see `CountsUses.record_uses`."""
+    """Add checked uses to the counts of memories; see `Store.record_uses`."""
     number = find_scope(connection, scope)
     names = dict.fromkeys(use.memory_id for use in uses)
     found = {name: None if number is None else find_memory(connection, number, name) for name in names}

@@ -86,7 +86,7 @@ def hold_offloads(connection: sqlite3.Connection, scope: Scope, hold: HoldOffloa
 def clean_offloads(
     connection: sqlite3.Connection, scope: Scope, clean: CleanOffloads, *, fts5: bool
 ) -> CleanedOffloads:
-    """Remove texts that may go, unless it is to be tried only, and say which; see `OffloadStore.clean_offloads`."""
+    """Remove texts that may go, unless it is to be tried only, and say which; see `Store.clean_offloads`."""
     number = find_scope(connection, scope)
     if number is None:
         return CleanedOffloads(dry_run=clean.dry_run)

@@ -32,7 +32,7 @@ _Pair: TypeAlias = tuple[str, str]
 
 
 def search_offloads(connection: sqlite3.Connection, scope: Scope, search: OffloadSearch) -> list[ScoredOffload]:
-    """Return the best passages, one of each offload, as `OffloadStore.search_offloads` says."""
+    """Return the best passages, one of each offload, as `Store.search_offloads` says."""
     number = find_scope(connection, scope)
     words = list(dict.fromkeys(query_terms(search.text)))[:_MOST_TERMS]
     if number is None or not words:

@@ -46,7 +46,7 @@ def check_query(text: str, vector: Vector | None, limit: int) -> Vector | None:
 def search_memories(
     connection: sqlite3.Connection, scope: Scope, search: MemorySearch, partitions: SearchedPartitions
 ) -> list[ScoredMemory]:
-    """Return the best memories; see `MemoryStore.search`."""
+    """Return the best memories; see `Store.search`."""
     vector = check_query(search.text, search.vector, search.limit)
     check_dimension(connection, vector, "the query's vector")
     check_filter(search.filter)
@@ -86,7 +86,7 @@ def _bodies(connection: sqlite3.Connection, found: list[ScoredRow]) -> dict[int,
 def search_messages(
     connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredMessage]:
-    """Return the best messages; see `TranscriptIndex.search_messages`."""
+    """Return the best messages; see `Store.search_messages`."""
     found = _rank(connection, scope, search, partitions, Layer.MESSAGES)
     stored = messages_by_rows(connection, [hit.key for hit in found])
     spans = passages_by_rows(connection, [(hit.key, hit.passage) for hit in found if hit.passage is not None])
@@ -96,7 +96,7 @@ def search_messages(
 def search_blocks(
     connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredBlock]:
-    """Return the best blocks by their summaries; see `TranscriptIndex.search_blocks`."""
+    """Return the best blocks by their summaries; see `Store.search_blocks`."""
     found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
     blocks = blocks_by_rows(connection, [hit.key for hit in found])
     return [ScoredBlock(block=blocks[hit.key], score=hit.score) for hit in found]

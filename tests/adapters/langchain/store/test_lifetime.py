@@ -21,7 +21,6 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from reme_core import ReMe
 from reme_core.errors import ConfigurationError, StoreClosedError
-from reme_core.stores.memory_reference import InMemoryStore
 from reme_langchain import ReMeStore, open_store
 from tests.adapters.langchain.store.store_values import DIMS, Words
 
@@ -324,9 +323,6 @@ def test_settings_that_cannot_be_are_refused_and_nothing_is_opened(named: Any, m
         ReMeStore(7)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="on disk"):
         ReMeStore(":memory:")
-    elsewhere = ReMe("space", tmp_path, llm=None, embedding=None, vector_store=InMemoryStore())
-    with pytest.raises(ConfigurationError, match="local_file"):
-        ReMeStore(elsewhere)
     assert list(tmp_path.iterdir()) == []
 
 

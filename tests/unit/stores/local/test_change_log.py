@@ -21,8 +21,8 @@ from reme_core.stores.local.file.scope_numbers import (
 )
 from reme_core.stores.local.items.vectors_in_memory import ItemSource, VectorPart
 from reme_core.stores.local.search.partitions import Partition
-from reme_core.testing._item_values import address, put, write
 from reme_core.testing.store_values import ALICE, BOB, axis, batch, in_new_process, memory, message
+from tests.contract.suites.item_values import address, put, write
 from tests.support.file_checks import problems_of_file
 
 VERSION_4 = Path(__file__).with_name("version_4.sql")

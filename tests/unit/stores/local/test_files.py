@@ -46,11 +46,11 @@ from reme_core.stores import LocalStore
 from reme_core.stores.local.file import database
 from reme_core.stores.local.file import tables as schema
 from reme_core.stores.local.file.file_location import check_place
-from reme_core.testing._item_values import address
-from reme_core.testing._job_values import job
-from reme_core.testing._offload_values import clean, put, references, search, text_of
-from reme_core.testing._tool_call_values import call
 from reme_core.testing.store_values import ALICE, NOW, axis, batch, memory, message
+from tests.contract.suites.item_values import address
+from tests.contract.suites.job_values import job
+from tests.contract.suites.offload_values import clean, put, references, search, text_of
+from tests.contract.suites.tool_call_values import call
 from tests.support.file_checks import problems_of_file
 from tests.support.snapshots import snapshot
 

@@ -27,7 +27,8 @@ from reme_core.schema import MemoryType, Scope
 from reme_core.stores import LocalStore
 from reme_core.stores.local.file import scope_numbers as scopes
 from reme_core.stores.local.items import item_rows
-from reme_core.testing._item_values import (
+from reme_core.testing.store_values import ALICE, BOB, at, axis, batch, changed, leaning, memory, random_unit
+from tests.contract.suites.item_values import (
     ALICES,
     OF_ALICE,
     SPACE,
@@ -40,7 +41,6 @@ from reme_core.testing._item_values import (
     put,
     write,
 )
-from reme_core.testing.store_values import ALICE, BOB, at, axis, batch, changed, leaning, memory, random_unit
 from tests.support.file_checks import bytes_on_disk, problems_of_file
 
 RANKED = replace(asked(()), vector=axis(0))

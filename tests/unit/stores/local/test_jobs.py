@@ -12,8 +12,8 @@ from reme_core.errors import CorruptDataError, StoreUnavailableError
 from reme_core.ports import SettleJob
 from reme_core.schema import JobState
 from reme_core.stores import LocalStore
-from reme_core.testing._job_values import asks, claimed, job, settle
 from reme_core.testing.store_values import ALICE, BOB, batch, memory
+from tests.contract.suites.job_values import asks, claimed, job, settle
 from tests.support.file_checks import bytes_on_disk, problems_of_file
 
 

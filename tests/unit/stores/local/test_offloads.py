@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reme_core.errors import CorruptDataError, InvalidInputError, StorageFullError, StoreUnavailableError
-from reme_core.ports import AppendMessages, CleanOffloads, Counts, HoldOffloads, OffloadSearch, OffloadStore
+from reme_core.ports import AppendMessages, CleanOffloads, Counts, HoldOffloads, OffloadSearch, Store
 from reme_core.schema import OffloadKind, OffloadRecord
 from reme_core.stores import LocalStore
 from reme_core.stores.local.offloads.offload_search import search_offloads
 from reme_core.stores.local.offloads.passage_rows import cut_passages
-from reme_core.testing._offload_values import (
+from reme_core.testing.store_values import ALICE, BOB, NOW, at, in_new_process, message
+from reme_core.text import terms
+from tests.contract.suites.offload_values import (
     SESSION,
     clean,
     hold,
@@ -31,8 +33,6 @@ from reme_core.testing._offload_values import (
     text_of,
     texts,
 )
-from reme_core.testing.store_values import ALICE, BOB, NOW, at, in_new_process, message
-from reme_core.text import terms
 from tests.support.file_checks import bytes_on_disk, problems_of_file
 from tests.support.processes import offload
 
@@ -66,7 +66,7 @@ async def test_where_no_offload_can_be_found_no_word_is_looked_for(tmp_path: Pat
 
 
 async def test_the_local_store_is_an_offload_store(tmp_path: Path) -> None:
-    assert isinstance(LocalStore(tmp_path / "memory.db"), OffloadStore)
+    assert isinstance(LocalStore(tmp_path / "memory.db"), Store)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["\n", " ", "a", "网", "word ", "\r\n"]), st.integers(0, 900)), max_size=30))

@@ -15,9 +15,9 @@ from reme_core.ports import MessageSearch, MessageVector, Vector
 from reme_core.schema import Message
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
-from reme_core.testing._transcript_messages import append
 from reme_core.testing.store_values import ALICE, axis, message
 from reme_core.text import pack_terms, terms
+from tests.contract.suites.transcript_messages import append
 
 FILLER = "Start with a list of what matters to you and why, and give each item a number of its own. "
 LONG = f"{FILLER * 20}The locksmith in Rua Augusta opens at seven. {FILLER * 20}"

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from reme_core.errors import CorruptDataError
-from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallStore
+from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, Store
 from reme_core.schema import Scope
 from reme_core.stores import LocalStore
 from reme_core.stores.local.jobs import tool_call_rows as tool_calls
-from reme_core.testing._tool_call_values import add, call, failed, random_calls
 from reme_core.testing.store_values import ALICE, BOB
+from tests.contract.suites.tool_call_values import add, call, failed, random_calls
 from tests.support.file_checks import bytes_on_disk, problems_of_file
 
 
@@ -119,4 +119,4 @@ async def test_a_body_that_cannot_be_read_is_named_corrupt(tmp_path: Path) -> No
 
 
 def test_the_local_store_says_that_it_keeps_tool_calls(tmp_path: Path) -> None:
-    assert isinstance(LocalStore(tmp_path / "memory.db"), ToolCallStore)
+    assert isinstance(LocalStore(tmp_path / "memory.db"), Store)

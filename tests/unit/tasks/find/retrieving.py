@@ -37,9 +37,9 @@ def context_of(
     model: ChatModel | None = None,
     **options: Any,
 ) -> FlowContext:
-    """The context of a run that reads; `transcript` is none that retrieval touches."""
-    basis: dict[str, Any] = {"scope": SCOPE, "transcript": store, "clock": FixedClock(NOW)}
-    return FlowContext(memory_target=target, memories=store, embedder=embedder, model=model, **{**basis, **options})
+    """The context of a run that reads."""
+    basis: dict[str, Any] = {"scope": SCOPE, "clock": FixedClock(NOW)}
+    return FlowContext(memory_target=target, store=store, embedder=embedder, model=model, **{**basis, **options})
 
 
 def asked(query: str = "parse a date", **options: Any) -> TaskQuestion:

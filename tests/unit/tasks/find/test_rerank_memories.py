@@ -10,9 +10,9 @@ import pytest
 from reme_core.errors import ConfigurationError, ModelOutputError, ModelUnavailableError
 from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import UsageCounter
-from reme_core.stores import InMemoryStore
 from reme_core.tasks.find.rerank_memories import MAX_RANKED, rerank
 from reme_core.testing import ScriptedChatModel
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import store_of
 from tests.unit.tasks.find.retrieving import answer_of, asked, context_of, learnt, lines_of, order, texts
 
@@ -60,9 +60,9 @@ async def test_those_that_the_model_leaves_out_come_last_in_their_order() -> Non
 async def test_for_one_hit_or_none_no_model_is_asked(count: int) -> None:
     answer = answer_of(*MEMORIES[:count])
     with ScriptedChatModel([]) as model:
-        assert await rerank(answer, context_of(InMemoryStore(), model=model)) is answer
+        assert await rerank(answer, context_of(TemporaryStore(), model=model)) is answer
     with pytest.raises(ConfigurationError, match="chat model"):
-        await rerank(answer, context_of(InMemoryStore()))
+        await rerank(answer, context_of(TemporaryStore()))
 
 
 async def test_more_hits_than_a_prompt_shows_stay_behind_the_others_up_to_the_limit() -> None:

@@ -10,10 +10,10 @@ import pytest
 from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.ports import ChatResult
 from reme_core.schema import Message, TextBlock
-from reme_core.stores import InMemoryStore
 from reme_core.tasks.find.rewrite_memories import MAX_TEXT_TOKENS, rewrite
 from reme_core.testing import ScriptedChatModel
 from reme_core.text import estimate_tokens
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import store_of
 from tests.unit.tasks.find.retrieving import answer_of, asked, context_of, learnt, lines_of
 
@@ -57,7 +57,7 @@ async def test_the_text_is_replaced_and_the_hits_stay() -> None:
 
 async def test_without_hits_no_model_is_asked_and_the_text_is_empty() -> None:
     with ScriptedChatModel([]) as model:
-        assert (await rewrite(answer_of(), context_of(InMemoryStore(), model=model))).text == ""
+        assert (await rewrite(answer_of(), context_of(TemporaryStore(), model=model))).text == ""
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
@@ -85,7 +85,7 @@ async def test_a_budget_of_tokens_bounds_what_is_asked_for_and_what_is_taken() -
 
 async def test_a_missing_model_is_an_error() -> None:
     with pytest.raises(ConfigurationError, match="rewriting"):
-        await rewrite(answer_of(*MEMORIES), context_of(InMemoryStore()))
+        await rewrite(answer_of(*MEMORIES), context_of(TemporaryStore()))
 
 
 async def test_the_prompt_is_bounded_and_a_memory_cannot_leave_its_fence() -> None:

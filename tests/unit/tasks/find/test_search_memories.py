@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from reme_core.errors import InvalidInputError, ModelUnavailableError
 from reme_core.ports import MemorySearch, PutMemory, ScoredMemory, WriteBatch
 from reme_core.schema import Memory, MemoryType, Scope
-from reme_core.stores import InMemoryStore
 from reme_core.tasks.find.search_memories import search, weighed
 from reme_core.tasks.task_values import TaskAnswer
 from reme_core.testing import HashedEmbedder
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import NOW, OTHER, SAID, SCOPE, store_of
 from tests.unit.tasks.find.retrieving import TASK, asked, context_of, learnt, local_store, texts
 
@@ -198,7 +198,7 @@ async def test_an_embedder_that_fails_leaves_words() -> None:
 @pytest.mark.parametrize(("query", "limit", "named"), [("parse", 0, "limit"), (" ", 5, "query")])
 async def test_a_question_that_asks_for_nothing_is_refused(query: str, limit: int, named: str) -> None:
     with pytest.raises(InvalidInputError, match=f"^{named}: "):
-        await search(asked(query, limit=limit), context_of(InMemoryStore()))
+        await search(asked(query, limit=limit), context_of(TemporaryStore()))
 
 
 @pytest.mark.parametrize(("limit", "fetched"), [(1, 20), (5, 20), (30, 120)])

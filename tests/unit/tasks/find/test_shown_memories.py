@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Scope
-from reme_core.stores import InMemoryStore
 from reme_core.tasks.find.shown_memories import ShownMemory, plain_text, show, shown_of
 from reme_core.text import Language, estimate_tokens
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import SAID, store_of
 from tests.unit.tasks.find.retrieving import answer_of, asked, context_of, hit_of, learnt, local_store
 
@@ -45,7 +45,7 @@ async def test_a_chinese_task_is_answered_in_chinese_and_a_language_that_is_set_
 
 
 async def test_without_hits_the_text_is_empty() -> None:
-    assert (await show(answer_of(), context_of(InMemoryStore()))).text == ""
+    assert (await show(answer_of(), context_of(TemporaryStore()))).text == ""
 
 
 async def test_the_text_of_a_memory_cannot_look_like_a_further_entry() -> None:
@@ -64,7 +64,7 @@ def test_what_is_shown_of_hits_are_their_situations_and_texts_in_order() -> None
 
 async def test_a_budget_of_nothing_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="token_budget"):
-        await show(answer_of(question=asked(token_budget=0)), context_of(InMemoryStore()))
+        await show(answer_of(question=asked(token_budget=0)), context_of(TemporaryStore()))
 
 
 async def test_entries_that_do_not_fit_are_left_out_whole_and_the_hits_stay() -> None:

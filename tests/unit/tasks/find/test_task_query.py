@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from reme_core.errors import InvalidInputError
 from reme_core.schema import FileBlock, ImageBlock, Message, OtherBlock
-from reme_core.stores import InMemoryStore
 from reme_core.tasks.find.task_query import MAX_QUERY_CHARS, build_query, query_of
 from reme_core.tasks.task_values import TaskQuestion
+from tests.support.temporary_store import TemporaryStore
 from tests.unit.tasks.find.retrieving import calling, context_of, result, spoken
 
-CONTEXT = context_of(InMemoryStore())
+CONTEXT = context_of(TemporaryStore())
 
 
 async def test_a_given_query_is_searched_for_as_it_is_whatever_was_said() -> None:

@@ -1,0 +1,199 @@
+"""A store whose memories are searched in an index of their own, such as Qdrant."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from reme_core.errors import MemoryNotFoundError, StoreError, StoreUnavailableError
+from reme_core.ports import (
+    ChangesQuery,
+    DeleteEntries,
+    IndexHit,
+    MemoryIndex,
+    MemorySearch,
+    MessageVector,
+    ScoredMemory,
+    SettleJob,
+    Store,
+    UpsertEntries,
+    WrappedStore,
+    WriteBatch,
+)
+from reme_core.rules import CheckedFilter, check_filter, matches
+from reme_core.schema import Erased, Memory, Scope
+from reme_core.stores._cursors import check_limit
+from reme_core.stores._list_order import place_of
+
+_LOG = logging.getLogger("reme")
+
+PAUSE_S = 30.0
+"""An index that failed is left alone for so long: a server that restarts takes about that, and nobody waits for it."""
+
+
+class IndexedStore(WrappedStore):
+    """A `Store` that keeps everything, and an index that its memories are searched in.
+
+    A write is durable in the store first; what changed is then taken over into the index. Where that fails the write
+    stands, and the index is brought up to date before it is searched next. A search reads what it found from the
+    store: what was deleted, replaced or belongs to another scope is no hit, whatever the index says. While the index
+    can't be reached, the store is searched instead.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        index: MemoryIndex,
+        *,
+        pause_s: float = PAUSE_S,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep both; they are closed with this. After a failure the index rests for `pause_s`, told by `seconds`."""
+        super().__init__(store)
+        self._index = index
+        self._pause_s = pause_s
+        self._seconds = seconds
+        self._rests_until = float("-inf")
+        self._known: dict[Scope, str] = {}
+        self._busy: dict[Scope, Future[None]] = {}
+
+    def __repr__(self) -> str:
+        """Name both."""
+        return f"IndexedStore({self._store!r}, {self._index!r})"
+
+    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
+        """Write a batch; see `Store.put`."""
+        written = await self._store.put(scope, batch)
+        await self._try_to_follow(scope)
+        return written
+
+    async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
+        """Write a batch and settle its job; see `Store.put_and_settle`."""
+        written = await self._store.put_and_settle(scope, batch, settle)
+        await self._try_to_follow(scope)
+        return written
+
+    async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+        """Store vectors; see `Store.put_vectors`."""
+        await self._store.put_vectors(scope, vectors)
+        await self._try_to_follow(scope)
+
+    async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
+        """Return the best memories; see `Store.search`."""
+        check_limit(search.limit)
+        wanted = check_filter(search.filter)
+        if self._rests:
+            return await self._store.search(scope, search)
+        try:
+            await self._follow(scope)
+            return await self._search(scope, search, wanted)
+        except StoreUnavailableError as exc:
+            self._rest(exc)
+            return await self._store.search(scope, search)
+
+    async def erase(self, scope: Scope) -> Erased:
+        """Remove everything of the scope, from the store and then from the index; see `Store.erase`.
+
+        Raises:
+            StoreUnavailableError: It is gone from the store; the index can't be reached. Call again.
+        """
+        async with self._alone(scope):  # so that nobody takes over what he has read before
+            erased = await self._store.erase(scope)
+            self._known.pop(scope, None)
+            try:
+                await self._index.delete(scope, DeleteEntries())
+            except StoreUnavailableError as exc:
+                msg = f"the scope is deleted; clearing it from the index failed: {exc} Call again to clear it."
+                raise StoreUnavailableError(msg) from exc
+        return erased
+
+    async def close(self) -> None:
+        """Close the index and the store."""
+        try:
+            await self._index.close()
+        finally:
+            await self._store.close()
+
+    @property
+    def _rests(self) -> bool:
+        return self._seconds() < self._rests_until
+
+    def _rest(self, failure: StoreUnavailableError) -> None:
+        self._rests_until = self._seconds() + self._pause_s
+        _LOG.warning("the index of memories is left alone for %g s, its store is searched: %s", self._pause_s, failure)
+
+    async def _try_to_follow(self, scope: Scope) -> None:
+        """Take over what was just written; it is durable, so a failure is for the next search."""
+        if self._rests:
+            return
+        try:
+            await self._follow(scope)
+        except StoreUnavailableError as exc:
+            self._rest(exc)
+        except StoreError as exc:
+            _LOG.error("the index of memories refuses what was written, which is in its store alone: %s", exc)
+
+    async def _follow(self, scope: Scope) -> None:
+        """Bring the index to the state of the store. In this process one call at a time does so for a scope."""
+        async with self._alone(scope):
+            since = self._known.get(scope)
+            if since is not None:
+                news = await self._store.memory_changes(scope, ChangesQuery(position=since, limit=1))
+                if news.position == since:
+                    return
+            # Another process may have been here.
+            since = await self._index.find_position(scope)
+            while True:
+                changes = await self._store.memory_changes(scope, ChangesQuery(position=since))
+                if changes.starts_over:
+                    await self._index.delete(scope, DeleteEntries())
+                elif changes.gone:
+                    await self._index.delete(scope, DeleteEntries(keys=changes.gone))
+                if changes.position != since and (changes.entries or not changes.starts_over):
+                    upsert = UpsertEntries(entries=changes.entries, position=changes.position)
+                    await self._index.upsert(scope, upsert)
+                since = self._known[scope] = changes.position
+                if changes.is_last:
+                    return
+
+    @asynccontextmanager
+    async def _alone(self, scope: Scope) -> AsyncIterator[None]:
+        """Wait until nobody follows the scope, in whatever event loop."""
+        mine: Future[None] = Future()
+        while (other := self._busy.setdefault(scope, mine)) is not mine:
+            await asyncio.wait([asyncio.wrap_future(other)])
+        try:
+            yield
+        finally:
+            del self._busy[scope]
+            mine.set_result(None)
+
+    async def _search(self, scope: Scope, search: MemorySearch, wanted: CheckedFilter) -> list[ScoredMemory]:
+        """Search the index, further down where hits turn out to be none."""
+        limit = search.limit
+        while True:
+            hits = await self._index.search(scope, replace(search, limit=limit))
+            found = [item for item in await self._held(scope, hits) if matches(item.memory, wanted)]
+            if len(found) >= search.limit or len(hits) < limit:
+                found.sort(key=lambda item: (-item.score, place_of(item.memory)))
+                return found[: search.limit]
+            limit *= 2
+
+    async def _held(self, scope: Scope, hits: Sequence[IndexHit]) -> list[ScoredMemory]:
+        """Read hits from the store, which decides what there is."""
+        scores: dict[str, float] = {}
+        for hit in hits:
+            scores.setdefault(hit.memory_id, hit.score)
+        while scores:
+            try:
+                memories = await self._store.get(scope, list(scores))
+            except MemoryNotFoundError as exc:
+                scores = {name: score for name, score in scores.items() if name not in exc.missing}
+            else:
+                return [ScoredMemory(memory=memory, score=scores[memory.memory_id]) for memory in memories]
+        return []

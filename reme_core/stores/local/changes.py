@@ -1,0 +1,116 @@
+"""The changes of a scope's memories, page by page, for an index outside the file."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+import numpy as np
+
+from reme_core.errors import InvalidInputError
+from reme_core.ports import ChangesQuery, IndexEntry, MemoryChanges, Vector
+from reme_core.schema import Memory, Scope, new_id
+from reme_core.stores._cursors import check_limit
+from reme_core.stores.local.file.scope_numbers import Layer, changes_after, find_scope, newest_change
+
+_NAME = "file_id"
+_COLUMNS = (
+    "SELECT row, body, vector FROM memories LEFT JOIN memory_vectors USING (row) WHERE scope = ? AND ranked AND row"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """How far an index is.
+
+    Attributes:
+        file: The file, so that an index of another one begins anew.
+        scope: The scope's number, which it loses when it is erased.
+        change: The number of the last change that was taken over.
+        row: Beyond which memories are still to be read for the first time; 0: none are.
+    """
+
+    file: str
+    scope: int
+    change: int = 0
+    row: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}.{self.scope}.{self.change}.{self.row}"
+
+
+def find_file_id(connection: sqlite3.Connection) -> str | None:
+    """Return what tells this file from others, None as long as nobody has asked for it."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (_NAME,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def claim_file_id(connection: sqlite3.Connection) -> str:
+    """Return what tells this file from others, made now if nobody has asked before."""
+    connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (_NAME, new_id()))
+    return find_file_id(connection) or ""
+
+
+def memory_changes(connection: sqlite3.Connection, file: str, scope: Scope, query: ChangesQuery) -> MemoryChanges:
+    """Return a page of changes; see `Store.memory_changes`."""
+    check_limit(query.limit)
+    asked, number = _read(query.position), find_scope(connection, scope) or 0
+    newest = newest_change(connection, number, Layer.MEMORIES)
+    begin = _Position(file, number, newest, 0)
+    is_ours = asked is not None and (asked.file, asked.scope) == (file, number) and asked.change <= newest
+    if asked is not None and is_ours:
+        if asked.row:
+            return _whole_page(connection, asked, query.limit, starts_over=False)
+        logged = changes_after(connection, number, Layer.MEMORIES, asked.change, query.limit)
+        if asked.change == newest or logged:
+            return _changed_page(connection, asked, logged, query.limit)
+    return _whole_page(connection, begin, query.limit, starts_over=True)
+
+
+def _changed_page(
+    connection: sqlite3.Connection, asked: _Position, logged: list[tuple[int, int]], limit: int
+) -> MemoryChanges:
+    """Return the memories of rows that changed, as they are now."""
+    rows = list(dict.fromkeys(row for _, row in logged))
+    among = f"IN ({', '.join('?' * len(rows))})"
+    entries = [_entry(row) for row in connection.execute(f"{_COLUMNS} {among}", (asked.scope, *rows))]
+    there = {entry.key for entry in entries}
+    last = logged[-1][0] if logged else asked.change
+    return MemoryChanges(
+        entries=entries,
+        gone=[str(row) for row in rows if str(row) not in there],
+        position=str(_Position(asked.file, asked.scope, last)),
+        starts_over=False,
+        is_last=len(logged) < limit,
+    )
+
+
+def _whole_page(connection: sqlite3.Connection, begin: _Position, limit: int, *, starts_over: bool) -> MemoryChanges:
+    """Return the next memories of all there are; what changes meanwhile comes after them."""
+    rows = connection.execute(f"{_COLUMNS} > ? ORDER BY row LIMIT ?", (begin.scope, begin.row, limit)).fetchall()
+    is_last = len(rows) < limit
+    position = _Position(begin.file, begin.scope, begin.change, 0 if is_last else rows[-1][0])
+    return MemoryChanges(
+        entries=[_entry(row) for row in rows],
+        gone=(),
+        position=str(position),
+        starts_over=starts_over,
+        is_last=is_last,
+    )
+
+
+def _entry(row: tuple[int, str, bytes | None]) -> IndexEntry:
+    key, body, blob = row
+    vector: Vector | None = None if blob is None else np.frombuffer(blob, "<f4").astype(np.float32)
+    return IndexEntry(key=str(key), memory=Memory.model_validate_json(body), vector=vector)
+
+
+def _read(position: str | None) -> _Position | None:
+    if position is None:
+        return None
+    try:
+        file, scope, change, row = position.split(".")
+        return _Position(file, int(scope), int(change), int(row))
+    except ValueError as exc:
+        msg = f"position: {position!r:.60} is none of this store: pass that of the page before, or None"
+        raise InvalidInputError(msg) from exc

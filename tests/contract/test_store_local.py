@@ -1,0 +1,27 @@
+"""The local store keeps the contract of memory stores."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from reme_core.stores.local import LocalStore
+from reme_core.testing.store_contract import StoreContract
+from reme_core.testing.store_values import StoreCapabilities
+
+
+class TestLocalStoreAsMemoryStore(StoreContract):
+    capabilities = StoreCapabilities(persistent=True, shared=True)
+
+    @pytest.fixture
+    async def store(self, tmp_path: Path) -> AsyncIterator[LocalStore]:
+        store = LocalStore(tmp_path / "memory.db", synchronous="NORMAL")
+        yield store
+        await store.close()
+
+    @pytest.fixture
+    def opener(self, tmp_path: Path) -> partial[LocalStore]:
+        return partial(LocalStore, tmp_path / "memory.db")
