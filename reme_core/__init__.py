@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from reme_core.facade.sync import SyncInContextMemory, SyncReMe
     from reme_core.jobs.process_identity import holder, is_gone
     from reme_core.jobs.retry_policy import RetryPolicy
+    from reme_core.models.endpoint_failures import json_instruction
     from reme_core.models.foreign_failures import model_error
     from reme_core.models.json_text import parse_answer
-    from reme_core.models.openai.embedding_answer import unit_rows
-    from reme_core.models.openai.endpoint_dialect import json_instruction
+    from reme_core.models.openai_embedder import unit_rows
     from reme_core.ports import Counts, ToolCallPage, ToolPage
     from reme_core.schema import (
         Block,
@@ -85,9 +85,8 @@ if TYPE_CHECKING:
     )
     from reme_core.steps.slicing import Slicing
     from reme_core.stores import Database, IndexedStore, LocalStore, QdrantIndex
-    from reme_core.working.check import ContextCheck
+    from reme_core.working.check import ContextCheck, ContextLimits
     from reme_core.working.in_context import InContextMemory
-    from reme_core.working.limits import ContextLimits
 
 __version__ = "0.1.0"
 
@@ -182,8 +181,8 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "jobs.retry_policy": "RetryPolicy",
             "models.foreign_failures": "model_error",
             "models.json_text": "parse_answer",
-            "models.openai.embedding_answer": "unit_rows",
-            "models.openai.endpoint_dialect": "json_instruction",
+            "models.openai_embedder": "unit_rows",
+            "models.endpoint_failures": "json_instruction",
             "ports": "Counts ToolCallPage ToolPage",
             "schema": (
                 "Block ChatReply CleanedOffloads CompactedContext ContextUse DumpedLibrary Erased Event Feedback "
@@ -195,8 +194,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             ),
             "steps.slicing": "Slicing",
             "stores": "Database IndexedStore LocalStore QdrantIndex",
-            "working.check": "ContextCheck",
+            "working.check": "ContextCheck ContextLimits",
             "working.in_context": "InContextMemory",
-            "working.limits": "ContextLimits",
         },
     )

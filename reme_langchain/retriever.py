@@ -12,10 +12,9 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from reme_core import EventLoopThread, Hit, ReMe
 from reme_core.schema import shown_validity
-from reme_langchain._kinds import check_kinds
 from reme_langchain._opening import open_memory
-from reme_langchain._owner import Owner, resolve_owner
-from reme_langchain._searching import search_memories
+from reme_langchain._place import Owner, resolve_owner
+from reme_langchain._searching import check_kinds, search_memories
 
 
 def _memory(given: object) -> ReMe:

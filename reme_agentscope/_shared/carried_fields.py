@@ -1,18 +1,36 @@
-"""Fields of AgentScope's messages that ours have no place for, carried along and found again."""
+"""Fields of AgentScope's messages that ours have no place for, carried along, and their local times."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock
+from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock, parse_time
 from reme_core.schema.checks import check_metadata
-from reme_core.schema.fitting import SPARE_BYTES, block_bytes, fit_blocks
 from reme_core.schema.messages import MAX_MESSAGE_BYTES
-from reme_core.schema.plain import ascii_json
+from reme_core.schema.plain import SPARE_BYTES, ascii_json, block_bytes, fit_blocks
+
+
+def read_local(text: JsonValue) -> datetime | None:
+    """Return a point in time in UTC, None for what is none; what has no zone is read as local time."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        parse_time(moment)  # the years that the core takes
+        return parse_time(moment.astimezone())
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def local_time(moment: datetime) -> datetime:
+    """Return a point in time as local time without a zone."""
+    return moment.astimezone().replace(tzinfo=None)
+
 
 KEY = "agentscope"
 """The key in a message's metadata."""

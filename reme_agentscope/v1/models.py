@@ -12,17 +12,18 @@ from agentscope.embedding import EmbeddingModelBase
 from agentscope.formatter import FormatterBase
 from agentscope.model import ChatModelBase, ChatResponse
 
-from reme_agentscope._shared.chat_requests import (
+from reme_agentscope._shared.content_blocks import Plain, arguments_of, json_text, text_field
+from reme_agentscope._shared.model_calls import (
+    CheckedEmbedder,
     SpokenAnswer,
     SpokenCall,
     chat,
+    checked_dimension,
     no_answer,
     sent_messages,
     tool_choice,
     tool_schema,
 )
-from reme_agentscope._shared.content_blocks import Plain, arguments_of, json_text, text_field
-from reme_agentscope._shared.embedding_batches import CheckedEmbedder, checked_dimension
 from reme_agentscope.v1.messages import to_agentscope
 from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, Embedder

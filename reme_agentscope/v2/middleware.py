@@ -22,10 +22,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from reme_agentscope._shared.recorded_text import query_text
 from reme_agentscope.v2._increment import SEARCH_TOOL, added, keys_in, known_after
-from reme_agentscope.v2._ledger import read_ledger, write_ledger
-from reme_agentscope.v2._notes import choose, held_in, note_of
+from reme_agentscope.v2._notes import choose, held_in, note_of, read_ledger, search_memories, write_ledger
 from reme_agentscope.v2._opening import OpenedMemory, told, user_of
-from reme_agentscope.v2._searching import search_memories
 from reme_agentscope.v2.tools import SearchMemoryTool
 from reme_core.adapting import Appends
 from reme_core.errors import ReMeError

@@ -12,19 +12,19 @@ from agentscope.message import Msg
 from agentscope.model import ChatModelBase, ChatResponse
 from agentscope.tool import ToolChoice
 
-from reme_agentscope._shared.chat_requests import (
+from reme_agentscope._shared.content_blocks import Plain, text_field
+from reme_agentscope._shared.model_calls import (
+    CheckedEmbedder,
     SpokenAnswer,
     SpokenCall,
     chat,
+    checked_dimension,
     no_answer,
     sent_messages,
     tool_choice,
     tool_schema,
 )
-from reme_agentscope._shared.content_blocks import Plain, text_field
-from reme_agentscope._shared.embedding_batches import CheckedEmbedder, checked_dimension
-from reme_agentscope.v2._blocks import parsed_arguments
-from reme_agentscope.v2.messages import to_agentscope
+from reme_agentscope.v2.messages import parsed_arguments, to_agentscope
 from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, Embedder
 from reme_core.schema import Message, ToolCallBlock, shown

@@ -11,8 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
-from reme_core.agents.answers import complaint, fault_of, tool_calls, tool_results
-from reme_core.agents.calls import answer_calls
+from reme_core.agents.calls import answer_calls, complaint, fault_of, tool_calls, tool_results
 from reme_core.errors import (
     BudgetExceededError,
     ConfigurationError,

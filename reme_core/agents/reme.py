@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from reme_core.agents.answers import tool_calls, tool_results
 from reme_core.agents.base import DEFAULT_OPTIONS, AgentOptions, BaseMemoryAgentOp
+from reme_core.agents.calls import tool_calls, tool_results
 from reme_core.agents.loop import Limits, OnText, StopRule
-from reme_core.agents.shown import fenced_messages, fenced_text, quoted, said_between, wish
-from reme_core.agents.stored import keep_messages
+from reme_core.agents.shown import fenced_messages, fenced_text, keep_messages, quoted, said_between, wish
 from reme_core.agents.targets import target_agents
 from reme_core.errors import RunError
 from reme_core.ports import AgentResult, AgentTask, MemoryAgent, RunTrace, Tool, ToolContext

@@ -1,16 +1,91 @@
-"""Views for the prompts of agents: memories, messages, targets and times, as data inside fences."""
+"""Views for the prompts of agents: memories, targets, times and the messages that concern a target, in fences."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
-from reme_core.agents.concerning import concerning
-from reme_core.ports import AgentTask, MemoryFilter, MemorySearch, Target, ToolContext
+from reme_core.ports import AgentTask, AppendMessages, MemoryFilter, MemorySearch, Target, ToolContext
 from reme_core.retrieval.embedding import try_embedding
-from reme_core.schema import Memory, Message, Usage
+from reme_core.rules import block_from
+from reme_core.schema import Memory, MemoryType, Message, Source, Usage, new_id
+from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.steps.targets import all_memories, assigned_target
 from reme_core.text import conversation_lines, fence, json_line, prompt_time, shortened
 from reme_core.tools.search import memory_line
+
+
+def concerning(target: Target, messages: Sequence[Message]) -> list[int]:
+    """Return the places of the messages that concern a target, with their neighbours; all where that is not clear.
+
+    Of a person who speaks that is what they say and what names them; of a tool, its calls, their results and what names
+    it. About somebody who is only spoken of much is said without the name, and a kind of task may be anywhere.
+    """
+    found = set(_about(target, messages))
+    if not found:
+        return list(range(len(messages)))
+    return [place for place in range(len(messages)) if found & {place - 1, place, place + 1}]
+
+
+def _about(target: Target, messages: Sequence[Message]) -> Iterator[int]:
+    if target.memory_type is MemoryType.TOOL:
+        uses = _using(target.memory_target, messages)
+    elif target.memory_type is MemoryType.PERSONAL:
+        uses = [_folded(message.name or "") == _folded(target.memory_target) for message in messages]
+    else:
+        return
+    if not any(uses):
+        return
+    named = _naming(target.memory_target)
+    for place, message in enumerate(messages):
+        if uses[place] or named.search(message.full_text):
+            yield place
+
+
+def _using(tool: str, messages: Sequence[Message]) -> list[bool]:
+    """Tell of each message whether it calls a tool or answers a call of it; many results don't name their tool."""
+    blocks = [
+        [block for block in message.content if block.type in {"tool_call", "tool_result"}] for message in messages
+    ]
+    calls = {block.call_id for found in blocks for block in found if block.name == tool}
+    return [any(block.call_id in calls for block in found) for found in blocks]
+
+
+def _naming(name: str) -> re.Pattern[str]:
+    """Match a name or a word of it; scripts without blanks between words have names within words."""
+    words = "|".join(re.escape(word) for word in sorted({name, *name.split()}, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{words})(?!\w)" if name.isascii() else words, re.IGNORECASE)
+
+
+def _folded(name: str) -> str:
+    return name.strip().casefold()
+
+
+async def keep_messages(messages: Sequence[Message], context: ToolContext) -> tuple[Source, ...]:
+    """Store those messages that are not stored yet, as one block of a session of their own; return where all lie.
+
+    As `AddHistoryMemoryOp` does with what a model writes; these keep their ids, their tool calls and everything else.
+
+    Raises:
+        ConflictError: The id of a message is taken by one with other content.
+    """
+    held = await find_messages_by_id(context.store, context.scope, [message.message_id for message in messages])
+    new = [message for message in messages if message.message_id not in held]
+    if new:
+        session_id, now = new_id(), context.clock.now()
+        request = AppendMessages(
+            session_id=session_id,
+            messages=new,
+            want_vectors=context.embedder is not None,
+            slicer=lambda waiting: [block_from(session_id, waiting, created_at=now)],
+        )
+        await context.store.append(context.scope, request)
+    stored = await context.store.get_messages(context.scope, [message.message_id for message in messages])
+    by_block: dict[str | None, list[str]] = {}
+    for item in stored:
+        by_block.setdefault(item.block_id, []).append(item.message.message_id)
+    return tuple(Source(block_id=block_id, message_ids=tuple(ids)) for block_id, ids in by_block.items())
+
 
 SHOWN_MEMORIES = 20
 """At most this many similar memories, as `VectorRetrieveMemoryOp` finds unless it is told otherwise."""

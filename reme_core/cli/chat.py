@@ -22,8 +22,7 @@ from reme_core.cli.visible import one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Hit, Job, JobState, Memory, new_id
-from reme_core.steps.missing_model import missing_model_message
-from reme_core.steps.user_input import read_id
+from reme_core.steps.user_input import missing_model_message, read_id
 
 _HELP = """\
 /memories [WORDS]     what is remembered, newest first, numbered; with WORDS, what holds them all

@@ -31,8 +31,7 @@ from reme_core.cli.visible import one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, JobNotFoundError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Job, JobState, Usage
-from reme_core.steps.missing_model import missing_model_message
-from reme_core.steps.user_input import read_id
+from reme_core.steps.user_input import missing_model_message, read_id
 
 
 @dataclass(frozen=True, slots=True)

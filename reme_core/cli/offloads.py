@@ -30,7 +30,7 @@ from reme_core.cli.options import (
 from reme_core.cli.output import Output, counted, minute
 from reme_core.cli.visible import one_line
 from reme_core.errors import InvalidInputError
-from reme_core.facade.offloads import IDLE_DAYS, RETENTION_DAYS
+from reme_core.facade.messages import IDLE_DAYS, RETENTION_DAYS
 from reme_core.facade.reme import ReMe
 from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, Reloaded, ReloadResult
 

@@ -10,7 +10,7 @@ from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import MemoryParts
 from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, parse_messages
 from reme_core.steps import user_input as inputs
-from reme_core.steps.missing_model import missing_model_message
+from reme_core.steps.user_input import missing_model_message
 
 if TYPE_CHECKING:
     pass
@@ -64,7 +64,7 @@ class ConversationMethods:
                 result so far.
         """
         from reme_core.ports import SummaryRequest
-        from reme_core.steps.guidance import read_instructions
+        from reme_core.steps.distillation import read_instructions
 
         scope, now = self._scope(user_id), self._clock.now()
         parsed = parse_messages(messages, now=lambda: now)
@@ -185,7 +185,7 @@ class ConversationMethods:
             ModelError: The model failed; nothing was kept.
         """
         from reme_core.agents import AgentOptions, ReMyAgentV1Op
-        from reme_core.recall.chat_turn import Chat
+        from reme_core.recall.agentic_retriever import Chat
 
         if self._ports.llm is None:
             raise ConfigurationError(missing_model_message("chat"))

@@ -10,19 +10,16 @@ from reme_core.facade.strategies import RuntimePorts
 from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.jobs.job_runner import JobRunner
 from reme_core.ports import Clock, Embedder, Store
-from reme_core.remember.record_messages import VerbatimSummarizer, since
+from reme_core.remember.summarizer import VerbatimSummarizer, since
 from reme_core.schema import Job, Memory, Scope, TaskMemories, ToolSummary, Usage, shown
 from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import UsageCounter
-from reme_core.steps.flow import Stage
-from reme_core.steps.flow_context import FlowContext
-from reme_core.tasks.learn.task_flow import TASK_FLOW
+from reme_core.steps.flow import FlowContext, Stage
 from reme_core.tasks.record_attempts import TaskRecorder
-from reme_core.tasks.task_payload import TASK
-from reme_core.tasks.task_values import RetrievalFlow, TaskFlow, TaskQuestion
-from reme_core.tasks.task_worker import TaskWorker
+from reme_core.tasks.task_values import TASK, RetrievalFlow, TaskFlow, TaskQuestion
+from reme_core.tasks.task_worker import TASK_FLOW, TaskWorker
 from reme_core.text import Language
-from reme_core.toolstats.guideline_worker import GUIDELINE, GuidelineWorker
+from reme_core.toolstats.guideline_flow import GUIDELINE, GuidelineWorker
 from reme_core.toolstats.tool_guideline import find_guideline, written_from
 from reme_core.toolstats.tool_lookup import retrieve_tool_memories
 

@@ -244,7 +244,7 @@ class MemoryMethods:
             RunNotFoundError: No such run in this scope.
             ConflictError: One of its memories was changed since; nothing was undone.
         """
-        from reme_core.remember.undo import undo_run
+        from reme_core.remember.memory_editor import undo_run
 
         return await undo_run(
             self._ports.store,

@@ -1,11 +1,11 @@
-"""Parts of a `ReMe`: what the methods of each subject work on."""
+"""Parts of a `ReMe`: what the methods of each subject work on, and what adapters share with it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from reme_core.errors import InvalidInputError
+from reme_core.errors import ConfigurationError, InvalidInputError
 from reme_core.schema import Scope, shown
 from reme_core.schema.checks import is_path
 
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import RuntimePorts
     from reme_core.jobs.job_service import JobService
-    from reme_core.ports import Clock, Retriever, Summarizer
+    from reme_core.ports import ChatModel, Clock, Embedder, Retriever, Store, Summarizer
     from reme_core.remember.memory_editor import Editor
-    from reme_core.remember.record_messages import VerbatimSummarizer
+    from reme_core.remember.summarizer import VerbatimSummarizer
     from reme_core.retrieval.resting_embedder import RestingEmbedder
+    from reme_core.stores import Database
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts
 
@@ -52,3 +53,49 @@ def file_path(value: object) -> Path:
         return Path(value).expanduser()
     msg = f"path: wanted the path of a file, found {shown(value)}"
     raise InvalidInputError(msg)
+
+
+class AdapterSupport:
+    """The parts of a `ReMe`, read-only. What they are and who closes them is the memory's affair."""
+
+    @property
+    def memory_space(self: MemoryParts) -> str:
+        """The workspace that nothing crosses."""
+        return self._memory_space
+
+    @property
+    def embedder(self: MemoryParts) -> Embedder | None:
+        """The embedding model, None where texts are found by their words alone."""
+        return self._ports.embedder
+
+    @property
+    def resting_embedder(self: MemoryParts) -> RestingEmbedder | None:
+        """The embedding model as the memory asks it: at rest for a while after each failure."""
+        return self._embedder
+
+    @property
+    def llm(self: MemoryParts) -> ChatModel | None:
+        """The chat model, None in verbatim mode."""
+        return self._ports.llm
+
+    @property
+    def clock(self: MemoryParts) -> Clock:
+        """What tells the time."""
+        return self._clock
+
+    @property
+    def store(self: MemoryParts) -> Store:
+        """Where everything is kept."""
+        return self._ports.store
+
+    @property
+    def database(self: MemoryParts) -> Database:
+        """The local file, for tables of adapters; it is open as long as the memory.
+
+        Raises:
+            ConfigurationError: The store that was handed in is no local one.
+        """
+        if self._ports.file is None:
+            msg = f"{self._ports.store!r} is no local store: leave `vector_store` out, or use a memory of its own"
+            raise ConfigurationError(msg)
+        return self._ports.file.database

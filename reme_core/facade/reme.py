@@ -9,21 +9,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
-from reme_core.facade.adapter_support import AdapterSupport
 from reme_core.facade.blocking import SyncDescriptor
 from reme_core.facade.conversation import ConversationMethods
-from reme_core.facade.jobs import JobMethods
 from reme_core.facade.memories import MemoryMethods
-from reme_core.facade.messages import MessageMethods
-from reme_core.facade.offloads import OffloadMethods
+from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
+from reme_core.facade.parts import AdapterSupport
 from reme_core.facade.settings import UNSET, Settings, Unset
-from reme_core.facade.tasks import TaskMethods
-from reme_core.facade.tool_calls import ToolMethods
+from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
 from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, shown
 from reme_core.steps import user_input as inputs
-from reme_core.steps.missing_model import missing_model_message
+from reme_core.steps.user_input import missing_model_message
 
 if TYPE_CHECKING:
     from reme_core.facade.config import Ports
@@ -122,7 +119,7 @@ class ReMe(
         from reme_core.jobs.retry_policy import RetryPolicy
         from reme_core.models import CharacterTokenCounter, SystemClock
         from reme_core.remember.memory_editor import Editor
-        from reme_core.remember.record_messages import VerbatimSummarizer
+        from reme_core.remember.summarizer import VerbatimSummarizer
         from reme_core.retrieval.resting_embedder import RestingEmbedder
 
         for name, part in (("clock", clock), ("token_counter", token_counter)):
@@ -236,8 +233,7 @@ class ReMe(
         from reme_core.facade.strategies import BindsDistiller, GuidesDistiller
         from reme_core.ports import Summarizer
         from reme_core.remember.summarizer import DistillingSummarizer
-        from reme_core.remember.summary_job import SummaryWorker
-        from reme_core.remember.summary_payload import SUMMARY
+        from reme_core.remember.summary_job import SUMMARY, SummaryWorker
 
         _check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
         if not isinstance(summarizer, BindsDistiller):

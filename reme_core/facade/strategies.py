@@ -18,8 +18,8 @@ from reme_core.ports import (
     Tool,
 )
 from reme_core.schema import shown
-from reme_core.steps.guidance import Guidance, read_guidance
-from reme_core.steps.missing_model import missing_model_message
+from reme_core.steps.distillation import Guidance, read_guidance
+from reme_core.steps.user_input import missing_model_message
 from reme_core.text import Language
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from pydantic import JsonValue
 
 from reme_core.facade.blocking import BlockingInContextMemory, BlockingReMe
-from reme_core.facade.offloads import IDLE_DAYS, RETENTION_DAYS
+from reme_core.facade.messages import IDLE_DAYS, RETENTION_DAYS
 from reme_core.facade.tasks import FREQ_THRESHOLD, UTILITY_THRESHOLD
 from reme_core.ports import (
     ChatModel,
@@ -65,8 +65,7 @@ if TYPE_CHECKING:
     from reme_core.steps.slicing import Slicing
     from reme_core.tasks.task_values import RetrievalFlow, TaskFlow
     from reme_core.text import Language
-    from reme_core.working.check import ContextCheck
-    from reme_core.working.limits import ContextLimits
+    from reme_core.working.check import ContextCheck, ContextLimits
 
 
 class SyncReMe(BlockingReMe):

@@ -23,9 +23,8 @@ from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
     from reme_core.text import Language
-    from reme_core.working.check import ContextCheck
+    from reme_core.working.check import ContextCheck, ContextLimits
     from reme_core.working.in_context import InContextMemory
-    from reme_core.working.limits import ContextLimits
 
 
 class WorkingMemoryMethods:
@@ -58,7 +57,7 @@ class WorkingMemoryMethods:
             InvalidInputError: A message or number that can't be used, naming it.
         """
         from reme_core.working.check import check_context
-        from reme_core.working.context_input import read_limits, read_messages, read_overhead
+        from reme_core.working.ports import read_limits, read_messages, read_overhead
 
         ports = self._working_ports()
         # Nothing is written, so ids may stand twice: to look for that takes longer than the check of a known context.
@@ -108,7 +107,7 @@ class WorkingMemoryMethods:
             ContextTooLongError: System prompt and tools leave no room.
             StoreError: Something couldn't be written; hand in the same again later.
         """
-        from reme_core.working.context_input import read_context, read_language, read_limits, read_overhead
+        from reme_core.working.ports import read_context, read_language, read_limits, read_overhead
         from reme_core.working.prepare import ContextRequest, pre_reasoning_hook
 
         ports, scope = self._working_ports(), self._scope(user_id)
@@ -138,7 +137,7 @@ class WorkingMemoryMethods:
 
         Each keeps head and tail, and between them the reference that loads the whole, which is on disk first.
         """
-        from reme_core.working.context_input import read_limits, read_messages
+        from reme_core.working.ports import read_limits, read_messages
         from reme_core.working.tool_results import compact_tool_result
 
         ports, scope = self._working_ports(), self._scope(user_id)
@@ -176,7 +175,7 @@ class WorkingMemoryMethods:
             InvalidInputError: A message or number that can't be used, naming it.
             StoreError: Something couldn't be written; nothing was summarised.
         """
-        from reme_core.working.context_input import read_language, read_limits, read_messages
+        from reme_core.working.ports import read_language, read_limits, read_messages
         from reme_core.working.prepare import ContextRequest, compact_messages
 
         ports, scope = self._working_ports(), self._scope(user_id)
@@ -212,7 +211,7 @@ class WorkingMemoryMethods:
             InvalidInputError: A message that can't be read, naming it; nothing was kept.
             StoreError: Nothing was kept.
         """
-        from reme_core.working.context_input import read_context
+        from reme_core.working.ports import read_context
         from reme_core.working.prepare import offload_summary
         from reme_core.working.record import offload_context
 
@@ -234,7 +233,7 @@ class WorkingMemoryMethods:
         Raises:
             InvalidInputError: The text is empty or can't be kept as it is.
         """
-        from reme_core.working.references import store_offloads
+        from reme_core.working.tool_results import store_offloads
 
         ports, scope = self._working_ports(), self._scope(user_id)
         whole = inputs.read_text(text, "text")
@@ -329,8 +328,8 @@ class WorkingMemoryMethods:
             unrecorded_marks: Messages with one of these marks stay in a compaction, and are not written to the
                 transcript when they are taken out.
         """
-        from reme_core.working.context_input import read_language, read_limits, read_overhead
         from reme_core.working.in_context import InContextMemory
+        from reme_core.working.ports import read_language, read_limits, read_overhead
 
         return InContextMemory(
             ports=self._working_ports(),

@@ -11,13 +11,10 @@ from reme_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from reme_core.models.cached_embedder import CachedEmbedder
-    from reme_core.models.character_counter import CharacterTokenCounter
-    from reme_core.models.openai.chat_body import wire_messages
-    from reme_core.models.openai.openai_chat import OpenAIChat
-    from reme_core.models.openai.openai_embedder import OpenAIEmbedder
-    from reme_core.models.system_clock import SystemClock
+    from reme_core.models.defaults import CharacterTokenCounter, Metered, SystemClock
+    from reme_core.models.openai_chat import OpenAIChat, wire_messages
+    from reme_core.models.openai_embedder import OpenAIEmbedder
     from reme_core.models.tiktoken_counter import TiktokenCounter
-    from reme_core.models.usage_meter import Metered
 
 __all__ = [
     "CachedEmbedder",
@@ -35,13 +32,10 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         __name__,
         {
             "cached_embedder": "CachedEmbedder",
-            "character_counter": "CharacterTokenCounter",
-            "openai.chat_body": "wire_messages",
-            "openai.openai_chat": "OpenAIChat",
-            "openai.openai_embedder": "OpenAIEmbedder",
-            "system_clock": "SystemClock",
+            "defaults": "CharacterTokenCounter Metered SystemClock",
+            "openai_chat": "OpenAIChat wire_messages",
+            "openai_embedder": "OpenAIEmbedder",
             "tiktoken_counter": "TiktokenCounter",
-            "usage_meter": "Metered",
         },
         extras={"openai": "openai", "tiktoken": "tiktoken"},
     )

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from reme_core.ports import TokenCounter
 from reme_core.retrieval import Candidate, fill_budget
-from reme_core.retrieval.hits import passage_of
-from reme_core.retrieval.passage_hits import text_of
+from reme_core.retrieval.hits import passage_of, text_of
 from reme_core.schema import Hit
 from reme_core.text import query_terms
 

@@ -1,11 +1,12 @@
-"""Retriever that has one model call put the first hits of the simple search in order."""
+"""Retriever that has one model call put the first hits of the simple search, as numbered lines, in order."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
@@ -13,15 +14,89 @@ from pydantic import JsonValue
 from reme_core.errors import ModelOutputError, ReMeError
 from reme_core.ports import ChatModel, RetrieveRequest, TokenCounter
 from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits
-from reme_core.recall.hit_lines import show_hits
 from reme_core.recall.simple_retriever import BUDGET_CANDIDATES, SimpleRetriever, check_request
-from reme_core.remember.record_messages import since
+from reme_core.remember.summarizer import since
+from reme_core.retrieval.hits import text_of
 from reme_core.schema import Hit, RetrieveResult, Scope, Usage
-from reme_core.steps.ask_json import JsonQuestion
-from reme_core.steps.model_order import ORDER_SCHEMA, bare_order, read_order, with_rest
-from reme_core.text import Language, fence, json_line, load_prompt, prompt_language, prompt_time, shortened
+from reme_core.steps.ask_json import ORDER_SCHEMA, JsonQuestion, bare_order, read_order, with_rest
+from reme_core.text import (
+    Language,
+    RankedParts,
+    fence,
+    json_line,
+    load_prompt,
+    prompt_language,
+    prompt_time,
+    query_terms,
+    rank_parts,
+    shortened,
+)
 
 _LOG = logging.getLogger("reme")
+
+
+# Names and situations are the user's or a model's: they are shown, and take no room from the texts.
+_NAME_CHARS = 40
+_WHEN_CHARS = 120
+# A text of which less is left tells nothing: fewer texts are shown then.
+_LEAST_CHARS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownHits:
+    """Lines, and how many hits they show: the first so many."""
+
+    lines: str
+    count: int
+
+
+def show_hits(hits: Sequence[Hit], query: str, fits: Callable[[str], bool]) -> ShownHits:
+    """Write hits as JSON lines, numbered from 1: day, who says it or whom it is about, situation, text.
+
+    All texts have the same room: as many characters as `fits` allows, where short ones leave theirs to the others. Of a
+    longer text stand there the parts that say most of the query. Where not even 40 characters of each fit, the
+    last ones are left out.
+    """
+    ranked = rank_parts([text_of(hit) for hit in hits], frozenset(query_terms(query)))
+    shown = [_ShownHit(fields=_fields(hit), parts=parts) for hit, parts in zip(hits, ranked, strict=True)]
+    longest = max((item.parts.chars for item in shown), default=0)
+    if fits(whole := _lines(shown, longest)):
+        return ShownHits(lines=whole, count=len(shown))
+    chars = _most(longest, lambda chars: fits(_lines(shown, chars)))
+    if chars >= _LEAST_CHARS:
+        return ShownHits(lines=_lines(shown, chars), count=len(shown))
+    count = _most(len(shown), lambda count: fits(_lines(shown[:count], _LEAST_CHARS)))
+    return ShownHits(lines=_lines(shown[:count], _LEAST_CHARS), count=count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ShownHit:
+    fields: dict[str, JsonValue]
+    parts: RankedParts
+
+
+def _fields(hit: Hit) -> dict[str, JsonValue]:
+    day = hit.observed_at or hit.created_at
+    given: dict[str, JsonValue] = {
+        "at": "" if day is None else prompt_time(day)[:10],
+        "by": (hit.name or hit.role or "")[:_NAME_CHARS],
+        "about": (hit.memory_target or "")[:_NAME_CHARS],
+        "when": hit.when_to_use[:_WHEN_CHARS],
+    }
+    return {name: value for name, value in given.items() if value}
+
+
+def _lines(shown: Sequence[_ShownHit], chars: int) -> str:
+    return "\n".join(
+        json_line({"n": number, **item.fields, "text": item.parts.excerpt(chars)})
+        for number, item in enumerate(shown, 1)
+    )
+
+
+def _most(most: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number from 1 to `most` that fits, 0 if none does; what a larger one fits, a smaller does."""
+    return bisect_left(range(1, most + 1), 1, key=lambda number: 0 if fits(number) else 1)
+
 
 MAX_PROMPT_TOKENS = 6000
 """Of the one call, the form of its answer included."""

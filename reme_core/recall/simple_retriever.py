@@ -27,9 +27,16 @@ from reme_core.ports import (
 from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, is_told, scoring
 from reme_core.recall.time_search import asks_by_time, list_by_time, prefer_in_time
 from reme_core.retrieval import asked_time
-from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
-from reme_core.retrieval.passage_hits import MessageMatch, passage_hit, passage_scores, word_share
-from reme_core.retrieval.times.time_question import telling_terms
+from reme_core.retrieval.hits import (
+    MessageMatch,
+    block_hit,
+    memory_hit,
+    message_hit,
+    passage_hit,
+    passage_scores,
+    word_share,
+)
+from reme_core.retrieval.time_question import telling_terms
 from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
 from reme_core.steps.embedding import try_question
 from reme_core.text import query_terms, terms

@@ -8,8 +8,7 @@ from dataclasses import replace
 from reme_core.ports import MemoryFilter, MessageSearch, RetrieveRequest, ScoredMemory, Store
 from reme_core.retrieval import asked_time, names_no_topic
 from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
-from reme_core.retrieval.times.memories_in_time import list_memories_in_time, memory_fit
-from reme_core.retrieval.times.time_question import AskedTime
+from reme_core.retrieval.time_question import AskedTime, list_memories_in_time, memory_fit
 from reme_core.schema import Hit, Layer, Scope
 
 # Scores of messages end here, those of memories that answer begin here; see `simple_retriever`.

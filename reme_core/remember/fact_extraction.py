@@ -1,4 +1,4 @@
-"""First call of distillation: typed facts out of a conversation, each with the messages that it was said in."""
+"""First call of distillation: typed facts out of a conversation, each with its messages and a target of the scope."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from functools import partial
 
 from pydantic import JsonValue
 
-from reme_core.ports import ResponseSchema, Target
-from reme_core.remember.known_targets import KnownTargets, is_same_target
+from reme_core.ports import ResponseSchema, Store, Target
 from reme_core.remember.written_facts import FactReader, WrittenFact, WrittenFacts
-from reme_core.schema import MemoryType, Message, Source, TimePrecision, last_part
+from reme_core.schema import MemoryType, Message, Scope, Source, TimePrecision, last_part
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, with_problems
-from reme_core.steps.distillation import SHOWN_CHARS, DistilTask
-from reme_core.steps.guidance import EXTRACTED
+from reme_core.steps.distillation import EXTRACTED, SHOWN_CHARS, DistilTask
 from reme_core.text import (
     Language,
     conversation_lines,
@@ -29,6 +27,57 @@ from reme_core.text import (
     shortened,
     with_media_told,
 )
+from reme_core.tools import read_meta
+
+# Names are shown to the model to be used again: those with the most memories, and none so long that it is no name.
+_MOST_SHOWN = 40
+_LONGEST_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTargets:
+    """The targets of a scope with the number of their current memories."""
+
+    counts: Mapping[Target, int]
+
+    def spelled(self, target: Target) -> Target:
+        """Return the target as it is known: the same letters, else those that differ in case; else as it is."""
+        name = target.memory_target.strip()
+        wanted = Target(target.memory_type, name)
+        if wanted in self.counts:
+            return wanted
+        alike = [known for known in self.counts if is_same_target(known, wanted)]
+        return max(alike, key=lambda known: (self.counts[known], known.memory_target), default=wanted)
+
+    def shown(self, types: Sequence[MemoryType]) -> dict[str, JsonValue]:
+        """Return the names by type, those with the most memories first."""
+        known = [
+            target
+            for target in self.counts
+            if target.memory_type in types and len(target.memory_target) <= _LONGEST_SHOWN
+        ]
+        known.sort(key=lambda target: (-self.counts[target], target.memory_target))
+        names: dict[str, JsonValue] = {}
+        for kind in types:
+            listed: list[JsonValue] = [item.memory_target for item in known[:_MOST_SHOWN] if item.memory_type == kind]
+            if listed:
+                names[kind.value] = listed
+        return names
+
+
+def is_same_target(one: Target, other: Target) -> bool:
+    """Tell whether two targets are the same, whatever the case and the blanks at the ends of their names."""
+    return one.memory_type == other.memory_type and _folded(one) == _folded(other)
+
+
+def _folded(target: Target) -> str:
+    return target.memory_target.strip().casefold()
+
+
+async def read_known_targets(store: Store, scope: Scope) -> KnownTargets:
+    """Read the targets of a scope: those of its current memories, and those that its routing table names."""
+    return KnownTargets({entry.target: entry.memories for entry in await read_meta(store, scope)})
+
 
 # A fact's fields take some 50 tokens beside its text, and a message of talk holds up to two. Most endpoints write
 # 8,192 tokens at most.

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, Store, Target, Vector, WriteBatch
 from reme_core.remember.compared_memories import ComparedMemories
-from reme_core.remember.fact_extraction import Fact, extraction_question, facts_of
+from reme_core.remember.fact_extraction import Fact, extraction_question, facts_of, read_known_targets
 from reme_core.remember.fact_reconciliation import ComparedFact, FactAction, FactOutcome, nearest, reconcile_question
 from reme_core.remember.fact_resolution import AUTHOR, MemoryChanges, is_of_another_time, key_of, needs_past, summed_up
-from reme_core.remember.known_targets import read_known_targets
 from reme_core.remember.written_facts import rejected
 from reme_core.schema import Memory, RejectedFact, Scope, Usage
 from reme_core.schema.tool_calls import is_guideline

@@ -16,15 +16,14 @@ happens to be embedded. What stands nearby is scored from the cosines of neighbo
 `fill_budget` cuts a ranking to tokens; `bm25_order` is the baseline to compare with.
 """
 
-from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix
-from reme_core.retrieval.bm25 import bm25_order
-from reme_core.retrieval.message_text import message_text
+from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix, bm25_order
+from reme_core.retrieval.embedding import message_text
+from reme_core.retrieval.named_dates import DaySpan, NamedDate, named_dates, relative_days
 from reme_core.retrieval.ranking.partition_index import Query, RankingIndex, ScoredRow
 from reme_core.retrieval.ranking.row_columns import Rows, plain_rows
 from reme_core.retrieval.ranking.score_weights import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, Weights
 from reme_core.retrieval.ranking.vector_search import BLOCK_ROWS
-from reme_core.retrieval.times.named_dates import DaySpan, NamedDate, named_dates, relative_days
-from reme_core.retrieval.times.time_question import AskedTime, asked_time, names_no_topic
+from reme_core.retrieval.time_question import AskedTime, asked_time, names_no_topic
 from reme_core.retrieval.token_budget import Candidate, fill_budget
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Vectors of texts, checked before they reach a store."""
+"""Vectors of texts, checked before they reach a store, and the text that is embedded for a message."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from reme_core.errors import ModelError, ModelOutputError
 from reme_core.ports import Embedder, EmbedsQueries, Matrix, Vector
-from reme_core.retrieval.checked_rows import checked_rows, unusable_vectors
-from reme_core.retrieval.resting_embedder import RestingEmbedder
+from reme_core.retrieval.resting_embedder import RestingEmbedder, checked_rows, unusable_vectors
 from reme_core.schema import bounded_query
 
 T = TypeVar("T")
@@ -82,3 +81,8 @@ def rest(embedder: Embedder, error: ModelError) -> None:
 def degraded_by(error: ModelError, instead: str = "words alone were compared") -> str:
     """Say for `degraded` that an embedder has failed, why, and what is done instead."""
     return f"embedding: {' '.join(error.message.split())}; {instead}"
+
+
+def message_text(name: str, text: str) -> str:
+    """Write a message as it is embedded: `Name: text`, or the text alone where nobody is named."""
+    return f"{name}: {text}" if name else text

@@ -1,9 +1,13 @@
-"""Results of a search as hits of the public face."""
+"""Results of a search as hits of the public face; passages of offloads beside messages, on one scale."""
 
 from __future__ import annotations
 
-from reme_core.ports import ScoredBlock, ScoredMemory, ScoredMessage
-from reme_core.schema import Hit, MemoryType, Scope
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from reme_core.ports import ScoredBlock, ScoredMemory, ScoredMessage, ScoredOffload
+from reme_core.schema import Hit, MemoryType, OffloadKind, Scope
+from reme_core.text import terms
 
 
 def memory_hit(item: ScoredMemory, score: float) -> Hit:
@@ -81,3 +85,84 @@ def block_hit(scope: Scope, item: ScoredBlock, score: float) -> Hit:
         created_at=block.started_at,
         observed_at=block.started_at,
     )
+
+
+# A passage leads the messages if it holds this share of the question's words, and more of them than any message: the
+# share from which on a memory leads, too.
+_LEADING_SHARE = 0.5
+# Messages have scores up to this; memories that answer the question have higher ones.
+_MOST = 0.5
+# What stands right behind something has this share of its score, and right before it so much more.
+_BEHIND, _BEFORE = 0.99, 1.01
+
+
+class MessageMatch(NamedTuple):
+    """A message that was found: the share of the question's words that it holds, and its score in [0, 0.5]."""
+
+    share: float
+    score: float
+
+
+def word_share(asked: frozenset[str], text: str) -> float:
+    """Return the share of the words asked for that a text holds, in [0, 1]; 1 where nothing is asked for."""
+    return len(asked.intersection(terms(text))) / len(asked) if asked else 1.0
+
+
+def passage_score(share: float, told: Sequence[MessageMatch]) -> float:
+    """Return the score in [0, 0.5] of a passage beside messages.
+
+    Scores of messages add up what stands around them, who speaks and when, none of which a passage has, so the two are
+    compared by the words of the question that they hold. A passage stands behind every message that holds as many;
+    one that holds more than any, and half of them at least, comes first; another one falls behind by what it lacks.
+    """
+    as_good = [item.score for item in told if item.share >= share]
+    if as_good:
+        return min(as_good) * _BEHIND
+    best = max((item.score for item in told), default=_MOST)
+    if share < _LEADING_SHARE:
+        return best * share
+    return max(share * _MOST, min(_MOST, best * _BEFORE)) if told else share * _MOST
+
+
+def passage_scores(shares: Sequence[float], told: Sequence[MessageMatch]) -> list[float]:
+    """Return the scores of passages beside messages, in their order, so that they don't crowd them out.
+
+    The best passage stands where `passage_score` puts it; each further one behind one message more, at best.
+    """
+    alone = [passage_score(share, told) for share in shares]
+    ladder = sorted((item.score for item in told), reverse=True)
+    scores = list(alone)
+    for place, index in enumerate(sorted(range(len(alone)), key=lambda index: -alone[index])):
+        if place and ladder:
+            scores[index] = min(alone[index], ladder[min(place, len(ladder) - 1)] * _BEHIND)
+    return scores
+
+
+def reload_line(reference: str) -> str:
+    """Return the line behind a passage that says what loads the whole."""
+    return f"[… reload {reference}]"
+
+
+def passage_hit(scope: Scope, found: ScoredOffload, score: float) -> Hit:
+    """Make the hit of a passage: its text, and in a line of its own what loads the whole."""
+    info = found.info
+    line_end = "" if found.passage.endswith("\n") else "\n"
+    return Hit(
+        memory=f"{found.passage}{line_end}{reload_line(info.reference)}",
+        layer="message",
+        score=score,
+        message_ids=() if info.message_id is None else (info.message_id,),
+        memory_type=MemoryType.HISTORY,
+        name=info.name,
+        role="tool" if info.kind is OffloadKind.TOOL_RESULT else None,
+        session_id=info.session_id,
+        reference=info.reference,
+        user_id=scope.user_id,
+        created_at=info.said_at or info.created_at,
+        observed_at=info.said_at or info.created_at,
+    )
+
+
+def text_of(hit: Hit) -> str:
+    """Return what a hit says, the line of a passage that loads the whole apart."""
+    return hit.memory if hit.reference is None else hit.memory.removesuffix(reload_line(hit.reference)).rstrip("\n")

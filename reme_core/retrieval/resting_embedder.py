@@ -11,11 +11,43 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
+import numpy as np
+
 from reme_core.errors import ModelError, ModelOutputError, ModelUnavailableError
 from reme_core.ports import Clock, Embedder, EmbedsQueries, Matrix, NamedEmbedder, Vector
-from reme_core.retrieval.checked_rows import checked_rows, unusable_vectors
 
 _LOG = logging.getLogger("reme")
+
+
+def checked_rows(embedder: Embedder, count: int, answer: object) -> Matrix:
+    """Return an answer as float32 of shape (count, dimension), rows of unit norm; one that can't be so is zeros.
+
+    Raises:
+        ModelOutputError: It is not a matrix of that shape.
+    """
+    try:
+        matrix = np.asarray(answer)
+    except ValueError as exc:
+        msg = f"the embedder answered {count} texts with rows of several lengths: check the model"
+        raise ModelOutputError(msg, raw="") from exc
+    if matrix.shape != (count, embedder.dimension) or matrix.dtype.kind not in "fiu":
+        msg = (
+            f"the embedder answered {count} texts with an array of {matrix.dtype} of shape {matrix.shape}, "
+            f"wanted numbers of shape {(count, embedder.dimension)}: check its dimension"
+        )
+        raise ModelOutputError(msg, raw="")
+    rows = matrix.astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows has no finite norm, and so is left as zeros
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        usable = np.isfinite(norms) & (norms > 0)
+        unit: Matrix = np.where(usable, rows / np.where(usable, norms, 1.0), 0.0).astype(np.float32)
+    return unit
+
+
+def unusable_vectors(count: int) -> str:
+    """Say that the vectors of so many texts can't be used."""
+    return f"the embedder gave zeros or values that are not finite for {count} text(s): check the model"
+
 
 QUESTION_TIMEOUT_S = 1.5
 """How long a question waits for its vector. Hosted models answer a short text in 0.1 to 0.5 s; agents wait 2 s for what

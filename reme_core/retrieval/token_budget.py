@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reme_core.text.normalise import normalise_content
-from reme_core.text.segment import query_terms
+from reme_core.text.segment import normalise_content, query_terms
 
 # Words that stand between blanks: counting them in a text without blanks would take an anagram for a repetition.
 _WORD = re.compile(r"\w+")

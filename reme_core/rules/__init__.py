@@ -4,13 +4,14 @@ What a write comes to, which memories a filter means, and how memories that took
 """
 
 from reme_core.rules.blocks import block_from
-from reme_core.rules.chain import ChainUpdate, chain_of, place, replaced
-from reme_core.rules.item_filters import meets, needle
+from reme_core.rules.chain import ChainUpdate, chain_of, check_useless, check_uses, is_useless, place, replaced, used
 from reme_core.rules.items import (
     ItemTexts,
     check_key,
+    meets,
     metadata_of,
     namespace_path,
+    needle,
     overlaid,
     path_after,
     read_value,
@@ -37,7 +38,6 @@ from reme_core.rules.plan import (
     replaced_elsewhere,
     settle_equal,
 )
-from reme_core.rules.uses import check_useless, check_uses, is_useless, used
 
 __all__ = [
     "ChainUpdate",

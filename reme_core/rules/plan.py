@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, PutMemory, Vector, WriteBatch
-from reme_core.rules.uses import check_useless
+from reme_core.rules.chain import check_useless
 from reme_core.schema import EventKind, Memory, MemoryType, Scope
 from reme_core.text import normalise_content
 

@@ -2,49 +2,61 @@
 
 from __future__ import annotations
 
-from reme_core.schema.blocks import EXTRACTIVE, Block, StoredMessage
-from reme_core.schema.context import CompactedContext, ContextUse, OffloadedContext, PreparedContext
+from reme_core.schema.checks import QUERY_CHARS, bounded_query, describe, shown
 from reme_core.schema.hits import (
     ChatReply,
+    DumpedLibrary,
     Erased,
     Hit,
     Layer,
+    LineProblem,
+    LoadedLibrary,
     MemoryPage,
     RejectedFact,
     RetrieveResult,
     SummaryResult,
+    TransferCounts,
     UndoResult,
+    found_line,
+    found_text,
+    shown_beginning,
+    shown_end,
+    shown_validity,
+    with_validity,
 )
-from reme_core.schema.ids import new_id
 from reme_core.schema.jobs import Job, JobState
-from reme_core.schema.library import DumpedLibrary, LineProblem, LoadedLibrary, TransferCounts
+from reme_core.schema.mapping import Usage
 from reme_core.schema.memories import STATEMENTS, Event, EventKind, Memory, MemoryType, Source
 from reme_core.schema.messages import (
+    EXTRACTIVE,
+    Block,
     ContentBlock,
     FileBlock,
     ImageBlock,
     Message,
     OtherBlock,
     Role,
+    StoredMessage,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
     parse_messages,
     read_stored_message,
 )
-from reme_core.schema.notes import found_line, found_text
 from reme_core.schema.offloads import (
     CleanedOffloads,
+    CompactedContext,
+    ContextUse,
+    OffloadedContext,
     OffloadInfo,
     OffloadKind,
     OffloadRecord,
+    PreparedContext,
     Reloaded,
     ReloadResult,
     new_reference,
 )
-from reme_core.schema.problems import describe, shown
-from reme_core.schema.queries import QUERY_CHARS, bounded_query
-from reme_core.schema.scope import Scope, make_scope
+from reme_core.schema.scope import Scope, make_scope, new_id
 from reme_core.schema.times import (
     UTC_NAME,
     PartialTime,
@@ -79,8 +91,6 @@ from reme_core.schema.trajectories import (
     Verdict,
     parse_trajectories,
 )
-from reme_core.schema.usage import Usage
-from reme_core.schema.validity import shown_beginning, shown_end, shown_validity, with_validity
 
 __all__ = [
     "EXTRACTIVE",

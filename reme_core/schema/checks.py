@@ -1,4 +1,9 @@
-"""Checks of texts and JSON values that come from outside. They raise ValueError, which pydantic gives a place."""
+"""Checks of what comes from outside, raising ValueError, which pydantic gives a place; faults told in a line.
+
+Objects of our types: a subclass may have fields of its own, and neither `model_copy(update=...)` nor a change inside a
+dictionary is checked by pydantic. What was written so could not be read again, so such objects are checked like
+dictionaries.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +11,16 @@ import json
 import math
 import os
 import re
+import reprlib
+from collections.abc import Collection
 from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, JsonValue, Strict
+from pydantic import AfterValidator, BaseModel, JsonValue, Strict, ValidationError
+
+from reme_core.errors import InvalidInputError
 
 T = TypeVar("T")
+
 
 MAX_ID_CHARS = 512
 MAX_METADATA_BYTES = 1 << 20
@@ -146,3 +156,96 @@ def copy_json(value: JsonValue) -> JsonValue:
 Json = Annotated[JsonValue, AfterValidator(check_json)]
 JsonObject = Annotated[dict[str, JsonValue], AfterValidator(check_json)]
 Metadata = Annotated[dict[str, JsonValue], AfterValidator(check_metadata)]
+
+
+_MOST = 5
+_PLACE = 200
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
+_SHORT.maxlevel = 3
+
+
+def shown(value: object) -> str:
+    """Return a short form of any value for an error's text: of one that is deep, huge or can't be shown, too."""
+    try:
+        return _SHORT.repr(value)[:60]
+    except (ValueError, RecursionError):  # an integer of thousands of digits, say
+        return type(value).__name__
+
+
+def describe(error: ValidationError, what: str, *, with_values: bool = True) -> str:
+    """Say which fields of `what` are wrong and why; at most five of them.
+
+    `with_values` adds what was found, cut short; leave it out where it may be a secret.
+    """
+    problems = error.errors(include_url=False, include_context=False)
+    places = [item["loc"] for item in problems]
+    lines = []
+    for item in problems[:_MOST]:
+        if item["type"] == "too_short" and any(place[: len(item["loc"])] == item["loc"] != place for place in places):
+            continue  # the list is short because one of its items, told of in its own line, is wrong
+        # Parts with a bracket are pydantic's names of the members of a union.
+        parts = (part for part in item["loc"] if isinstance(part, int) or "[" not in part)
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)[:_PLACE]
+        reason = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            reason = "is not a known field: remove it, or put it into metadata"
+        told = with_values and item["type"] not in {"value_error", "missing"}
+        found = f" (found {shown(item['input'])})" if told else ""
+        lines.append(f"{what}{place}: {reason}{found}")
+    more = error.error_count() - _MOST
+    return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
+
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def fields_of(item: BaseModel, where: str, *, without: Collection[str] = ()) -> dict[str, object]:
+    """Return the fields of an object as plain values, those of a subclass too.
+
+    Raises:
+        InvalidInputError: They can't be written as plain values: a dictionary that holds itself, say.
+    """
+    wanted = set(type(item).model_fields).difference(without)
+    try:
+        return item.model_dump(include=wanted, warnings=False)
+    except (ValueError, RecursionError) as exc:
+        msg = f"{where}: has a value that can't be read: {str(exc)[:200]}"
+        raise InvalidInputError(msg) from exc
+
+
+def checked_again(item: ModelT, model: type[ModelT], where: str) -> ModelT:
+    """Return an object as a checked one of exactly this type; fields that were left out stay so (`model_fields_set`).
+
+    Raises:
+        InvalidInputError: Naming the place (`results[3].time_cost`) and the reason.
+    """
+    try:
+        checked = model.model_validate(fields_of(item, where))
+    except ValidationError as exc:
+        raise InvalidInputError(describe(exc, where)) from exc
+    checked.model_fields_set.intersection_update(item.model_fields_set)
+    return checked
+
+
+QUERY_CHARS = 4_000
+"""Characters of a query that are read: some 650 words, of which about 256 differ, as many as a ranking looks up.
+
+What is longer is a pasted text, whose beginning says what it is. It costs as much as this many characters wherever
+queries are cut into words, embedded, or read for dates and names; without a bound 5 MB took seconds.
+"""
+
+_WORD_CHARS = 64
+
+
+def bounded_query(text: str) -> str:
+    """Return a query, or its beginning of at most `QUERY_CHARS` characters, which ends at a blank where one is near."""
+    if len(text) <= QUERY_CHARS:
+        return text
+    begun = text.lstrip()[: QUERY_CHARS + 1]
+    if len(begun) <= QUERY_CHARS:
+        return begun
+    for end in range(QUERY_CHARS, QUERY_CHARS - _WORD_CHARS, -1):
+        if begun[end].isspace():
+            return begun[:end]
+    return begun[:QUERY_CHARS]

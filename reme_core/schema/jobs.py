@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from reme_core.schema.checks import Id, JsonObject, Text
-from reme_core.schema.ids import new_id
 from reme_core.schema.mapping import MappingModel
+from reme_core.schema.scope import new_id
 from reme_core.schema.times import UtcTime
 
 

@@ -10,8 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reme_core.schema.checks import Id, Metadata, Text, copy_json
-from reme_core.schema.ids import new_id
-from reme_core.schema.scope import Scope
+from reme_core.schema.scope import Scope, new_id
 from reme_core.schema.times import (
     PartialTime,
     TimePrecision,

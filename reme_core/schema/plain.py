@@ -1,4 +1,4 @@
-"""Foreign values as JSON, and foreign texts and ids as the core keeps them: for adapters."""
+"""Foreign values as JSON, and foreign texts, ids and blocks as the core keeps them: for adapters."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, JsonValue
 
 from reme_core.schema import shown
 from reme_core.schema.checks import check_id, check_json
+from reme_core.schema.messages import MAX_MESSAGE_BYTES, ContentBlock, TextBlock, ToolResultBlock
 
 _UNKEPT = re.compile("[\x00\ud800-\udfff]")
 _MAX_NAME = 512
@@ -98,3 +99,49 @@ def is_kept(value: JsonValue) -> bool:
 def ascii_json(value: JsonValue) -> str:
     """Write JSON in which NUL, lone surrogates, NaN and infinities survive as escapes and names."""
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+
+SPARE_BYTES = 4096
+"""What stays free of a message, for notes about what was left out."""
+
+_MOST_TOLD = 20
+
+
+def fit_blocks(blocks: Sequence[ContentBlock]) -> tuple[list[ContentBlock], list[str]]:
+    """Return the blocks that have room in a message, and what was shortened or left out, some of it by name."""
+    room = MAX_MESSAGE_BYTES - SPARE_BYTES
+    if sum(map(block_bytes, blocks)) <= room:
+        return list(blocks), []
+    kept: list[ContentBlock] = []
+    left_out = []
+    for block in blocks:
+        size = block_bytes(block)
+        fitting = block if size <= room else _shortened(block, room)
+        if fitting is not block:
+            left_out.append(f"{block.type}, {size} bytes")
+        if fitting is not None:
+            kept.append(fitting)
+            room -= block_bytes(fitting)
+    more = len(left_out) - _MOST_TOLD
+    return kept, left_out[:_MOST_TOLD] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _shortened(block: ContentBlock, room: int) -> ContentBlock | None:
+    """Return the beginning of a text with a note; None for what can't be shortened, or where there is no room."""
+    if not isinstance(block, TextBlock | ToolResultBlock) or room < SPARE_BYTES:
+        return None
+    text = block.text if isinstance(block, TextBlock) else block.output
+    begin = text.encode()[: room - SPARE_BYTES // 2].decode(errors="ignore")
+    told = f"{begin}\n[{len(text) - len(begin)} characters left out: a message holds 8 MiB]"
+    return block.model_copy(update={"text" if isinstance(block, TextBlock) else "output": told})
+
+
+def block_bytes(block: ContentBlock) -> int:
+    """Return about how many bytes of a message a block takes."""
+    match block:
+        case TextBlock():
+            return len(block.text.encode())
+        case ToolResultBlock():
+            return len(block.output.encode())
+        case _:
+            return len(block.model_dump_json())

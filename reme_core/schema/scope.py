@@ -1,14 +1,14 @@
-"""Scope: whose data a call may touch."""
+"""Scope: whose data a call may touch. And the random ids of what lies in it."""
 
 from __future__ import annotations
 
+import uuid
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.checks import check_scope_part
-from reme_core.schema.problems import describe
+from reme_core.schema.checks import check_scope_part, describe
 
 
 def _check_user(value: str) -> str:
@@ -43,3 +43,8 @@ def make_scope(memory_space: object, user_id: object) -> Scope:
         return Scope.model_validate({"memory_space": memory_space, "user_id": user_id})
     except ValidationError as exc:
         raise InvalidInputError(describe(exc, "scope")) from exc
+
+
+def new_id() -> str:
+    """Return 32 hexadecimal characters of a random UUID (version 4), never derived from content."""
+    return uuid.uuid4().hex

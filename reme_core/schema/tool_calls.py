@@ -10,14 +10,11 @@ from typing import Annotated
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.checks import Id, Json, Metadata, Text
-from reme_core.schema.ids import new_id
-from reme_core.schema.mapping import MappingModel
+from reme_core.schema.checks import Id, Json, Metadata, Text, checked_again, describe
+from reme_core.schema.mapping import MappingModel, Usage
 from reme_core.schema.memories import Memory, MemoryType
-from reme_core.schema.objects import checked_again
-from reme_core.schema.problems import describe
+from reme_core.schema.scope import new_id
 from reme_core.schema.times import UtcTime, utc_now
-from reme_core.schema.usage import Usage
 
 MAX_CALL_BYTES = 1 << 23
 """Input and output of one call together, as UTF-8; as much as one message."""

@@ -12,16 +12,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.checks import Id, Metadata, Text
+from reme_core.schema.checks import Id, Metadata, Text, checked_again, describe, fields_of, shown
 from reme_core.schema.hits import Hit
-from reme_core.schema.ids import new_id
-from reme_core.schema.mapping import MappingModel
+from reme_core.schema.mapping import MappingModel, Usage
 from reme_core.schema.memories import Memory
 from reme_core.schema.messages import Message, parse_messages
-from reme_core.schema.objects import checked_again, fields_of
-from reme_core.schema.problems import describe, shown
+from reme_core.schema.scope import new_id
 from reme_core.schema.times import utc_now
-from reme_core.schema.usage import Usage
 
 # Every experience carries the metadata of its attempts, some levels down in its own.
 _MOST_METADATA_BYTES = 1 << 16

@@ -39,7 +39,7 @@ from reme_core.rules import (
 )
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, parse_time
 from reme_core.schema.checks import check_id
-from reme_core.steps.equal_memories import find_equal_memories
+from reme_core.steps.similar_memories import find_equal_memories
 from reme_core.text import query_terms, terms
 
 # How a search weighs vector and words; see `MemorySearch`.

@@ -8,7 +8,6 @@ import numpy as np
 
 from reme_core.errors import ModelError, ModelOutputError
 from reme_core.ports import WAITING, Embedder, Matrix, MessageVector, PendingText, Store
-from reme_core.retrieval.checked_rows import unusable_vectors
 from reme_core.retrieval.embedding import (
     degraded_by,
     embed_one,
@@ -18,6 +17,7 @@ from reme_core.retrieval.embedding import (
     try_embedding,
     try_question,
 )
+from reme_core.retrieval.resting_embedder import unusable_vectors
 from reme_core.schema import Scope, Usage
 
 __all__ = [

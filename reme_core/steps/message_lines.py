@@ -1,4 +1,4 @@
-"""Messages as the lines of a talk, as they are loaded again."""
+"""Messages found by id, and messages as the lines of a talk."""
 
 from __future__ import annotations
 
@@ -7,8 +7,24 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import get_args
 
-from reme_core.schema import Message, Role
+from reme_core.errors import MessageNotFoundError
+from reme_core.ports import Store
+from reme_core.schema import Message, Role, Scope, StoredMessage
 from reme_core.text import prompt_time
+
+
+async def find_messages_by_id(store: Store, scope: Scope, message_ids: Iterable[str]) -> dict[str, StoredMessage]:
+    """Return those messages that the scope holds, by id, in the order named; others are left out."""
+    ids = list(message_ids)
+    if not ids:
+        return {}
+    try:
+        stored = await store.get_messages(scope, ids)
+    except MessageNotFoundError as exc:
+        missing = frozenset(exc.missing)
+        stored = await store.get_messages(scope, [name for name in ids if name not in missing])
+    return {item.message.message_id: item for item in stored}
+
 
 _ROLES = frozenset(get_args(Role))
 # All that a reader may take for the end of a line.

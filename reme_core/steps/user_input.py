@@ -14,6 +14,7 @@ from reme_core.schema.checks import check_id, check_text
 if TYPE_CHECKING:
     from reme_core.ports import OnConflict, Scalar
 
+
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
 _CLOCK_SKEW = timedelta(days=1)
 _LAYERS: tuple[Layer, ...] = ("memory", "summary", "message")
@@ -283,3 +284,11 @@ def check_time_not_future(moment: datetime, name: str, now: datetime) -> None:
     if moment > now + _CLOCK_SKEW:
         msg = f"{name}: {moment.isoformat()} lies in the future (now is {now.isoformat()}): correct it"
         raise InvalidInputError(msg)
+
+
+def missing_model_message(wanted_for: str) -> str:
+    """Say what to set where a chat model is needed and there is none."""
+    return (
+        f"{wanted_for} needs a chat model: set REME_LLM_MODEL and REME_LLM_API_KEY (or OPENAI_API_KEY), with "
+        "REME_LLM_BASE_URL for another endpoint than OpenAI's, or give llm="
+    )

@@ -1,18 +1,9 @@
 """Procedural memory: what is learnt from attempts at tasks, and how it is found again."""
 
-from reme_core.tasks.find.rerank_memories import rerank
-from reme_core.tasks.find.retrieval_flows import make_retrieval_flow, retrieval_flow
-from reme_core.tasks.find.rewrite_memories import rewrite
-from reme_core.tasks.find.search_memories import search
-from reme_core.tasks.find.shown_memories import show
-from reme_core.tasks.find.task_query import build_query
-from reme_core.tasks.learn.compare_attempts import comparison, step_comparison
-from reme_core.tasks.learn.deduplicate_experiences import deduplication
-from reme_core.tasks.learn.extract_experiences import failure_extraction, success_extraction
-from reme_core.tasks.learn.prepare_attempts import attempt_of, preprocess
-from reme_core.tasks.learn.segment_attempts import segmentation
-from reme_core.tasks.learn.task_flow import TASK_FLOW, task_flow
-from reme_core.tasks.learn.validate_experiences import validation
+from reme_core.tasks.attempts import attempt_of, preprocess
+from reme_core.tasks.extract_experiences import comparison, failure_extraction, step_comparison, success_extraction
+from reme_core.tasks.find_experiences import build_query, make_retrieval_flow, retrieval_flow, search
+from reme_core.tasks.segment_attempts import segmentation
 from reme_core.tasks.task_values import (
     Attempt,
     Attempts,
@@ -25,6 +16,9 @@ from reme_core.tasks.task_values import (
     TaskFlow,
     TaskQuestion,
 )
+from reme_core.tasks.task_worker import TASK_FLOW, task_flow
+from reme_core.tasks.tell_experiences import rerank, rewrite, show
+from reme_core.tasks.validate_experiences import deduplication, validation
 
 __all__ = [
     "TASK_FLOW",

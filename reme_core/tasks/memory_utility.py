@@ -35,7 +35,7 @@ from reme_core.schema import (
     new_id,
     shown,
 )
-from reme_core.schema.objects import checked_again
+from reme_core.schema.checks import checked_again
 from reme_core.steps.targets import all_memories
 from reme_core.steps.user_input import read_ids
 from reme_core.text import shortened

@@ -14,12 +14,12 @@ from reme_core.errors import BlockNotFoundError, ConflictError, ReMeError
 from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.jobs.job_runner import JobRunner
 from reme_core.ports import AppendMessages, Clock, Store
-from reme_core.remember.record_messages import VerbatimSummarizer, since
+from reme_core.remember.summarizer import VerbatimSummarizer, since
 from reme_core.rules import block_from
 from reme_core.schema import Block, Job, JobState, Memory, Message, Scope, TaskSummary, Trajectory, Usage, new_id
 from reme_core.schema.messages import with_original_id
-from reme_core.steps.messages_by_id import find_messages_by_id
-from reme_core.tasks.task_payload import TASK, AttemptEntry, TaskPayload, read_task_payload
+from reme_core.steps.message_lines import find_messages_by_id
+from reme_core.tasks.task_values import TASK, AttemptEntry, TaskPayload, read_task_payload
 
 # One job asks a model once for each step of each attempt, and `preprocess` makes at most eight of one: what a failure
 # makes it do again stays bounded.

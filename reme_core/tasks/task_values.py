@@ -1,17 +1,60 @@
-"""The values that go through the stages of procedural memory."""
+"""The values that go through the stages of procedural memory, and the payload of their jobs on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from pydantic import JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from reme_core.schema import Hit, Message, Source, Trajectory, Usage, bounded_query
-from reme_core.steps.flow import Stage
-from reme_core.steps.flow_context import FlowContext
+from reme_core.errors import RunError
+from reme_core.schema import Hit, Job, Message, Source, Trajectory, Usage, bounded_query
+from reme_core.steps.flow import FlowContext, Stage
+
+TASK = "task"
+"""The kind of job that learns from attempts at a task."""
+
+
+class AttemptEntry(BaseModel):
+    """What is known of an attempt besides its messages, which its block keeps; the fields are those of `Trajectory`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trajectory_id: str
+    task_id: str
+    score: float
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class TaskPayload(BaseModel):
+    """Attempts at one task.
+
+    Attributes:
+        task_name: The target of what is learnt.
+        attempts: Best first.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task_name: str
+    attempts: Annotated[tuple[AttemptEntry, ...], Field(min_length=1)]
+
+    def write(self) -> Mapping[str, JsonValue]:
+        """Return it as JSON."""
+        written: dict[str, JsonValue] = self.model_dump(mode="json")
+        return written
+
+
+def read_task_payload(job: Job) -> TaskPayload:
+    """Read what `TaskPayload.write` wrote (RunError: it is something else)."""
+    try:
+        return TaskPayload.model_validate(job.payload)
+    except ValidationError as exc:
+        msg = f"the payload of job {job.job_id!r} is none of attempts at a task: drop the job, the messages stay"
+        raise RunError(msg) from exc
+
 
 # Each may have 64 KiB of metadata, and a memory's own is bounded.
 _TOLD_WHOLE = 4

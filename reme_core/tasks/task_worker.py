@@ -1,4 +1,8 @@
-"""Worker of the jobs that learn from attempts: reads the attempts, runs the flow, and makes memories of its result."""
+"""Worker of the jobs that learn from attempts, and the flow that it runs by default.
+
+Its parts are stages to be put together in other ways: `preprocess() >> segmentation() >> success_extraction()` is a
+flow, too. A stage of one's own is an async function of attempts, or experiences, and a `FlowContext`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,43 @@ from reme_core.ports import ChatModel, Clock, Embedder, PutMemory, Store, Vector
 from reme_core.schema import Block, Job, Memory, MemoryType, Scope, StoredMessage, Trajectory, shown
 from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import Distilled, UsageCounter
-from reme_core.steps.flow_context import FlowContext
-from reme_core.tasks.learn.prepare_attempts import attempt_of
-from reme_core.tasks.task_payload import AttemptEntry, TaskPayload, read_task_payload
-from reme_core.tasks.task_values import Attempt, Attempts, Experience, Experiences, TaskFlow
+from reme_core.steps.flow import FlowContext
+from reme_core.steps.similar_memories import SIMILARITY
+from reme_core.tasks.attempts import attempt_of, preprocess
+from reme_core.tasks.extract_experiences import SUCCESS_SCORE, comparison, failure_extraction, success_extraction
+from reme_core.tasks.task_values import (
+    Attempt,
+    AttemptEntry,
+    Attempts,
+    Experience,
+    Experiences,
+    TaskFlow,
+    TaskPayload,
+    read_task_payload,
+)
+from reme_core.tasks.validate_experiences import MIN_SCORE, deduplication, validation
 from reme_core.text import Language
+
+
+def task_flow(
+    *, success_score: float = SUCCESS_SCORE, min_score: float = MIN_SCORE, similarity: float = SIMILARITY
+) -> TaskFlow:
+    """Make the default flow.
+
+    Args:
+        success_score: From this score on an attempt is a success.
+        min_score: The least score that the validation gives to what is kept.
+        similarity: The least cosine of two experiences that say the same.
+    """
+    learning = (
+        success_extraction(success_score=success_score) | failure_extraction(success_score=success_score) | comparison()
+    )
+    return preprocess() >> learning >> validation(min_score=min_score) >> deduplication(similarity=similarity)
+
+
+TASK_FLOW: TaskFlow = task_flow()
+"""What `summary_task` does with the attempts at one task, unless it is given another flow."""
+
 
 AUTHOR = "task_summary"
 """The author and actor of what is learnt from attempts."""

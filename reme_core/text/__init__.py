@@ -3,14 +3,6 @@
 Pure functions over strings (and messages) of any language; the only library is snowballstemmer, for English.
 """
 
-from reme_core.text.conversation import (
-    conversation_lines,
-    fence,
-    json_line,
-    prompt_time,
-    shortened,
-    with_media_told,
-)
 from reme_core.text.excerpt import (
     TextMatch,
     TextMatches,
@@ -21,18 +13,31 @@ from reme_core.text.excerpt import (
     search_text,
     without_notices,
 )
-from reme_core.text.language import Language, prompt_language
-from reme_core.text.normalise import normalise_content
+from reme_core.text.language import (
+    Language,
+    count_scripts,
+    estimate_tokens,
+    is_question,
+    main_script,
+    prompt_language,
+    share_of_script,
+    states_wish,
+)
 from reme_core.text.passages import Passage, cut_passages, passage_spans, segment_passages
-from reme_core.text.prompts import Prompt, load_prompt, parse_prompt
-from reme_core.text.questions import is_question
-from reme_core.text.relevant_parts import RankedParts, rank_parts
-from reme_core.text.scripts import count_scripts, main_script, share_of_script
-from reme_core.text.segment import TERMS_VERSION, pack_terms, query_terms, terms, unpack_terms
-from reme_core.text.summary import extractive_summary, split_sentences
-from reme_core.text.tokens import estimate_tokens
+from reme_core.text.prompts import (
+    Prompt,
+    conversation_lines,
+    fence,
+    json_line,
+    load_prompt,
+    parse_prompt,
+    prompt_time,
+    shortened,
+    with_media_told,
+)
+from reme_core.text.segment import TERMS_VERSION, normalise_content, pack_terms, query_terms, terms, unpack_terms
+from reme_core.text.summary import RankedParts, extractive_summary, rank_parts, split_sentences
 from reme_core.text.tool_errors import error_class, looks_like_error
-from reme_core.text.wishes import states_wish
 
 __all__ = [
     "TERMS_VERSION",

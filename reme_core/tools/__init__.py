@@ -23,10 +23,9 @@ from reme_core.tools.meta import AddMetaMemoryOp, ReadMetaMemoryOp, describe_tar
 from reme_core.tools.reload import ReloadOp
 from reme_core.tools.reviser import ReviseMemoryOp, RevisionVerdict, revise
 from reme_core.tools.search import VectorRetrieveMemoryOp
-from reme_core.tools.summary import AddSummaryMemoryOp
 from reme_core.tools.think import ThinkToolOp
 from reme_core.tools.update import UpdateMemoryOp
-from reme_core.tools.write import AddMemoryOp, DeleteMemoryOp
+from reme_core.tools.write import AddMemoryOp, AddSummaryMemoryOp, DeleteMemoryOp
 
 __all__ = [
     "AddHistoryMemoryOp",

@@ -16,7 +16,7 @@ from reme_core.ports import FindMessages, ListBlocks, ListMemories, ScoredBlock,
 from reme_core.retrieval.hits import block_hit, memory_hit
 from reme_core.schema import STATEMENTS, Block, Memory
 from reme_core.schema.checks import Id, Text
-from reme_core.steps.hit_trace import READ_SCORE, note_hits
+from reme_core.steps.provenance import READ_SCORE, note_hits
 from reme_core.steps.targets import reachable
 from reme_core.text import json_line, prompt_time, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem

@@ -14,10 +14,10 @@ from reme_core.ports import MemoryFilter, MemorySearch, ScoredMemory, Target, To
 from reme_core.retrieval import AskedTime, asked_time, names_no_topic
 from reme_core.retrieval.embedding import try_embedding
 from reme_core.retrieval.hits import memory_hit
-from reme_core.retrieval.times.memories_in_time import list_memories_in_time
+from reme_core.retrieval.time_question import list_memories_in_time
 from reme_core.schema import Memory, MemoryType, Usage, bounded_query, shown_beginning, shown_end
 from reme_core.schema.checks import Text
-from reme_core.steps.hit_trace import note_hits
+from reme_core.steps.provenance import note_hits
 from reme_core.steps.targets import ROUTED, TargetName, find_target, reachable, target_of
 from reme_core.text import json_line, prompt_time, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem

@@ -15,8 +15,7 @@ from reme_core.rules import ChainUpdate, chain_of, place
 from reme_core.schema import Memory
 from reme_core.schema.checks import Id, Metadata
 from reme_core.schema.tool_calls import is_guideline
-from reme_core.steps.provenance import joined_sources, said_in
-from reme_core.steps.stated_times import StatedTime, with_stated_times
+from reme_core.steps.provenance import StatedTime, joined_sources, said_in, with_stated_times
 from reme_core.steps.targets import all_memories, target_of
 from reme_core.text import query_terms
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem

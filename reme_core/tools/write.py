@@ -1,4 +1,4 @@
-"""The tools that add and delete memories, and what all tools that write share."""
+"""The tools that add and delete memories, summaries among them, and what all tools that write share."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from reme_core.schema import Memory, MemoryType, Usage
 from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 from reme_core.schema.tool_calls import GUIDELINE_KEYS
-from reme_core.steps.provenance import observed_at, said_in
-from reme_core.steps.stated_times import FROM_HELP, TO_HELP, StatedTime, with_stated_times
-from reme_core.steps.targets import assigned_target, may_touch, target_of
+from reme_core.steps.provenance import FROM_HELP, TO_HELP, StatedTime, observed_at, said_in, with_stated_times
+from reme_core.steps.targets import SELF, assigned_target, may_touch, target_of
 from reme_core.text import json_line, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 
@@ -266,3 +265,33 @@ def check_reserved(target: Target, *metadata: Mapping[str, JsonValue]) -> None:
         names = ", ".join(map(repr, sorted(reserved)))
         msg = f"metadata: {names} are reserved for guidelines of tools; nothing was written: use another key"
         raise ToolFeedback(msg)
+
+
+class SummaryItem(NewItem):
+    """A summary."""
+
+    summary_memory: Statement = Field(
+        description="What was said and done, by whom and when, in a few sentences that name what one may ask for later."
+    )
+    metadata: Metadata = Field(default_factory=dict, description=METADATA_HELP)
+
+    def text(self) -> NewText:
+        """Return what is to be remembered."""
+        return NewText(content=self.summary_memory, metadata=self.metadata)
+
+
+class AddSummaryMemoryOp(AddMemoryOp):
+    """Adds a memory of type `summary`, about the context's target, or about `self` where that names none.
+
+    A summary is of a conversation and not about one of the call's targets, so it may be written whatever these are.
+    """
+
+    name = "add_summary_memory"
+    description = "Keep a short summary of the conversation, by which its details are found later."
+    item = SummaryItem
+    items_name = None
+    is_of_all = True
+
+    def target(self, context: ToolContext) -> Target:
+        """Return what the summary is about."""
+        return Target(MemoryType.SUMMARY, context.memory_target or SELF)

@@ -1,30 +1,29 @@
-"""Flow that writes the guideline of a tool: it collects calls, has a model write, and links what it wrote."""
+"""Flow that writes the guideline of a tool, and the jobs that run it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reme_core.errors import InvalidInputError
-from reme_core.ports import PutMemory, Vector, WriteBatch
+from reme_core.errors import InvalidInputError, RunError
+from reme_core.ports import ChatModel, Clock, Embedder, PutMemory, Store, Vector, WriteBatch
 from reme_core.remember.fact_extraction import join_sources
 from reme_core.rules import Claim
-from reme_core.schema import (
-    Memory,
-    MemoryType,
-    Source,
-    ToolCallResult,
-    ToolStatistics,
-    shown_input,
-)
-from reme_core.steps.ask_json import ask
-from reme_core.steps.equal_memories import find_equal_memories
-from reme_core.steps.flow import Stage, stage
-from reme_core.steps.flow_context import FlowContext
-from reme_core.steps.messages_by_id import find_messages_by_id
+from reme_core.schema import Job, Memory, MemoryType, Scope, Source, ToolCallResult, ToolStatistics, shown_input
+from reme_core.steps.ask_json import MeteredChatModel, ask
+from reme_core.steps.distillation import Distilled, UsageCounter
+from reme_core.steps.flow import FlowContext, Stage, stage
+from reme_core.steps.message_lines import find_messages_by_id
+from reme_core.steps.similar_memories import find_equal_memories
 from reme_core.text import Language, normalise_content, prompt_language
-from reme_core.toolstats.example_calls import SHOWN_CHARS, pick_examples
-from reme_core.toolstats.tool_guideline import KIND, find_guideline, guideline_question
+from reme_core.toolstats.tool_guideline import (
+    KIND,
+    SHOWN_CHARS,
+    find_guideline,
+    guideline_question,
+    pick_examples,
+    written_from,
+)
 
 AUTHOR = "tool_summary"
 """The author and actor of guidelines."""
@@ -188,3 +187,55 @@ def _closed(before: Memory, by: Memory, context: FlowContext) -> PutMemory:
 async def _vector(memory: Memory, context: FlowContext) -> Vector | None:
     vectors = await context.try_embedding([memory.index_text])
     return None if vectors is None else vectors[0]
+
+
+GUIDELINE = "guideline"
+"""The kind of job that writes the guideline of one tool."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuidelineWorker:
+    """A `Worker` that has a model write the guideline of a tool, unless there is nothing new to write it from.
+
+    Attributes:
+        store: Calls, the messages that they were taken from, and guidelines.
+        tool_calls: The calls.
+        embedder: Gives vectors to guidelines; None leaves them to their words.
+        model: Writes them.
+        clock: Tells the time.
+        language: Of the prompts; None follows the calls.
+    """
+
+    store: Store
+    embedder: Embedder | None
+    model: ChatModel
+    clock: Clock
+    language: Language | None = None
+
+    async def work(self, scope: Scope, job: Job, meter: UsageCounter) -> Distilled:
+        """Work out the guideline that a job asks for; see `Worker.work`."""
+        name = job.payload.get("tool_name")
+        if not isinstance(name, str):
+            msg = f"the payload of job {job.job_id!r} names no tool: drop the job, the calls stay"
+            raise RunError(msg)
+        [statistics] = await self.store.tool_statistics(scope, [name])
+        before = await find_guideline(self.store, scope, name)
+        if not statistics.calls or (before is not None and written_from(before) == statistics.calls):
+            return Distilled(batch=WriteBatch(run_id=job.run_id, at=self.clock.now()))
+        calls = UsageCounter()
+        context = FlowContext(
+            scope=scope,
+            memory_target=name,
+            store=self.store,
+            embedder=self.embedder,
+            model=MeteredChatModel(self.model, calls),
+            clock=self.clock,
+            run_id=job.run_id,
+            language=self.language,
+        )
+        try:
+            batch = await guideline_batch(await guideline_flow(name, context), context)
+        finally:
+            spent = calls.usage + context.trace.usage
+            meter.add(spent)
+        return Distilled(batch=batch, usage=spent, degraded=tuple(context.trace.degraded))

@@ -14,7 +14,7 @@ from reme_core.errors import NotFoundError
 from reme_core.ports import EventQuery, MemoryFilter, Store, Target
 from reme_core.rules import Claim, claim_of
 from reme_core.schema import LineProblem, Memory, MemoryType, Scope, Source, describe
-from reme_core.steps.equal_memories import find_equal_memories
+from reme_core.steps.similar_memories import find_equal_memories
 from reme_core.steps.targets import all_memories, target_of
 from reme_core.toolstats.tool_guideline import KIND
 from reme_core.transfer.library_plan import (

@@ -5,10 +5,9 @@ context of a session as an object. `pre_reasoning_hook` puts the others together
 """
 
 from reme_core.steps.load_offloaded import ReloadRequest, reload_context
-from reme_core.working.check import ContextCheck, check_context
+from reme_core.working.check import ContextCheck, ContextLimits, check_context
 from reme_core.working.fit import FittedContext, fit_messages
 from reme_core.working.in_context import InContextMemory
-from reme_core.working.limits import ContextLimits
 from reme_core.working.ports import HeldContexts, WorkingPorts
 from reme_core.working.prepare import ContextRequest, pre_reasoning_hook
 from reme_core.working.record import offload_context

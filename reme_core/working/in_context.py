@@ -22,12 +22,11 @@ from reme_core.schema import (
 )
 from reme_core.schema.checks import check_id, check_text
 from reme_core.text import Language
-from reme_core.working.check import check_context
-from reme_core.working.limits import ContextLimits
+from reme_core.working.check import ContextLimits, check_context
 from reme_core.working.ports import WorkingPorts
 from reme_core.working.prepare import ContextRequest, offload_summary, pre_reasoning_hook
 from reme_core.working.record import record
-from reme_core.working.summary.shown_summary import is_shown_summary, shown_text, summary_message
+from reme_core.working.summary.sections import is_shown_summary, shown_text, summary_message
 
 _STATE_VERSION = 1
 

@@ -1,14 +1,21 @@
-"""Ports that working memory stands on."""
+"""Ports that working memory stands on, and the reading of what is handed in about a context."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import TypeAlias, cast, get_args
 
+from reme_core.errors import InvalidInputError
 from reme_core.ports import ChatModel, Clock, Store, SummaryRequest
-from reme_core.schema import Scope, SummaryResult
+from reme_core.schema import Message, Scope, SummaryResult, parse_messages, shown
+from reme_core.text import Language
+from reme_core.working.check import ContextLimits
+from reme_core.working.summary.sections import is_shown_summary, shown_text
 from reme_core.working.tokens import TokenLedger
 
 _MOST_HELD = 1000
@@ -61,3 +68,68 @@ class WorkingPorts:
     ledger: TokenLedger
     clock: Clock
     held: HeldContexts
+
+
+# Reading a message from a dictionary takes some 20 microseconds.
+_MANY = 500
+# A hundred years: what lies further back no clock has written.
+_MOST_DAYS = 36_500
+
+
+async def read_messages(messages: Sequence[object], ports: WorkingPorts) -> Sequence[Message]:
+    """Read messages, without a summary that is shown as one of them."""
+    read, _ = await read_context(messages, ports)
+    return read
+
+
+async def read_context(messages: Sequence[object], ports: WorkingPorts) -> tuple[Sequence[Message], str]:
+    """Read messages, away from the event loop where they are many, and the summary that is shown as one of them."""
+    now = ports.clock.now()
+    read = partial(parse_messages, messages, now=lambda: now)
+    is_long = isinstance(messages, (list, tuple)) and len(messages) > _MANY and set(map(type, messages)) != {Message}
+    parsed = await asyncio.to_thread(read) if is_long else read()
+    summaries = [text for message in parsed if (text := shown_text(message)) is not None]
+    said = [message for message in parsed if not is_shown_summary(message)]
+    return said, summaries[-1] if summaries else ""
+
+
+def read_limits(max_input_length: int | None, limits: object) -> ContextLimits:
+    """Return the limits of a context: those given, or the default ones of a window (InvalidInputError)."""
+    if limits is None:
+        return ContextLimits() if max_input_length is None else ContextLimits(max_input_length=max_input_length)
+    if not isinstance(limits, ContextLimits):
+        msg = f"limits: wanted ContextLimits, found {shown(limits)}"
+        raise InvalidInputError(msg)
+    return limits if max_input_length is None else replace(limits, max_input_length=max_input_length)
+
+
+def read_language(language: object) -> Language | None:
+    """Read the language of a prompt (InvalidInputError)."""
+    if language is None:
+        return None
+    for known in get_args(Language):
+        if language == known:
+            return cast("Language", known)
+    msg = f"language: wanted 'en', 'zh' or None, found {shown(language)}"
+    raise InvalidInputError(msg)
+
+
+def read_overhead(value: object) -> int:
+    """Read the tokens that are sent besides (InvalidInputError)."""
+    return read_whole(value, "overhead_tokens")
+
+
+def read_whole(value: object, name: str) -> int:
+    """Read a whole number of at least 0 (InvalidInputError)."""
+    if type(value) is int and value >= 0:
+        return value
+    msg = f"{name}: wanted a whole number of at least 0, found {value!r}"
+    raise InvalidInputError(msg)
+
+
+def read_days(value: object, name: str) -> timedelta:
+    """Read a number of days, at most a hundred years of them (InvalidInputError)."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MOST_DAYS:
+        return timedelta(days=value)
+    msg = f"{name}: wanted a number of days from 0 to {_MOST_DAYS:,}, found {value!r}"
+    raise InvalidInputError(msg)

@@ -15,14 +15,19 @@ from reme_core.errors import ContextTooLongError
 from reme_core.ports import HoldOffloads, ListOffloads
 from reme_core.schema import Message, OffloadInfo, OffloadKind, OffloadRecord, PreparedContext, Scope, Usage
 from reme_core.text import Language
-from reme_core.working.check import ContextCheck, check_context
+from reme_core.working.check import ContextCheck, ContextLimits, check_context
 from reme_core.working.fit import FittedContext, fit_messages
-from reme_core.working.limits import ContextLimits
 from reme_core.working.ports import WorkingPorts
 from reme_core.working.record import find_wholes, record, with_ids
-from reme_core.working.references import cited_at_a_glance, cited_references, renamed, store_offloads
 from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
-from reme_core.working.tool_results import compact_tool_result, known_offloads
+from reme_core.working.tool_results import (
+    cited_at_a_glance,
+    cited_references,
+    compact_tool_result,
+    known_offloads,
+    renamed,
+    store_offloads,
+)
 
 SUMMARY_NAME = "summary"
 """The name under which a summary that was replaced is offloaded."""

@@ -22,11 +22,11 @@ from reme_core.schema import (
     ToolResultBlock,
 )
 from reme_core.schema.messages import ORIGINAL_ID, renamings
-from reme_core.steps.messages_by_id import find_messages_by_id
+from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.text import is_cut_of
 from reme_core.working.ports import WorkingPorts
-from reme_core.working.references import cited_in, cited_references
-from reme_core.working.summary.shown_summary import is_shown_summary
+from reme_core.working.summary.sections import is_shown_summary
+from reme_core.working.tool_results import cited_in, cited_references
 
 _PAGE = 1000
 

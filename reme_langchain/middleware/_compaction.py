@@ -22,8 +22,15 @@ from reme_langchain._place import HookContext
 from reme_langchain._searching import known_messages
 from reme_langchain.messages import to_langchain
 from reme_langchain.middleware._capture import untimed
-from reme_langchain.middleware._converted_messages import ConvertedMessages, most_tokens, most_tokens_of
-from reme_langchain.middleware._own_messages import as_cut, part_of, summary_message, summary_text
+from reme_langchain.middleware._own_messages import (
+    ConvertedMessages,
+    as_cut,
+    most_tokens,
+    most_tokens_of,
+    part_of,
+    summary_message,
+    summary_text,
+)
 from reme_langchain.middleware._settings import Compact
 
 _LOG = logging.getLogger("reme")

@@ -1,11 +1,18 @@
-"""Messages that the middleware puts into a thread: nobody has said them, and they are never captured."""
+"""Messages in the middleware: its own, which are not captured or streamed, and those converted, each once."""
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias, TypeVar
+from datetime import datetime
+from typing import ClassVar, Final, Literal, TypeAlias, TypeVar
 
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langgraph.stream import ProtocolEvent, StreamTransformer
+
+from reme_core import Message
+from reme_langchain.messages import from_langchain
 
 SOURCE: Final = "reme"
 Part: TypeAlias = Literal["recall", "summary"]
@@ -74,3 +81,92 @@ def summary_message(summary: str, *, message_id: str | None) -> HumanMessage:
 def summary_text(message: BaseMessage) -> str:
     """Return the summary that a message shows."""
     return message.text.removeprefix(_SUMMARY_HEAD)
+
+
+class OurMessagesTransformer(StreamTransformer):
+    """Keeps messages that the middleware puts into a thread out of `run.messages`, where models speak."""
+
+    before_builtins: ClassVar[bool] = True
+    required_stream_modes: ClassVar[tuple[str, ...]] = ("messages",)
+
+    def init(self) -> dict[str, object]:
+        """Add nothing to the run."""
+        return {}
+
+    def process(self, event: ProtocolEvent) -> bool:
+        """Drop an event that shows a message of ours."""
+        if event["method"] != "messages":
+            return True
+        payload, about = event["params"]["data"]
+        if not isinstance(payload, BaseMessage) or part_of(payload) is None:
+            return True
+        # What is dropped here is still shown to the transformers behind this one.
+        event["params"]["data"] = (None, about)
+        return False
+
+
+_REMEMBERED = 8_192
+# Tokens of anything that is no text, and around a message: more than they take.
+_OTHER_TOKENS, _AROUND_TOKENS = 5_000, 32
+
+
+class ConvertedMessages:
+    """Remembers our form of the messages read last, so that each is converted once. Threads may share one.
+
+    A message that was loaded from a checkpoint again is another object and an equal one: to compare them takes some
+    two percent of the time of a conversion.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._known: OrderedDict[str, tuple[BaseMessage, Message]] = OrderedDict()
+        self._gate = threading.Lock()
+
+    def read(self, message: BaseMessage, *, now: datetime) -> Message:
+        """Return our form of a message, the same object for the same message."""
+        if message.id is None:
+            return _converted(message, now)
+        with self._gate:
+            found = self._known.get(message.id)
+        if found is not None and (found[0] is message or found[0] == message):
+            return found[1]
+        form = _converted(message, now)
+        self.remember(message, form)
+        return form
+
+    def remember(self, message: BaseMessage, form: Message) -> None:
+        """Have a message in this form from now on."""
+        if message.id is None:
+            return
+        with self._gate:
+            self._known[message.id] = (message, form)
+            self._known.move_to_end(message.id)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+
+
+def _converted(message: BaseMessage, now: datetime) -> Message:
+    # The memory knows a message again that was cut, and by nothing else that changed.
+    [form] = from_langchain([without_note(message)])
+    form = form.model_copy(update={"created_at": now})
+    form.model_fields_set.discard("created_at")  # nobody said when: said again at another time it is the same
+    return form
+
+
+def most_tokens(text: str) -> int:
+    """Return more tokens than a text has: what fits by this needs no counting."""
+    return len(text) // 2 + 1 if text.isascii() else 2 * len(text)
+
+
+def most_tokens_of(message: BaseMessage) -> int:
+    """Return more tokens than a message has."""
+    tokens = _AROUND_TOKENS
+    if isinstance(message.content, str):
+        tokens += most_tokens(message.content)
+    else:
+        for block in message.content:
+            text = block if isinstance(block, str) else block.get("text")
+            tokens += most_tokens(text) if isinstance(text, str) else _OTHER_TOKENS
+    if isinstance(message, AIMessage):
+        tokens += sum(_AROUND_TOKENS + most_tokens(str(call["args"])) for call in message.tool_calls)
+    return tokens

@@ -10,7 +10,7 @@ from typing import Literal
 from reme_core import ContextLimits
 from reme_core.errors import ConfigurationError
 from reme_core.schema import MemoryType, shown
-from reme_langchain._kinds import check_words
+from reme_langchain._searching import check_words
 
 # ContextLimits keeps this share of the window free, since counts are estimates; `max_tokens` is what is used.
 _USED = 0.95

@@ -32,16 +32,23 @@ from reme_core.adapting import Appends
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
 from reme_core.schema import shown
 from reme_langchain._opening import MemoryOrPath, open_memory
-from reme_langchain._owner import Owner, check_owner
-from reme_langchain._place import BLOCK, CAPTURED, SESSION, HookContext, ReMeState, find_hook_context, internal_calls
-from reme_langchain.middleware._capture import append, as_said, behind, left_over, session_of
+from reme_langchain._place import (
+    BLOCK,
+    CAPTURED,
+    SESSION,
+    HookContext,
+    Owner,
+    ReMeState,
+    check_owner,
+    find_hook_context,
+    internal_calls,
+)
+from reme_langchain.middleware._capture import append, as_said, behind, deliver_old, left_over, session_of
 from reme_langchain.middleware._compaction import CompactedRequest, ContextCompactor, ModelContext, with_update
-from reme_langchain.middleware._offloading import RELOAD_TOOL, shorten_result
-from reme_langchain.middleware._old_journal import deliver_old
+from reme_langchain.middleware._offloading import RELOAD_TOOL, create_reload_tool, shorten_result
+from reme_langchain.middleware._own_messages import OurMessagesTransformer
 from reme_langchain.middleware._recall import recall
-from reme_langchain.middleware._reload_tool import create_reload_tool
 from reme_langchain.middleware._settings import Capture, Compact, Offload, Recall
-from reme_langchain.middleware._visible_stream import OurMessagesTransformer
 from reme_langchain.tools import create_memory_tools
 
 __all__ = ["Capture", "Compact", "Offload", "ReMeMiddleware", "Recall"]

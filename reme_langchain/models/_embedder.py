@@ -1,21 +1,88 @@
-"""LangChain's embeddings as an embedder of the core."""
+"""LangChain's embeddings as an embedder of the core; models named by a text, and the failures of providers."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
+import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
+from langchain_core.exceptions import OutputParserException
 from langchain_core.runnables.config import run_in_executor
 
-from reme_core import unit_rows
-from reme_core.errors import ConfigurationError, ReMeError
+from reme_core import model_error, unit_rows
+from reme_core.errors import (
+    ConfigurationError,
+    ContextTooLongError,
+    MissingExtraError,
+    ModelError,
+    ModelOutputError,
+    ReMeError,
+)
 from reme_core.ports import Matrix, Vector
-from reme_langchain.models._named_models import NamedModel
-from reme_langchain.models._provider_failures import translated
+
+T = TypeVar("T")
+
+
+def translated(exc: Exception, who: str) -> ModelError:
+    """Return the core's error for what a provider or a parser raised, as `model_error` does. Raise it `from exc`."""
+    error = model_error(exc, who)
+    if not isinstance(exc, OutputParserException) or isinstance(error, ContextTooLongError):
+        return error
+    msg = f"{who}: {type(exc).__name__}: the answer can't be read: it is kept in `raw`"
+    return ModelOutputError(msg, raw=exc.llm_output or "")
+
+
+class NamedModel(Generic[T]):
+    """A model by name; one object is made, whoever asks first and from however many threads."""
+
+    def __init__(self, name: str, make: Callable[[str], T]) -> None:
+        """Keep the name.
+
+        Raises:
+            ConfigurationError: It names no provider.
+        """
+        provider, colon, model = name.partition(":")
+        if not (colon and provider.strip() and model.strip()):
+            msg = f"model {name[:60]!r}: wanted 'provider:model', such as 'openai:gpt-5'"
+            raise ConfigurationError(msg)
+        self.name = name
+        self._make = make
+        self._gate = threading.Lock()
+        self._made: T | None = None
+
+    def get(self) -> T:
+        """Return the model.
+
+        Raises:
+            MissingExtraError: LangChain is not installed.
+            ConfigurationError: The provider's package is missing, its key is, or there is no such provider.
+        """
+        with self._gate:
+            if self._made is None:
+                self._made = self._make_one()
+            return self._made
+
+    def _make_one(self) -> T:
+        try:
+            importlib.import_module("langchain")
+        except ModuleNotFoundError as exc:
+            if exc.name != "langchain":
+                raise
+            raise MissingExtraError(library="langchain", extra="langchain", wanted_for=f"{self.name!r}") from exc
+        try:
+            return self._make(self.name)
+        except ImportError as exc:  # LangChain's own text names the package to install
+            msg = f"model {self.name!r}: {exc}"
+            raise ConfigurationError(msg) from exc
+        except Exception as exc:  # providers refuse missing keys and settings by errors of their own
+            msg = f"model {self.name!r} can't be made: {type(exc).__name__}: check its name and its key; see the cause"
+            raise ConfigurationError(msg) from exc
+
 
 Rows: TypeAlias = Sequence[Sequence[float]]
 EmbeddingFunction: TypeAlias = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]

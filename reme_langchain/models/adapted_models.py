@@ -12,8 +12,7 @@ from reme_core.errors import ConfigurationError
 from reme_core.ports import ChatModel, Embedder
 from reme_core.schema import shown
 from reme_langchain.models._chat_model import ChatFunction, LangChainChat, Messages
-from reme_langchain.models._embedder import EmbeddingFunction, LangChainEmbedder
-from reme_langchain.models._named_models import NamedModel
+from reme_langchain.models._embedder import EmbeddingFunction, LangChainEmbedder, NamedModel
 
 
 def as_chat_model(

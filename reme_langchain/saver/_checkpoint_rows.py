@@ -12,9 +12,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 
 from reme_core.errors import CorruptDataError
-from reme_langchain.saver._checkpoint_tables import find_thread, make_thread
 from reme_langchain.saver._message_blobs import BlobReader, Blobs, KnownDigests, Slot
 from reme_langchain.saver._remove_and_copy import sweep
+from reme_langchain.saver._saver_file import find_thread, make_thread
 from reme_langchain.saver._value_codec import EncodedValue, Typed, ValueCodec, ValueForm
 
 Version: TypeAlias = str | int | float

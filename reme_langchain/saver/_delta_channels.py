@@ -10,8 +10,8 @@ from itertools import islice
 from langgraph.checkpoint.base import DeltaChannelHistory
 
 from reme_langchain.saver._checkpoint_rows import CheckpointKey, Raw, raw, read_value, rebuild_writes
-from reme_langchain.saver._checkpoint_tables import find_thread
 from reme_langchain.saver._message_blobs import BlobReader
+from reme_langchain.saver._saver_file import find_thread
 from reme_langchain.saver._value_codec import ValueCodec
 
 StoredHistory = tuple[list[tuple[str, str, Raw]], Raw | None]

@@ -12,8 +12,8 @@ from hashlib import blake2b
 import ormsgpack
 
 from reme_core.errors import InvalidInputError
-from reme_langchain.saver._checkpoint_tables import HISTORY, find_thread, make_thread
 from reme_langchain.saver._message_blobs import BlobReader, Blobs, KnownDigests
+from reme_langchain.saver._saver_file import HISTORY, find_thread, make_thread
 from reme_langchain.saver._value_codec import ValueForm
 
 _COUNTERS = "counters_since_delta_snapshot"  # the names of delta channels, in the metadata that langgraph hands over

@@ -1,8 +1,10 @@
-"""The file of a saver and of its clones: opened once, prepared once, closed once."""
+"""The file of a saver and of its clones: opened once, its tables prepared once, closed once."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -10,11 +12,118 @@ from sqlite3 import Connection
 from typing import Literal, TypeVar
 
 from reme_core import Database, ReMe
+from reme_core.errors import SchemaVersionError
 from reme_langchain._opening import MemoryOrPath, open_memory
-from reme_langchain.saver._checkpoint_tables import prepare
 from reme_langchain.saver._message_blobs import KnownDigests
 
 T = TypeVar("T")
+
+
+VERSION = 1
+HISTORY = "langgraph history"  # the name of messages that wait for a history sink
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS langgraph_meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS langgraph_threads (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE)",
+    # `refs` is {channel: id of its value, or null}, as JSON. A hidden row is no checkpoint any more: a later one of the
+    # thread still rebuilds a delta channel from its writes or values.
+    """CREATE TABLE IF NOT EXISTS langgraph_checkpoints (
+        id INTEGER PRIMARY KEY,
+        thread INTEGER NOT NULL,
+        ns TEXT NOT NULL,
+        checkpoint_id TEXT NOT NULL,
+        parent TEXT,
+        run TEXT,
+        hidden INTEGER NOT NULL DEFAULT 0,
+        type TEXT NOT NULL,
+        body BLOB NOT NULL,
+        metadata TEXT NOT NULL,
+        refs TEXT NOT NULL,
+        UNIQUE (thread, ns, checkpoint_id)
+    )""",
+    "CREATE INDEX IF NOT EXISTS langgraph_runs ON langgraph_checkpoints (run) WHERE run IS NOT NULL",
+    # `version` has no affinity: a number stays one.
+    """CREATE TABLE IF NOT EXISTS langgraph_values (
+        id INTEGER PRIMARY KEY,
+        thread INTEGER NOT NULL,
+        ns TEXT NOT NULL,
+        channel TEXT NOT NULL,
+        version NOT NULL,
+        form INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        data BLOB NOT NULL,
+        UNIQUE (thread, ns, channel, version)
+    )""",
+    """CREATE TABLE IF NOT EXISTS langgraph_writes (
+        id INTEGER PRIMARY KEY,
+        thread INTEGER NOT NULL,
+        ns TEXT NOT NULL,
+        checkpoint_id TEXT NOT NULL,
+        task_id TEXT NOT NULL,
+        idx INTEGER NOT NULL,
+        task_path TEXT NOT NULL,
+        channel TEXT NOT NULL,
+        form INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        data BLOB NOT NULL,
+        UNIQUE (thread, ns, checkpoint_id, task_id, idx)
+    )""",
+    # Messages, and chunks of lists of messages (their type is NULL). `offered`: the history sink gets it.
+    """CREATE TABLE IF NOT EXISTS langgraph_blobs (
+        id INTEGER PRIMARY KEY,
+        thread INTEGER NOT NULL,
+        digest BLOB NOT NULL,
+        type TEXT,
+        data BLOB NOT NULL,
+        offered INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (thread, digest)
+    )""",
+    # Messages that wait for the history sink, of a thread (queue) in the order of their places; payload: NULL once the
+    # sink has them; holder: who hands them over, held: until. An earlier release had other uses for this table.
+    """CREATE TABLE IF NOT EXISTS langchain_journal (
+        place INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, queue TEXT NOT NULL, entry_id TEXT NOT NULL,
+        tries INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0, holder TEXT, held REAL NOT NULL DEFAULT 0,
+        erased_with INTEGER, payload BLOB, UNIQUE (name, queue, entry_id)
+    )""",
+    """CREATE INDEX IF NOT EXISTS langchain_journal_waiting ON langchain_journal (name, queue, place)
+        WHERE payload IS NOT NULL""",
+)
+
+
+def prepare(connection: sqlite3.Connection) -> bytes:
+    """Make what tables are missing, and return the key of this file's digests.
+
+    Raises:
+        SchemaVersionError: A newer release wrote the tables.
+    """
+    for table in _TABLES:
+        connection.execute(table)
+    connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('version', ?)", (VERSION,))
+    connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('removals', 0)")
+    connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('digest_key', ?)", (secrets.token_bytes(32),))
+    kept = dict(connection.execute("SELECT name, value FROM langgraph_meta"))
+    if kept["version"] != VERSION:
+        msg = (
+            f"the checkpoints of this file have version {kept['version']!r}, this release knows {VERSION}: upgrade reme"
+        )
+        raise SchemaVersionError(msg)
+    key: bytes = kept["digest_key"]
+    return key
+
+
+def find_thread(connection: sqlite3.Connection, name: str) -> int | None:
+    """Return the number of a thread, None if nothing of it is kept."""
+    row = connection.execute("SELECT id FROM langgraph_threads WHERE name = ?", (name,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def make_thread(connection: sqlite3.Connection, name: str) -> int:
+    """Return the number of a thread, a new one if nothing of it is kept."""
+    found = find_thread(connection, name)
+    if found is not None:
+        return found
+    (made,) = connection.execute("INSERT INTO langgraph_threads (name) VALUES (?) RETURNING id", (name,)).fetchone()
+    return int(made)
 
 
 class SaverFile:

@@ -1,4 +1,4 @@
-"""Hand-over of messages that are new in a thread to a history."""
+"""Messages that are new in a thread, handed on to a history; those that wait are a table in the same file."""
 
 from __future__ import annotations
 
@@ -7,33 +7,128 @@ import contextvars
 import logging
 import sqlite3
 import threading
-from collections.abc import Awaitable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from itertools import groupby
 from operator import itemgetter
+from sqlite3 import Connection
 from typing import Protocol, TypeVar
 
 import ormsgpack
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from reme_core import EventLoopThread, holder, is_gone
+from reme_core import EventLoopThread, ReMe, holder, is_gone
 from reme_core.adapting import PATIENCE_S, Appends
 from reme_core.errors import StoreError
+from reme_core.schema.plain import usable_id
+from reme_langchain.messages import from_langchain
+from reme_langchain.middleware._capture import untimed
 from reme_langchain.saver._checkpoint_rows import PutRow, put_row
-from reme_langchain.saver._checkpoint_tables import make_thread
 from reme_langchain.saver._message_blobs import KnownDigests
-from reme_langchain.saver._saver_file import SaverFile
+from reme_langchain.saver._saver_file import HISTORY, SaverFile, make_thread
 from reme_langchain.saver._value_codec import Typed, ValueCodec, digest_of
-from reme_langchain.saver._waiting_messages import claim, finish, insert_waiting, release, waiting_threads
-from reme_langchain.saver.memory_history import MemoryHistory
 
 T = TypeVar("T")
 
 _LOG = logging.getLogger("reme")
+
+
+_WAITING = "name = ? AND queue = ? AND payload IS NOT NULL"
+
+
+def insert_waiting(connection: Connection, *, thread: str, entries: Sequence[tuple[str, bytes]]) -> None:
+    """Add messages, each known by an id, that are not known yet."""
+    connection.executemany(
+        "INSERT OR IGNORE INTO langchain_journal (name, queue, entry_id, payload) VALUES (?, ?, ?, ?)",
+        [(HISTORY, thread, entry_id, payload) for entry_id, payload in entries],
+    )
+
+
+def claim(
+    connection: Connection,
+    _: KnownDigests,
+    *,
+    thread: str,
+    holder: str,
+    now: float,
+    until: float,
+    is_gone: Callable[[str], bool],
+) -> list[tuple[int, bytes]] | None:
+    """Return place and payload of what waits of a thread, in order, held from now on; None while others hold some.
+
+    Times are seconds since 1970. What is held by those who have certainly ended counts as free.
+    """
+    found = connection.execute(
+        f"SELECT DISTINCT holder FROM langchain_journal WHERE {_WAITING} AND held > ?",  # noqa: S608  # ours
+        (HISTORY, thread, now),
+    )
+    if any(other not in {None, holder} and not is_gone(other) for (other,) in found):
+        return None
+    connection.execute(
+        f"UPDATE langchain_journal SET holder = ?, held = ? WHERE {_WAITING}",  # noqa: S608  # ours
+        (holder, until, HISTORY, thread),
+    )
+    return connection.execute(
+        f"SELECT place, payload FROM langchain_journal WHERE {_WAITING} ORDER BY place",  # noqa: S608  # ours
+        (HISTORY, thread),
+    ).fetchall()
+
+
+def release(connection: Connection, _: KnownDigests, *, thread: str, holder: str) -> None:
+    """Let go of what is held of a thread."""
+    connection.execute(
+        "UPDATE langchain_journal SET holder = NULL, held = 0 WHERE name = ? AND queue = ? AND holder = ?",
+        (HISTORY, thread, holder),
+    )
+
+
+def finish(connection: Connection, _: KnownDigests, *, places: Iterable[int]) -> None:
+    """Forget what was handed over; its ids stay known."""
+    connection.executemany(
+        "UPDATE langchain_journal SET payload = NULL, holder = NULL WHERE place = ?", [(place,) for place in places]
+    )
+
+
+def waiting_threads(connection: Connection) -> list[str]:
+    """Return the threads of which something waits."""
+    found = connection.execute(
+        "SELECT queue FROM langchain_journal WHERE name = ? AND payload IS NOT NULL GROUP BY queue ORDER BY min(place)",
+        (HISTORY,),
+    )
+    return [thread for (thread,) in found]
+
+
+class MemoryHistory:
+    """Appends what is new in a thread to a memory, as the session of that name: `ReMeSaver(..., history=...)`.
+
+    A checkpoint waits for the append, for at most 80 ms; what takes longer goes on behind it.
+    """
+
+    def __init__(self, memory: ReMe, *, owner: str | Callable[[str], str]) -> None:
+        """Keep the memory, which stays open, and whose it is: a user id, or a function of the thread's id."""
+        self._memory = memory
+        self._owner = owner
+
+    async def __call__(self, thread_id: str, checkpoint_id: str, messages: Sequence[BaseMessage]) -> None:
+        """Append the messages; those that are known are left alone.
+
+        Raises:
+            ReMeError: They are not on disk; the saver hands them over again.
+        """
+        said = {message.message_id: untimed(message) for message in from_langchain(messages)}
+        await self._memory.summary(
+            list(said.values()),
+            user_id=self._owner if isinstance(self._owner, str) else self._owner(thread_id),
+            session_id=usable_id(thread_id),
+            background=True,
+            on_conflict="rename",
+        )
+
+
 # A hand-over may take so long; no other process tries it in that time, unless it can see that this one has ended.
 _LEASE_S = 60.0
 _LOOK_AGAIN_S = 0.1  # whether another process is done

@@ -51,9 +51,8 @@ from reme_langchain.saver._saver_requests import (
     text,
     write_requests,
 )
-from reme_langchain.saver._strict_serde import TypeName, make_serde
 from reme_langchain.saver._thread_history import History, HistorySink
-from reme_langchain.saver._value_codec import ValueCodec
+from reme_langchain.saver._value_codec import TypeName, ValueCodec, make_serde
 
 _PAGE = 16  # checkpoints that `list` reads at once
 _LARGE = 1 << 18  # bytes; to rebuild more takes so long that it is not done on the event loop

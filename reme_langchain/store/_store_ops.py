@@ -33,7 +33,7 @@ from reme_core.ports import (
 )
 from reme_core.schema import shown
 from reme_langchain.store._json_values import copy_object, read_filter
-from reme_langchain.store._rule_set import RuleSet
+from reme_langchain.store._namespaces import RuleSet
 
 Fields: TypeAlias = tuple[str, ...] | None
 """Paths whose texts are embedded; none at all: nothing is; None: those of the store."""

@@ -20,9 +20,14 @@ from reme_core.ports import ItemAddress, Matrix, Namespace, PutItem, Vector, Wri
 from reme_langchain._opening import DEFAULT_FOLDER, MemoryOrPath, open_memory
 from reme_langchain.store._expiry_sweeper import ExpirySweeper
 from reme_langchain.store._indexing import WHOLE, ItemIndex, read_index
-from reme_langchain.store._namespace_labels import decode_label, encode_label
-from reme_langchain.store._namespace_rule import NamespaceRule
-from reme_langchain.store._rule_set import DEFAULT_RULES, RuleSet, memory_namespace
+from reme_langchain.store._namespaces import (
+    DEFAULT_RULES,
+    NamespaceRule,
+    RuleSet,
+    decode_label,
+    encode_label,
+    memory_namespace,
+)
 from reme_langchain.store._store_ops import (
     ListRequest,
     OperationPlan,

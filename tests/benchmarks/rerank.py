@@ -35,8 +35,8 @@ from locomo import SHARED
 
 from reme_core import Hit, ReMe, RerankingRetriever
 from reme_core.errors import ModelUnavailableError
-from reme_core.models.openai.chat_body import chat_body
-from reme_core.models.openai.endpoint_dialect import EndpointDialect
+from reme_core.models.endpoint_failures import EndpointDialect
+from reme_core.models.openai_chat import chat_body
 from reme_core.ports import ChatModel, ChatRequest, ChatResult
 from reme_core.schema import parse_time
 from reme_core.testing import FixedClock, ScriptedChatModel

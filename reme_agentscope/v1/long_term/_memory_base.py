@@ -18,8 +18,15 @@ from agentscope.tool import ToolResponse
 import reme_agentscope
 import reme_core
 from reme_agentscope._shared.recorded_text import as_limit, query_text
-from reme_agentscope.v1.long_term._found_text import as_query
-from reme_agentscope.v1.long_term._memory_kind import LOG, CallScope, MemoryKind, Remembered, log_failure, warn
+from reme_agentscope.v1.long_term._memory_kind import (
+    LOG,
+    CallScope,
+    MemoryKind,
+    Remembered,
+    as_query,
+    log_failure,
+    warn,
+)
 from reme_agentscope.v1.long_term._new_messages import SeenMessages, read_handed_over, text_of
 from reme_agentscope.v1.messages import from_agentscope
 from reme_core import Message

@@ -1,20 +1,25 @@
-"""Kinds of long-term memory: the protocol by which three kinds keep, find and answer."""
+"""Kinds of long-term memory: the protocol by which three kinds keep and find, and the text of what was found."""
 
 from __future__ import annotations
 
 import logging
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
-from reme_core.errors import MessageNotFoundError, ReMeError
+from reme_core import ports
+from reme_core.errors import MessageNotFoundError, ModelError, ReMeError
+from reme_core.schema import found_line
+from reme_core.schema.plain import clean_text
 
 if TYPE_CHECKING:
-    from reme_core import Message, ReMe
+    from reme_core import Hit, Message, ReMe
+
 
 LOG = logging.getLogger("reme_agentscope")
 
@@ -123,3 +128,103 @@ def warn(told: str) -> None:
     """Warn. A filter that makes errors of warnings is to end no reply, no write and no closing."""
     with suppress(UserWarning):
         warnings.warn(told, stacklevel=4)
+
+
+# Vectors put everything somewhere: from this cosine on a text counts as an answer. Unrelated texts of usual models
+# (text-embedding-3, text-embedding-v4, MiniLM) lie below it; what lies below and is one all the same mostly shares a
+# word with the question, which counts as well.
+_COSINE_FLOOR = 0.4
+# Of one result; messages may have millions of characters.
+_SHOWN_CHARS = 1_000
+# Questions longer than this are cut to their end: that is where people ask.
+_QUERY_CHARS = 4_000
+
+_TAG = re.compile(r"<(?=\s*/?\s*long_term_memory)", re.IGNORECASE)
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+_TOKEN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_ENDING = re.compile(r"(?:ing|ed|es|s)$")
+_SMALL_WORDS = (
+    "the and for are was were you your yours what when where which who whom whose why how that this these those with "
+    "from have has had does did not but can could will would should may might must about into than then there here "
+    "they them their she her hers his him its our ours ask tell know say said please any some all one let get got "
+    "just very too also been being is it am me my of to in on at as be by do or an if so no we he us up out"
+)
+_STOP_WORDS = frozenset(_SMALL_WORDS.split())
+
+
+def as_query(text: str) -> str:
+    """Return a text as a question; `""` where nothing is asked."""
+    return clean_text(text)[-_QUERY_CHARS:].strip()
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words that say something, endings off; pairs of characters where a script has no blanks."""
+    words: set[str] = set()
+    for token in _TOKEN.findall(text.casefold()):
+        if re.match(f"[{_CJK}]", token):
+            words.update(token[at : at + 2] for at in range(max(len(token) - 1, 1)))
+        elif token not in _STOP_WORDS and (len(token) > 1 or token.isdigit()):
+            words.add(_ENDING.sub("", token) if len(token) > 4 else token)
+    return frozenset(words)
+
+
+async def matching(memory: ReMe, query: str, hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that answer the question, in their order.
+
+    Without an embedding model the core finds only what words, names or dates speak for. With one it ranks everything
+    there is; then a hit needs a word in common with the question, or a cosine of `_COSINE_FLOOR`, or it is a message
+    of the same block as a message that has. While the model fails the word decides.
+    """
+    if memory.resting_embedder is None or not hits:
+        return list(hits)
+    asked = words_of(query)
+    fits = [bool(asked & words_of(_text_of(hit))) for hit in hits]
+    doubtful = [place for place, fit in enumerate(fits) if not fit]
+    if doubtful:
+        texts = [_text_of(hits[place])[-_QUERY_CHARS:] for place in doubtful]
+        try:
+            near = await _cosines(memory, query, texts)
+        except ModelError as exc:  # the memory has said in its log that the model fails
+            memory.resting_embedder.rest(exc)
+            near = [0.0] * len(texts)
+        for place, cosine in zip(doubtful, near, strict=True):
+            fits[place] = cosine >= _COSINE_FLOOR
+    blocks = {hit.block_id for hit, fit in zip(hits, fits, strict=True) if fit and hit.block_id is not None}
+    return [hit for hit, fit in zip(hits, fits, strict=True) if fit or hit.block_id in blocks]
+
+
+async def _cosines(memory: ReMe, query: str, texts: Sequence[str]) -> list[float]:
+    embedder = memory.resting_embedder
+    if embedder is None:
+        return [0.0] * len(texts)
+    model: object = memory.embedder
+    if isinstance(model, ports.EmbedsQueries):
+        asked, rows = await embedder.embed_query(query), await embedder.embed(texts)
+    else:
+        both = await embedder.embed([query, *texts])
+        asked, rows = both[0], both[1:]
+    return [float(row @ asked) for row in rows]
+
+
+def _text_of(hit: Hit) -> str:
+    return f"{hit.when_to_use}\n{hit.memory}" if hit.when_to_use else hit.memory
+
+
+def memories_first(hits: Iterable[Hit]) -> list[Hit]:
+    """Put what was made of the talk before the talk itself; within each the order stays."""
+    return sorted(hits, key=lambda hit: hit.layer != "memory")
+
+
+def key_of(hit: Hit) -> str:
+    """Return what a hit is known by within one answer."""
+    return hit.memory_id or ",".join(hit.message_ids) or hit.memory
+
+
+def shown(hits: Iterable[Hit]) -> str:
+    """Write hits for a prompt, each as an item of a list; `""` for none."""
+    return "\n".join(harmless(found_line(hit, max_chars=_SHOWN_CHARS)) for hit in hits)
+
+
+def harmless(text: str) -> str:
+    """Return a text that can't end the block in which AgentScope puts it."""
+    return _TAG.sub("‹", text)

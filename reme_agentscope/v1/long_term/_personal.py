@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import JsonValue
 
 from reme_agentscope._shared.recorded_text import as_texts
-from reme_agentscope.v1.long_term._found_text import as_query, key_of, matching, memories_first, shown, words_of
-from reme_agentscope.v1.long_term._memory_kind import CallScope, Remembered, Words, unknown_of
+from reme_agentscope.v1.long_term._memory_kind import (
+    CallScope,
+    Remembered,
+    Words,
+    as_query,
+    key_of,
+    matching,
+    memories_first,
+    shown,
+    unknown_of,
+    words_of,
+)
 from reme_core import Message
 from reme_core.errors import ConflictError
 from reme_core.schema.plain import clean_text

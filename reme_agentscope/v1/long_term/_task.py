@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reme_agentscope._shared.recorded_text import as_texts
-from reme_agentscope.v1.long_term._found_text import matching, shown
-from reme_agentscope.v1.long_term._memory_kind import CallScope, Remembered, Words, unknown_of
+from reme_agentscope.v1.long_term._memory_kind import CallScope, Remembered, Words, matching, shown, unknown_of
 from reme_agentscope.v1.long_term._personal import ATTEMPT, recall_each, told, without_reasons
 from reme_core import Message
 from reme_core.schema.plain import clean_text

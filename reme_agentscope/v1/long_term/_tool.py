@@ -12,8 +12,7 @@ from pydantic import JsonValue, ValidationError
 
 import reme_core
 from reme_agentscope._shared.recorded_text import as_texts
-from reme_agentscope.v1.long_term._found_text import harmless, words_of
-from reme_agentscope.v1.long_term._memory_kind import CallScope, Remembered, Words, warn
+from reme_agentscope.v1.long_term._memory_kind import CallScope, Remembered, Words, harmless, warn, words_of
 from reme_core import Message
 from reme_core.schema import TextBlock
 from reme_core.schema.plain import clean_text

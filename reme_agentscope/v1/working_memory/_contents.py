@@ -1,19 +1,78 @@
-"""The contents of a working memory: in the process, and on disk if it has a file."""
+"""The contents of a working memory, in the process and on disk; encoded when changed, handed over when they leave."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from reme_agentscope.v1.working_memory._encoded_before import EncodedMessage
+from agentscope.memory import LongTermMemoryBase
+from agentscope.message import Msg
+
 from reme_agentscope.v1.working_memory._memory_file import FileContents, FileState, MessageFile, SavedState, digest_of
 from reme_agentscope.v1.working_memory._memory_state import Entry, decode, encode
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger("reme_agentscope")
+
+
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedMessage:
+    """A message and its marks as they were when they were encoded.
+
+    Attributes:
+        fields: Of the message, their texts shared with it; None where one isn't plain JSON, so that nothing is known.
+        marks: Its marks.
+        digest: Of the bytes.
+    """
+
+    fields: object
+    marks: list[str]
+    digest: bytes
+
+    @classmethod
+    def of(cls, entry: Entry, digest: bytes) -> EncodedMessage:
+        """Remember how an entry is now."""
+        return cls(_fields(entry[0]), list(entry[1]), digest)
+
+    def is_still(self, entry: Entry) -> bool:
+        """Tell whether an entry equals that one, as Python does: `1` and `True`, or another order of keys, are equal.
+
+        Texts that nobody has replaced are the same objects, so their length doesn't matter.
+        """
+        try:
+            return self.fields is not None and vars(entry[0]) == self.fields and entry[1] == self.marks
+        except Exception:  # noqa: BLE001  # values of clients compare as they like: it is encoded, which tells
+            return False
+
+
+def _fields(msg: Msg) -> object:
+    try:
+        return _copied(vars(msg))
+    except (TypeError, RecursionError):
+        return None
+
+
+def _copied(value: object) -> object:
+    """Copy lists and objects (TypeError: a value that may change, and that no comparison tells)."""
+    kind = type(value)
+    if kind in _LEAVES:
+        return value
+    if isinstance(value, list) and kind is list:
+        return [_copied(item) for item in value]
+    if isinstance(value, dict) and kind is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    raise TypeError
+
 
 # No version that a file has.
 _STALE = -1
@@ -144,3 +203,32 @@ class SessionContents:
         # A write that was cancelled may still come to pass: the file is read again.
         if self._known is not None:
             self._known = replace(self._known, version=_STALE)
+
+
+class LongTermHandOver:
+    """Holds the long-term memory apart from the working memory, with whose state it would be saved otherwise."""
+
+    def __init__(self, long_term: LongTermMemoryBase | None) -> None:
+        """Keep it; None: nothing is handed over."""
+        self._long_term = long_term
+        self._owed: list[Msg] = []
+        self._handed: set[str] = set()
+
+    async def hand_over(self, msgs: Sequence[Msg]) -> None:
+        """Hand over copies of messages, each once; what it fails to take comes again with the next ones, or none."""
+        if self._long_term is None:
+            return
+        # What was to leave may have stayed all the same, and is to leave again.
+        wanted = [*self._owed, *(deepcopy(msg) for msg in msgs if msg.id not in self._handed)]
+        if not wanted:
+            return
+        self._handed.update(msg.id for msg in wanted)
+        self._owed, is_taken = [], False
+        try:
+            await self._long_term.record(list(wanted))
+            is_taken = True
+        except Exception as exc:  # noqa: BLE001  # somebody else's code; the messages are in the working memory, whole
+            _LOG.error("the long-term memory failed to record: %s", type(exc).__name__)
+        finally:
+            if not is_taken:  # where this was cancelled, too
+                self._owed = [*wanted, *self._owed]

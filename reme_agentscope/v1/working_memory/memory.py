@@ -16,9 +16,8 @@ from agentscope.token import TokenCounterBase
 from agentscope.tool import ToolResponse
 
 from reme_agentscope.v1.working_memory._compaction import Budget, Compaction, Left, Tokens
-from reme_agentscope.v1.working_memory._contents import LoopLocks, SessionContents
-from reme_agentscope.v1.working_memory._context_use import history_of, use_of
-from reme_agentscope.v1.working_memory._hand_over import LongTermHandOver
+from reme_agentscope.v1.working_memory._contents import LongTermHandOver, LoopLocks, SessionContents
+from reme_agentscope.v1.working_memory._fitting import history_of, use_of
 from reme_agentscope.v1.working_memory._memory_file import MessageFile, check_session
 from reme_agentscope.v1.working_memory._memory_state import (
     COMPRESSED,

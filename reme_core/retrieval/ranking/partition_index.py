@@ -8,13 +8,23 @@ from datetime import datetime
 import numpy as np
 
 from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix
+from reme_core.retrieval.named_dates import calendar_days, date_fit, named_dates, relative_days, without_relative_days
 from reme_core.retrieval.query_words import QueryWords, query_words
-from reme_core.retrieval.ranking.named_speakers import first_person, named_speakers, speaks_of_two, subject
-from reme_core.retrieval.ranking.nearby_vectors import fill_mean, nearby_cosines
 from reme_core.retrieval.ranking.partition_shape import PartitionShape, shape_of
 from reme_core.retrieval.ranking.postings import Postings
-from reme_core.retrieval.ranking.row_columns import RowColumns, Rows
-from reme_core.retrieval.ranking.row_pieces import RowPieces
+from reme_core.retrieval.ranking.row_columns import RowColumns, RowPieces, Rows
+from reme_core.retrieval.ranking.score_parts import (
+    fill_mean,
+    first_person,
+    gather_units,
+    named_speakers,
+    nearby_cosines,
+    nearby_text,
+    new_terms,
+    own_text,
+    speaks_of_two,
+    subject,
+)
 from reme_core.retrieval.ranking.score_weights import (
     LONG,
     MEAN_TO_WINDOW,
@@ -23,13 +33,9 @@ from reme_core.retrieval.ranking.score_weights import (
     PASSAGE_DISCOUNT,
     Weights,
 )
-from reme_core.retrieval.ranking.text_scores import gather_units, nearby_text, new_terms, own_text
 from reme_core.retrieval.ranking.vector_search import VectorColumn, best_rows
-from reme_core.retrieval.times.named_dates import calendar_days, named_dates, relative_days, without_relative_days
-from reme_core.retrieval.times.time_fit import date_fit
-from reme_core.retrieval.times.time_order import asked_fit, time_scores
-from reme_core.retrieval.times.time_question import AskedTime
-from reme_core.text.questions import is_question
+from reme_core.retrieval.time_question import AskedTime, asked_fit, time_scores
+from reme_core.text.language import is_question
 
 # A question that brings fewer terms of its own says no more than the query does (with 2, LoCoMo loses 0.1).
 _NEW_TERMS = 1

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from qdrant_client import models
 
-from reme_core.retrieval.bm25 import inverse_frequency, length_norm
+from reme_core.retrieval.arrays import inverse_frequency, length_norm
 from reme_core.retrieval.query_words import query_words
 from reme_core.text import pack_terms, unpack_terms
 

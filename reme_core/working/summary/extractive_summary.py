@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from reme_core.ports import TokenCounter
 from reme_core.schema import Message
 from reme_core.text import extractive_summary, normalise_content, query_terms, split_sentences, without_notices
-from reme_core.working.references import split_line
 from reme_core.working.summary.identifiers import IdentifierKind, identifiers
 from reme_core.working.summary.sections import Section, Summary, clean_line, parse_summary, summary_of
 from reme_core.working.summary.summary_fit import without_pointers
+from reme_core.working.tool_results import split_line
 
 _MUST = re.compile(
     r"\b(?:must(?:n['’]t)?|never|always|only|do not|don['’]t|cannot|can['’]t|(?<!\bi )should(?: not|n['’]t)?|without|"

@@ -1,11 +1,14 @@
-"""The form of a summary: Markdown with six sections, each a list of lines. Printing and reading it."""
+"""The form of a summary: Markdown with six sections, printed, read, and shown as a message."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
+
+from reme_core.schema import Message, TextBlock
 
 
 class Section(StrEnum):
@@ -175,3 +178,38 @@ def _body_line(line: str) -> str:
     line = _LOWER_HEADING.sub("", line, count=1) if line.startswith("###") else line
     line = clean_line(line)
     return line[1:] if line.startswith("\\") and line.lstrip("\\").startswith("#") else line
+
+
+SUMMARY_MARK = "summary"
+"""Under `reme` in the metadata of the message that shows a summary."""
+
+_HEAD = "Summary of the conversation so far:"
+# A summary has no time of its own, and one that changed would change the prompt.
+_NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_ID = "summary-"
+
+
+def summary_message(session_id: str, summary: str) -> Message:
+    """Return the message that shows a summary: always the same one for the same summary."""
+    return Message(
+        message_id=f"{_ID}{session_id}"[:512],
+        role="user",
+        content=(TextBlock(text=f"{_HEAD}\n\n{summary}"),),
+        created_at=_NO_TIME,
+        metadata={"reme": SUMMARY_MARK},
+    )
+
+
+def shown_text(message: Message) -> str | None:
+    """Return the summary that a message shows; None if it shows none."""
+    return message.text.removeprefix(_HEAD).lstrip("\n") if is_shown_summary(message) else None
+
+
+def is_shown_summary(message: Message) -> bool:
+    """Tell whether a message is a summary as `summary_message` shows it, this one or an earlier one."""
+    return (
+        message.message_id.startswith(_ID)
+        and message.metadata == {"reme": SUMMARY_MARK}
+        and message.created_at == _NO_TIME
+        and message.text.startswith(_HEAD)
+    )

@@ -18,8 +18,8 @@ from reme_core.ports import ResponseSchema, TokenCounter
 from reme_core.schema import describe
 from reme_core.schema.checks import Text
 from reme_core.text import json_line, normalise_content, terms
-from reme_core.working.references import drop_unknown_references
 from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
+from reme_core.working.tool_results import drop_unknown_references
 
 # What is somewhat too long loses its least lines; what is longer than this is no summary.
 _FAR_TOO_LONG = 2

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from reme_core.ports import TokenCounter
 from reme_core.schema import Message
 from reme_core.text import prompt_time
-from reme_core.working.references import drop_references, split_line
 from reme_core.working.summary.identifiers import Identifier, identifiers, is_used, occurs, words_in
 from reme_core.working.summary.sections import Section, Summary, clean_line, print_line, summary_of
+from reme_core.working.tool_results import drop_references, split_line
 
 LEAST_TOKENS = 60
 """Six headings and one pointer, at four characters a token. With less there are no headings, and the pointer as far as

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from reme_core.agents.answers import MAX_CALLS
+from reme_core.agents.calls import MAX_CALLS
 from reme_core.agents.loop import Limits, run_loop
 from reme_core.errors import ModelOutputError
 from reme_core.ports import ChatRequest, ChatResult, ToolContext

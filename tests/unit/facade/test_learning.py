@@ -17,8 +17,7 @@ from reme_core.errors import (
     PartialFailureError,
 )
 from reme_core.schema import Source, parse_messages
-from reme_core.steps.flow import stage
-from reme_core.steps.flow_context import FlowContext
+from reme_core.steps.flow import FlowContext, stage
 from reme_core.tasks import (
     Attempts,
     Experience,

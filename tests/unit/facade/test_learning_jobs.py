@@ -13,8 +13,7 @@ from reme_core import ReMe
 from reme_core.errors import ConfigurationError, ConflictError, PartialFailureError
 from reme_core.ports import ChatRequest, ChatResult, SettleJob, SummaryRequest, WriteBatch
 from reme_core.schema import JobState, Memory, Scope, Source, SummaryResult
-from reme_core.steps.flow import stage
-from reme_core.steps.flow_context import FlowContext
+from reme_core.steps.flow import FlowContext, stage
 from reme_core.stores import LocalStore
 from reme_core.tasks import Attempts, Experience, Experiences, preprocess, success_extraction, task_flow
 from reme_core.testing import HashedEmbedder, ScriptedChatModel

@@ -3,7 +3,7 @@ import threading
 
 import pytest
 
-from reme_core.jobs.background_tasks import BackgroundTasks
+from reme_core.jobs.job_service import BackgroundTasks
 from reme_core.schema import make_scope
 
 ALICE, BOB = make_scope("space", "alice"), make_scope("space", "bob")

@@ -27,7 +27,7 @@ from reme_core.errors import (
     StoreUnavailableError,
 )
 from reme_core.models import CachedEmbedder
-from reme_core.models import vector_cache_file as cache_file_module
+from reme_core.models import cached_embedder as cache_file_module
 from reme_core.ports import Matrix
 from reme_core.testing import HashedEmbedder
 from tests.support.openai_server import OpenAIServer

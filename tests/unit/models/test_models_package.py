@@ -43,5 +43,5 @@ def test_a_missing_library_is_named_and_other_import_errors_stay() -> None:
         "except ImportError as exc: print(type(exc).__name__)"
     )
     assert run(code.format("openai")) == "MissingExtraError"
-    assert run(code.format("reme_core.models.openai.endpoint")) == "ModuleNotFoundError"
+    assert run(code.format("reme_core.models.endpoint")) == "ModuleNotFoundError"
     assert issubclass(MissingExtraError, ImportError)

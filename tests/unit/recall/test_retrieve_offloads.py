@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reme_core.models import CharacterTokenCounter
 from reme_core.ports import AppendMessages, PutOffloads, RetrieveRequest
 from reme_core.recall.simple_retriever import SimpleRetriever
-from reme_core.retrieval.passage_hits import MessageMatch, passage_score, passage_scores
+from reme_core.retrieval.hits import MessageMatch, passage_score, passage_scores
 from reme_core.schema import Hit, Message, OffloadKind, OffloadRecord, TextBlock
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reme_core.retrieval import Query, RankingIndex, Rows
-from reme_core.retrieval.ranking.named_speakers import first_person
+from reme_core.retrieval.ranking.score_parts import first_person
 from reme_core.text import is_question, pack_terms, passage_spans, segment_passages, states_wish
 
 Turn = tuple[str, str]

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reme_core.retrieval import bm25_order, message_text, plain_rows
-from reme_core.retrieval.query_words import query_words
+from reme_core.retrieval.query_words import query_words, related_terms
 from reme_core.retrieval.ranking.partition_index import Query, RankingIndex
 from reme_core.retrieval.ranking.score_weights import MEMORY_WEIGHTS
-from reme_core.retrieval.thesaurus import related_terms
 from reme_core.text import pack_terms, query_terms, terms
 
 texts = st.lists(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reme_core.errors import InvalidInputError
 from reme_core.ports import Uselessness, UseMemory
 from reme_core.rules import check_uses, is_useless, used
-from reme_core.rules.uses import MOST_USES
+from reme_core.rules.chain import MOST_USES
 from reme_core.testing.store_values import changed, memory
 
 USES = st.builds(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reme_core.schema import ContentBlock, OtherBlock, TextBlock, ToolResultBlock
-from reme_core.schema.fitting import SPARE_BYTES, block_bytes, fit_blocks
 from reme_core.schema.messages import MAX_MESSAGE_BYTES
+from reme_core.schema.plain import SPARE_BYTES, block_bytes, fit_blocks
 
 MEGABYTE = "é" * (1 << 19)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reme_core.steps.model_order import bare_order, read_order, with_rest
+from reme_core.steps.ask_json import bare_order, read_order, with_rest
 
 JUNK: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 60) | st.floats() | st.text(max_size=5) | st.sampled_from(["7", " 8 "]),

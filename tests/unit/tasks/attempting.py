@@ -18,7 +18,7 @@ from reme_core.schema import (
     ToolResultBlock,
     Trajectory,
 )
-from reme_core.steps.flow_context import FlowContext
+from reme_core.steps.flow import FlowContext
 from reme_core.tasks import Attempt, Experience, Origin, attempt_of
 from reme_core.testing import FixedClock
 from reme_core.testing.store_values import ALICE, NOW, at

@@ -31,7 +31,7 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.schema import Memory, MemoryPage, Scope
-from reme_core.steps.equal_memories import certain_words
+from reme_core.steps.similar_memories import certain_words
 from reme_core.steps.targets import all_memories
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, BOB, NOW, at, axis, leaning

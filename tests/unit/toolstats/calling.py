@@ -20,7 +20,7 @@ from reme_core.schema import (
     ToolCallResult,
     ToolResultBlock,
 )
-from reme_core.steps.flow_context import FlowContext
+from reme_core.steps.flow import FlowContext
 from reme_core.stores import LocalStore
 from reme_core.testing import FixedClock, ScriptedChatModel
 

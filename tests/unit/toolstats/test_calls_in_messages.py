@@ -18,7 +18,7 @@ from reme_core.schema import (
     read_stored_message,
 )
 from reme_core.schema.tool_calls import MAX_CALL_BYTES
-from reme_core.toolstats.calls_in_messages import read_tool_calls, with_outcome
+from reme_core.toolstats.record_calls import read_tool_calls, with_outcome
 from tests.unit.toolstats.calling import CALLED, calls_tool, results, said
 
 LATER = CALLED + timedelta(seconds=90)

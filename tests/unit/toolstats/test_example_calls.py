@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from reme_core.ports import ListToolCalls, ToolCallPage
 from reme_core.schema import Scope, ToolCallResult
 from reme_core.stores import LocalStore
-from reme_core.toolstats.example_calls import SHOWN_CHARS, pick_examples, shown_call, shown_calls
+from reme_core.toolstats.tool_guideline import SHOWN_CHARS, pick_examples, shown_call, shown_calls
 from tests.unit.toolstats.calling import CALLED, OTHER, SCOPE, called, opened
 
 

@@ -15,11 +15,11 @@ from reme_core.errors import (
 )
 from reme_core.ports import AppendMessages, EventQuery, MemorySearch, WriteBatch
 from reme_core.schema import Memory, MemoryType, ToolCallResult
-from reme_core.steps.flow_context import FlowContext
+from reme_core.steps.flow import FlowContext
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
-from reme_core.toolstats.calls_in_messages import read_tool_calls
 from reme_core.toolstats.guideline_flow import GuidelineDraft, guideline_batch, guideline_flow
+from reme_core.toolstats.record_calls import read_tool_calls
 from reme_core.toolstats.tool_guideline import MAX_REQUEST_CHARS, find_guideline
 from tests.unit.toolstats.calling import (
     NOW,

@@ -13,8 +13,7 @@ from reme_core.errors import ConflictError, InvalidInputError
 from reme_core.ports import AddedToolCalls
 from reme_core.schema import Scope, ToolCallResult
 from reme_core.stores import LocalStore
-from reme_core.toolstats.calls_in_messages import read_tool_calls
-from reme_core.toolstats.record_calls import read_handed_in, record, unrecorded
+from reme_core.toolstats.record_calls import read_handed_in, read_tool_calls, record, unrecorded
 from tests.unit.toolstats.calling import NOW, OTHER, SCOPE, called, calls_tool, opened, results
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from reme_core.schema import MemoryType, ToolMemory, ToolStatistics
-from reme_core.toolstats.tool_lookup import retrieve_tool_memories, tool_memory
-from reme_core.toolstats.tool_text import (
+from reme_core.toolstats.tool_lookup import (
     MAX_TEXT_CHARS,
     MAX_TOOL_CHARS,
     joined_texts,
+    retrieve_tool_memories,
     statistics_lines,
+    tool_memory,
     tool_text,
 )
 from tests.unit.toolstats.calling import OTHER, SCOPE, called, guideline, note, opened, put

@@ -31,7 +31,7 @@ from reme_core.ports import (
     Store,
     WriteBatch,
 )
-from reme_core.remember.undo import undo_run
+from reme_core.remember.memory_editor import undo_run
 from reme_core.schema import (
     DumpedLibrary,
     LoadedLibrary,

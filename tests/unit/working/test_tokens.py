@@ -22,8 +22,7 @@ from reme_core.schema import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from reme_core.working.check import check_context
-from reme_core.working.limits import ContextLimits
+from reme_core.working.check import ContextLimits, check_context
 from reme_core.working.tokens import FILE_TOKENS, IMAGE_TOKENS, TokenLedger
 from tests.support.conversations import conversations
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from reme_core.ports import OffloadSearch, ScoredOffload
-from reme_core.retrieval.bm25 import inverse_frequency
+from reme_core.retrieval.arrays import inverse_frequency
 from reme_core.schema import OffloadInfo, Scope
 from reme_core.stores.local.file.scope_numbers import find_scope
 from reme_core.stores.local.file.tables import has_word_tables

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reme_core.retrieval.ranking.named_speakers import named_speakers, subject
+from reme_core.retrieval.ranking.score_parts import named_speakers, subject
 
 NAMES = {"": 0, "Ann": 1, "Bob Stone": 2, "小雅": 3, "user": 4, "Will": 5}
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reme_core.retrieval import DaySpan, NamedDate, named_dates, relative_days
-from reme_core.retrieval.times.named_dates import calendar_days
-from reme_core.retrieval.times.time_fit import date_fit
+from reme_core.retrieval.named_dates import calendar_days, date_fit
 
 NOW = datetime(2024, 3, 10, 9, tzinfo=UTC)
 

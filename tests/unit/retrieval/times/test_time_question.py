@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reme_core.retrieval import AskedTime, Query, RankingIndex, asked_time, names_no_topic
-from reme_core.retrieval.times.named_dates import (
+from reme_core.retrieval.named_dates import (
     DaySpan,
     calendar_days,
     calendar_spans,
@@ -14,8 +14,7 @@ from reme_core.retrieval.times.named_dates import (
     without_relative_days,
     without_times,
 )
-from reme_core.retrieval.times.time_order import asked_fit
-from reme_core.retrieval.times.time_question import bounds, days_asked_for, telling_terms
+from reme_core.retrieval.time_question import asked_fit, bounds, days_asked_for, telling_terms
 from tests.unit.retrieval.ranking.test_partition_index import Message, rows_of
 
 NOW = datetime(2024, 5, 22, 12, tzinfo=UTC)  # a Wednesday

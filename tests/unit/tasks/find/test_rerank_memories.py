@@ -10,7 +10,7 @@ import pytest
 from reme_core.errors import ConfigurationError, ModelOutputError, ModelUnavailableError
 from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import UsageCounter
-from reme_core.tasks.find.rerank_memories import MAX_RANKED, rerank
+from reme_core.tasks.tell_experiences import MAX_RANKED, rerank
 from reme_core.testing import ScriptedChatModel
 from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import store_of

@@ -9,13 +9,10 @@ from pathlib import Path
 import pytest
 
 from reme_core.schema import MemoryType
-from reme_core.steps.flow import stage
-from reme_core.steps.flow_context import FlowContext
-from reme_core.tasks.find.retrieval_flows import make_retrieval_flow, retrieval_flow
-from reme_core.tasks.find.search_memories import search
-from reme_core.tasks.find.shown_memories import show
-from reme_core.tasks.find.task_query import build_query
+from reme_core.steps.flow import FlowContext, stage
+from reme_core.tasks.find_experiences import build_query, make_retrieval_flow, retrieval_flow, search
 from reme_core.tasks.task_values import TaskAnswer, TaskQuestion
+from reme_core.tasks.tell_experiences import show
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from reme_core.text import Language, load_prompt, prompt_language
 from tests.unit.remember.distilling import OTHER, store_of

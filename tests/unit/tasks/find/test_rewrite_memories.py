@@ -10,7 +10,7 @@ import pytest
 from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.ports import ChatResult
 from reme_core.schema import Message, TextBlock
-from reme_core.tasks.find.rewrite_memories import MAX_TEXT_TOKENS, rewrite
+from reme_core.tasks.tell_experiences import MAX_TEXT_TOKENS, rewrite
 from reme_core.testing import ScriptedChatModel
 from reme_core.text import estimate_tokens
 from tests.support.temporary_store import TemporaryStore

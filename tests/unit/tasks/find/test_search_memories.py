@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from reme_core.errors import InvalidInputError, ModelUnavailableError
 from reme_core.ports import MemorySearch, PutMemory, ScoredMemory, WriteBatch
 from reme_core.schema import Memory, MemoryType, Scope
-from reme_core.tasks.find.search_memories import search, weighed
+from reme_core.tasks.find_experiences import search, weighed
 from reme_core.tasks.task_values import TaskAnswer
 from reme_core.testing import HashedEmbedder
 from tests.support.temporary_store import TemporaryStore

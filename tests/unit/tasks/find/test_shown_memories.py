@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Scope
-from reme_core.tasks.find.shown_memories import ShownMemory, plain_text, show, shown_of
+from reme_core.tasks.tell_experiences import ShownMemory, plain_text, show, shown_of
 from reme_core.text import Language, estimate_tokens
 from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import SAID, store_of

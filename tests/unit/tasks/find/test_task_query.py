@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reme_core.errors import InvalidInputError
 from reme_core.schema import FileBlock, ImageBlock, Message, OtherBlock
-from reme_core.tasks.find.task_query import MAX_QUERY_CHARS, build_query, query_of
+from reme_core.tasks.find_experiences import MAX_QUERY_CHARS, build_query, query_of
 from reme_core.tasks.task_values import TaskQuestion
 from tests.support.temporary_store import TemporaryStore
 from tests.unit.tasks.find.retrieving import calling, context_of, result, spoken

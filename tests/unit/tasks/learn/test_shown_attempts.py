@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reme_core.tasks.learn.shown_attempts import head_and_tail, language_of, show, steps_shown, task_line
+from reme_core.tasks.attempts import head_and_tail, language_of, show, steps_shown, task_line
 from reme_core.text import Language
 from tests.unit.tasks.attempting import attempt, context, result, say
 

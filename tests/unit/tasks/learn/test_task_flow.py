@@ -11,8 +11,7 @@ import pytest
 
 from reme_core.errors import ModelError, ModelOutputError, ModelUnavailableError
 from reme_core.ports import ChatRequest
-from reme_core.steps.flow import stage
-from reme_core.steps.flow_context import FlowContext
+from reme_core.steps.flow import FlowContext, stage
 from reme_core.tasks import (
     TASK_FLOW,
     Attempts,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reme_core.working.references import drop_references, drop_unknown_references, split_line
 from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
 from reme_core.working.summary.summary_answer import Given, ReadAnswer, given_from, numbered_lines, read_answer
+from reme_core.working.tool_results import drop_references, drop_unknown_references, split_line
 from tests.unit.working.summary.summarising import COUNTER, FORGED, KNOWN, answer_of, answer_with
 
 TEXTS = [

@@ -1,0 +1,323 @@
+"""Requests to an OpenAI-compatible endpoint: connections, limits, time-outs; nothing of their content.
+
+Retries are those of the `openai` client; here is the bound on a call as a whole, its waits included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import openai
+from openai import AsyncOpenAI, AsyncStream, DefaultAsyncHttpxClient
+from pydantic import JsonValue, SecretStr
+
+from reme_core.errors import ConfigurationError, ModelOutputError
+from reme_core.models.defaults import Tally
+from reme_core.models.endpoint_failures import TRANSPORT_ERROR, USED_UP, EndpointAddress, translate, was_reached
+
+if TYPE_CHECKING:
+    from openai._types import RequestOptions
+
+
+class CallSlots:
+    """At most `limit` holders at a time, first come first served.
+
+    An asyncio semaphore belongs to one event loop; this one is shared by all loops and threads of the process.
+    """
+
+    def __init__(self, limit: int) -> None:
+        """Allow `limit` holders, at least 1."""
+        self._lock = threading.Lock()
+        self._free = limit
+        self._waiters: deque[_Waiter] = deque()
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """Wait for a slot and hold it. Cancelling the wait gives up the place in the queue."""
+        await self._acquire()
+        try:
+            yield
+        finally:
+            self._release()
+
+    async def _acquire(self) -> None:
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            waiter = _Waiter(asyncio.get_running_loop())
+            self._waiters.append(waiter)
+        try:
+            await waiter.woken
+        except BaseException:  # a cancelled wait; it goes on below
+            self._withdraw(waiter)
+            raise
+
+    def _release(self) -> None:
+        with self._lock:
+            while self._waiters:
+                if self._waiters.popleft().grant():
+                    return
+            self._free += 1
+
+    def _withdraw(self, waiter: _Waiter) -> None:
+        with self._lock:
+            granted = waiter.granted
+            if not granted and waiter in self._waiters:
+                self._waiters.remove(waiter)
+        if granted:
+            self._release()
+
+
+class _Waiter:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.woken: asyncio.Future[None] = loop.create_future()
+        self.granted = False
+        self._loop = loop
+
+    def grant(self) -> bool:
+        """Hand the slot over; False where the waiter's loop is closed, and nobody waits any more."""
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            return False
+        self.granted = True
+        return True
+
+    def _wake(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)
+
+
+_LINGER_S = 30.0
+"""How long a loop holds the connections of an object that is gone."""
+
+OPENAI_URL = "https://api.openai.com/v1"
+
+# The client has one hook for the requests of all its calls; it runs in the task of the call.
+_TALLY: ContextVar[Tally] = ContextVar("tally of the call under way")
+
+
+def as_secret(api_key: SecretStr | str | None) -> SecretStr | None:
+    """Keep a key so that printing it shows stars; an empty one is none."""
+    secret = SecretStr(api_key.strip()) if isinstance(api_key, str) else api_key
+    return secret if secret is not None and secret.get_secret_value() else None
+
+
+class Endpoint:
+    """One endpoint, shared by all event loops and threads of the process.
+
+    A connection belongs to the event loop it was made in, so each loop has a client of its own, made on first use and
+    closed with the loop (`asyncio.run` does it), by `close`, or soon after this object is gone.
+    """
+
+    def __init__(self, place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
+        """Check the options; nothing is opened yet.
+
+        Raises:
+            ConfigurationError: Naming the option.
+        """
+        _check_options(place, timeout_s=timeout_s, max_retries=max_retries, max_concurrency=max_concurrency)
+        self.place = place
+        self.slots = CallSlots(max_concurrency)
+        self._timeout_s = timeout_s
+        self._clients = _LoopClients(place, max_retries)
+
+    async def post(self, path: str, body: dict[str, JsonValue], *, tally: Tally, timeout_s: float | None = None) -> str:
+        """Send a request and return the text of the answer, whatever its form. It holds a slot until the end.
+
+        Raises:
+            ModelUnavailableError: It failed, and so did the retries, or all of it took longer than the time-out.
+            ModelRejectedError: The endpoint refuses it.
+            ContextTooLongError: It is too long for the model.
+        """
+        async with self.slots.hold(), self._bounded(tally, timeout_s):
+            client = await self._clients.get()
+            return await client.post(path, cast_to=str, body=body, options=_options(self.place))
+
+    async def open_stream(
+        self, path: str, body: dict[str, JsonValue], *, tally: Tally, timeout_s: float | None = None
+    ) -> AsyncStream[object]:
+        """Send a request whose answer comes in pieces; raises as `post`.
+
+        The caller holds a slot, and closes the stream.
+        """
+        async with self._bounded(tally, timeout_s):
+            client = await self._clients.get()
+            return await client.post(
+                path,
+                cast_to=object,
+                body=body,
+                options=_options(self.place),
+                stream=True,
+                stream_cls=AsyncStream[object],
+            )
+
+    async def pieces(
+        self, stream: AsyncStream[object], *, timeout_s: float | None = None
+    ) -> AsyncGenerator[object, None]:
+        """Yield what the stream brings; the time-out is that between two pieces. What has begun is not tried again.
+
+        Raises:
+            ModelUnavailableError: The stream broke, or went silent.
+            ModelOutputError: A piece is not JSON.
+        """
+        iterator = aiter(stream)
+        while True:
+            try:
+                async with asyncio.timeout(timeout_s or self._timeout_s):
+                    piece = await anext(iterator)
+            except StopAsyncIteration:
+                return
+            except TRANSPORT_ERROR as exc:
+                broken = openai.APIConnectionError(request=stream.response.request)
+                raise translate(broken, self.place, attempts=1) from exc
+            except (openai.OpenAIError, TimeoutError) as exc:
+                raise translate(exc, self.place, attempts=1) from exc
+            except ValueError as exc:
+                msg = f"{self.place.model!r} at {self.place.url!r}: a piece of the stream is not JSON"
+                raise ModelOutputError(msg, raw=exc.doc if isinstance(exc, json.JSONDecodeError) else "") from exc
+            yield piece
+
+    async def close(self) -> None:
+        """Close the connections of the running loop. A later call opens new ones."""
+        await self._clients.close()
+
+    @asynccontextmanager
+    async def _bounded(self, tally: Tally, timeout_s: float | None) -> AsyncIterator[None]:
+        """Bound a call with its retries, count its attempts, and translate its failure."""
+        token, before = _TALLY.set(tally), tally.attempts
+        try:
+            async with asyncio.timeout(timeout_s or self._timeout_s):
+                yield
+        except (openai.OpenAIError, TimeoutError) as exc:
+            attempts = max(tally.attempts - before, 1)
+            tally.attempts = tally.attempts if was_reached(exc) else before
+            raise translate(exc, self.place, attempts=attempts) from exc
+        finally:
+            _TALLY.reset(token)
+
+
+async def _count_request(_request: object) -> None:
+    _TALLY.get().attempts += 1
+
+
+class _Answer(Protocol):
+    """The head of an answer: that of httpx under openai 2, of httpx2 under openai 3."""
+
+    status_code: int
+    headers: MutableMapping[str, str]
+
+    async def aread(self) -> bytes: ...
+
+
+async def _mark_used_up(answer: _Answer) -> None:
+    """Keep the client from trying again where the quota is used up: a 429 that no waiting heals."""
+    if answer.status_code == 429 and USED_UP.encode() in await answer.aread():
+        answer.headers["x-should-retry"] = "false"
+
+
+def _check_options(place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
+    wrong = None
+    if not place.model.strip():
+        wrong = "model is empty: name the model"
+    elif not place.base_url.startswith(("http://", "https://")):
+        wrong = f"base_url {place.url!r}: wanted a URL with http:// or https://, such as {OPENAI_URL!r}"
+    elif not timeout_s > 0:
+        wrong = f"timeout_s is {timeout_s}: wanted seconds above 0"
+    elif max_retries < 0:
+        wrong = f"max_retries is {max_retries}: wanted 0 or more"
+    elif max_concurrency < 1:
+        wrong = f"max_concurrency is {max_concurrency}: wanted 1 or more"
+    if wrong:
+        raise ConfigurationError(wrong)
+
+
+def _options(place: EndpointAddress) -> RequestOptions:
+    """Leave out what the client would add from the environment, and the key where there is none."""
+    headers: dict[str, str | openai.Omit] = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
+    if place.secret is None:
+        headers["Authorization"] = openai.Omit()
+    return {"headers": headers}
+
+
+def _open_client(place: EndpointAddress, max_retries: int) -> AsyncOpenAI:
+    """Make a client without time-outs of its own: the bound on the whole call is here."""
+    return AsyncOpenAI(
+        api_key=place.secret.get_secret_value() if place.secret else "none",
+        base_url=place.base_url,
+        max_retries=max_retries,
+        timeout=None,
+        # Not the client's default wrapper, which, when garbage, closes itself on whichever loop runs at that time.
+        http_client=DefaultAsyncHttpxClient(
+            timeout=None, event_hooks={"request": [_count_request], "response": [_mark_used_up]}
+        ),
+    )
+
+
+async def _lifetime(place: EndpointAddress, max_retries: int) -> AsyncGenerator[AsyncOpenAI, None]:
+    """Yield a client once, and close it when the generator is closed: the event loop does that before it ends."""
+    client = _open_client(place, max_retries)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _let_go(_lifetime: AsyncGenerator[AsyncOpenAI, None]) -> None:
+    """Do nothing: with this callback the loop lets go of its reference."""
+
+
+@dataclass(slots=True)
+class _LoopClient:
+    client: AsyncOpenAI
+    lifetime: AsyncGenerator[AsyncOpenAI, None]
+    linger: asyncio.TimerHandle
+
+    def used(self, loop: asyncio.AbstractEventLoop) -> AsyncOpenAI:
+        """Have the loop hold the client for a while: an object that goes earlier leaves its closing to the loop's end.
+
+        Garbage collected between two runs of a loop, the client would otherwise be closed by nobody.
+        """
+        self.linger.cancel()
+        self.linger = loop.call_later(_LINGER_S, _let_go, self.lifetime)
+        return self.client
+
+
+class _LoopClients:
+    """One client for each running loop."""
+
+    def __init__(self, place: EndpointAddress, max_retries: int) -> None:
+        self._place = place
+        self._max_retries = max_retries
+        self._lock = threading.Lock()
+        self._held: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
+
+    async def get(self) -> AsyncOpenAI:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            for other in [loop for loop in self._held if loop.is_closed()]:
+                del self._held[other]
+            held = self._held.get(loop)
+        if held is None or held.client.is_closed():
+            lifetime = _lifetime(self._place, self._max_retries)
+            client = await anext(lifetime)  # does not let other tasks run, so a loop has one client
+            held = _LoopClient(client, lifetime, loop.call_later(_LINGER_S, _let_go, lifetime))
+            with self._lock:
+                self._held[loop] = held
+        return held.used(loop)
+
+    async def close(self) -> None:
+        with self._lock:
+            held = self._held.pop(asyncio.get_running_loop(), None)
+        if held is not None:
+            held.linger.cancel()
+            await held.lifetime.aclose()

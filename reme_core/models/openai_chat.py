@@ -1,0 +1,357 @@
+"""A chat model behind an OpenAI-compatible endpoint, and the bodies of its requests."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from types import TracebackType
+from typing import NoReturn, Self, TypeVar
+
+from openai import AsyncStream
+from pydantic import JsonValue, SecretStr
+
+from reme_core.errors import ContextTooLongError, InvalidInputError, ModelRejectedError, ModelUnavailableError
+from reme_core.models.chat_answer import StreamedAnswer, count_tokens, parse_wire, read_draft, result_of
+from reme_core.models.defaults import Meter, Tally
+from reme_core.models.endpoint import OPENAI_URL, Endpoint, as_secret
+from reme_core.models.endpoint_failures import (
+    EndpointAddress,
+    EndpointDialect,
+    JsonObject,
+    complaint,
+    is_about_room,
+    json_instruction,
+    learnt_of,
+    response_format,
+    simpler,
+)
+from reme_core.ports import ChatRequest, ChatResult, ToolSpec
+from reme_core.schema import (
+    ContentBlock,
+    FileBlock,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    Usage,
+)
+
+T = TypeVar("T")
+
+
+_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]+")
+"""OpenAI refuses names with these characters."""
+
+
+def chat_body(request: ChatRequest, *, model: str, temperature: float | None, dialect: EndpointDialect) -> JsonObject:
+    """Build the body, in the endpoint's dialect.
+
+    Raises:
+        InvalidInputError: There is nothing to send, or a tool choice that names no tool of the request.
+    """
+    messages = [part for message in request.messages for part in wire_messages(message)]
+    if not messages:
+        msg = "messages: nothing to send: give at least one message with a text, an image, a tool call or a tool result"
+        raise InvalidInputError(msg)
+    body: JsonObject = {"model": model, "messages": _with_instruction(messages, request, dialect)}
+    warmth = temperature if request.temperature is None else request.temperature
+    if warmth is not None and dialect.temperature:
+        body["temperature"] = warmth
+    if request.max_tokens is not None and (dialect.tokens_below is None or request.max_tokens < dialect.tokens_below):
+        body[dialect.tokens_option] = request.max_tokens
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+    choice = _tool_choice(request.tool_choice, request.tools)
+    if choice is not None:
+        body["tool_choice"] = choice
+    schema = request.response_schema
+    wanted = response_format(schema, dialect.mode_of(schema)) if schema else None
+    if wanted is not None:
+        body["response_format"] = wanted
+    return body
+
+
+def streaming(body: JsonObject, dialect: EndpointDialect) -> JsonObject:
+    """Return the body that asks for the same answer in pieces."""
+    options: JsonObject = {"stream_options": {"include_usage": True}} if dialect.stream_usage else {}
+    return {**body, "stream": True, **options}
+
+
+def wire_messages(message: Message) -> list[JsonValue]:
+    """Return the messages that say what ours says, in order: each tool result is a message of its own.
+
+    Thinking and vendor data are not sent. Images go with a user's message where they have a web or data URL; in other
+    places, and other references everywhere, are told in words.
+    """
+    sent: list[JsonValue] = []
+    run: list[ContentBlock] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            sent += _flush(message, run)
+            sent.append({"role": "tool", "tool_call_id": block.call_id, "content": block.output})
+        else:
+            run.append(block)
+    return sent + _flush(message, run)
+
+
+def _flush(message: Message, run: list[ContentBlock]) -> list[JsonValue]:
+    """Turn the blocks gathered so far into one message, or none, and forget them."""
+    blocks = [block for block in run if block.type != "other"]
+    run.clear()
+    if not blocks:
+        return []
+    calls: list[JsonValue] = [_tool_call(block) for block in blocks if isinstance(block, ToolCallBlock)]
+    # Only an assistant calls tools; and what stands beside a tool's result is no answer to a call: the user tells it.
+    role = "assistant" if calls else "user" if message.role == "tool" else message.role
+    wire: JsonObject = {"role": role, "content": _content(blocks, role)}
+    if message.name:
+        wire["name"] = _NOT_IN_NAMES.sub("_", message.name)[:64]
+    if calls:
+        wire["tool_calls"] = calls
+    return [wire]
+
+
+def _content(blocks: Sequence[ContentBlock], role: str) -> JsonValue:
+    parts: list[JsonValue] = []
+    texts: list[str] = []
+    for block in blocks:
+        match block:
+            case TextBlock():
+                texts.append(block.text)
+            case ImageBlock() if role == "user" and block.url.startswith(("http://", "https://", "data:")):
+                parts += _text_parts([*texts, *([block.caption] if block.caption else [])])
+                texts.clear()
+                parts.append({"type": "image_url", "image_url": {"url": block.url}})
+            case ImageBlock():
+                texts.append(f"[image: {block.caption or _reference(block.url)}]")
+            case FileBlock():
+                texts.append(f"[file: {block.name or _reference(block.url)}]")
+            case _:
+                continue
+    if parts:
+        return parts + _text_parts(texts)
+    return "\n".join(texts) if texts else None
+
+
+def _text_parts(texts: Sequence[str]) -> list[JsonValue]:
+    return [{"type": "text", "text": "\n".join(texts)}] if texts else []
+
+
+def _reference(url: str) -> str:
+    return "embedded data" if url.startswith("data:") else url
+
+
+def _tool_call(block: ToolCallBlock) -> JsonObject:
+    arguments = block.arguments
+    # Many endpoints refuse a conversation with arguments that are no JSON object, so malformed ones go inside one.
+    sent = {"malformed": arguments} if isinstance(arguments, str) else arguments
+    return {
+        "id": block.call_id,
+        "type": "function",
+        "function": {"name": block.name, "arguments": json.dumps(sent, ensure_ascii=False)},
+    }
+
+
+def _tool(tool: ToolSpec) -> JsonObject:
+    function: JsonObject = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(choice: str, tools: Sequence[ToolSpec]) -> JsonValue:
+    """Return the option `tool_choice`; None where it says nothing new."""
+    names = [tool.name for tool in tools]
+    if choice in names:
+        return {"type": "function", "function": {"name": choice}}
+    if choice in {"auto", "none"} or (choice == "required" and tools):
+        return choice if tools and choice != "auto" else None
+    msg = f"tool_choice {choice!r}: wanted 'auto', 'none', 'required' or one of the request's tools {names!r}"
+    raise InvalidInputError(msg)
+
+
+def _with_instruction(messages: list[JsonValue], request: ChatRequest, dialect: EndpointDialect) -> list[JsonValue]:
+    """Add the schema to the system message where the endpoint is not given it otherwise."""
+    if request.response_schema is None or dialect.mode_of(request.response_schema) == "schema":
+        return messages
+    instruction = json_instruction(request.response_schema)
+    first = messages[0]
+    if isinstance(first, dict) and first["role"] == "system" and isinstance(first["content"], str):
+        return [{**first, "content": f"{first['content']}\n\n{instruction}"}, *messages[1:]]
+    return [{"role": "system", "content": instruction}, *messages]
+
+
+_PATH = "/chat/completions"
+
+
+class OpenAIChat:
+    """A chat model of any endpoint that speaks OpenAI's chat completions. A `ChatModel`.
+
+    One object serves all event loops and threads of the process, and may live as long as it. Its connections are closed
+    with the event loop that they were made in, or by `close` (or leaving `async with`) from that loop.
+
+    Options that an endpoint lacks are learnt from its refusals and left out from then on, by all objects that speak to
+    the same model there: `response_format` (the schema then goes into the prompt), `temperature`, `stream_options`, and
+    `max_tokens`, where it wants `max_completion_tokens`, or takes no such limit.
+    """
+
+    def __init__(  # one argument for each setting that users know from elsewhere
+        self,
+        model: str,
+        *,
+        api_key: SecretStr | str | None = None,
+        base_url: str = OPENAI_URL,
+        temperature: float | None = None,
+        timeout_s: float = 120.0,
+        max_retries: int = 3,
+        max_concurrency: int = 16,
+    ) -> None:
+        """Keep the settings; nothing is opened yet.
+
+        Args:
+            model: The model's name at the endpoint.
+            api_key: None sends no key, as local servers want it.
+            base_url: Most end in `/v1`.
+            temperature: For requests that name none; None leaves it to the endpoint.
+            timeout_s: For a call as a whole, its retries included; in a stream, to its beginning, then between pieces.
+            max_retries: After the first attempt, for connection errors, 408, 409, 429 and 5xx.
+            max_concurrency: Requests under way at once, over all event loops and threads.
+
+        Raises:
+            ConfigurationError: Naming the option.
+        """
+        place = EndpointAddress(
+            model=model,
+            base_url=base_url,
+            key_variable="REME_LLM_API_KEY",
+            url_variable="REME_LLM_BASE_URL",
+            secret=as_secret(api_key),
+        )
+        self._endpoint = Endpoint(
+            place,
+            timeout_s=timeout_s,
+            max_retries=max_retries,
+            max_concurrency=max_concurrency,
+        )
+        self._temperature = temperature
+        self._learnt = learnt_of(base_url, model)
+        self._meter = Meter()
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._endpoint.place.model
+
+    @property
+    def usage(self) -> Usage:
+        """The cost of all calls so far, failed ones included."""
+        return self._meter.total
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        """Answer a request.
+
+        `ChatResult.usage` counts every attempt that got to the endpoint, and the time with its retries.
+
+        Raises:
+            InvalidInputError: There is nothing to send, or `tool_choice` names no tool of the request.
+            ModelUnavailableError: No answer after the retries; it may pass.
+            ModelRejectedError: The endpoint refuses the request as it is.
+            ModelOutputError: The answer has no usable form; `raw` keeps it.
+            ContextTooLongError: The request doesn't fit the context window.
+        """
+        tally = Tally()
+
+        async def send(body: JsonObject, _dialect: EndpointDialect) -> str:
+            return await self._endpoint.post(_PATH, body, tally=tally, timeout_s=request.timeout_s)
+
+        try:
+            text = await self._negotiate(request, send)
+            return result_of(read_draft(text, tally), request, tally)
+        finally:
+            self._meter.add(tally.usage("chat"))
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResult, None]:
+        """Yield the answer's text in pieces as it comes, and at the end the whole result.
+
+        Close the generator (`contextlib.aclosing`) when it is not read to its end. Only the beginning is retried.
+
+        Raises:
+            ModelUnavailableError: No answer after the retries, or the stream broke.
+            ModelError: As `chat`.
+        """
+        tally = Tally()
+        answer = StreamedAnswer()
+
+        async def send(body: JsonObject, dialect: EndpointDialect) -> AsyncStream[object]:
+            return await self._endpoint.open_stream(
+                _PATH, streaming(body, dialect), tally=tally, timeout_s=request.timeout_s
+            )
+
+        try:
+            async with (
+                self._endpoint.slots.hold(),
+                await self._negotiate(request, send) as stream,
+                aclosing(self._endpoint.pieces(stream, timeout_s=request.timeout_s)) as pieces,
+            ):
+                async for data in pieces:
+                    piece = parse_wire(data, raw=str(data))
+                    count_tokens(piece, tally)
+                    if text := answer.add(piece):
+                        yield text
+            if answer.finish_reason is None:
+                msg = f"{self.model!r}: the stream ended before the answer did: try again"
+                raise ModelUnavailableError(msg)
+            yield result_of(answer.draft(), request, tally)
+        finally:
+            self._meter.add(tally.usage("chat"))
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop. A later call opens new ones."""
+        await self._endpoint.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the model itself; nothing is opened."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the connections of the running event loop."""
+        await self.close()
+
+    def __repr__(self) -> str:
+        """Name the model and the endpoint, never the key."""
+        return f"OpenAIChat({self.model!r}, base_url={self._endpoint.place.url!r})"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: the key must not get into a file.
+
+        Raises:
+            TypeError: Always.
+        """
+        msg = "an OpenAIChat holds a key, so it is not pickled or copied: build it anew where it is needed"
+        raise TypeError(msg)
+
+    async def _negotiate(self, request: ChatRequest, send: Callable[[JsonObject, EndpointDialect], Awaitable[T]]) -> T:
+        """Send a request in the simplest dialect that the endpoint has asked for so far, or now asks for."""
+        dialect = self._learnt.dialect
+        while True:
+            body = chat_body(request, model=self.model, temperature=self._temperature, dialect=dialect)
+            try:
+                return await send(body, dialect)
+            except ModelRejectedError as exc:
+                said = complaint(exc)
+                understood = simpler(dialect, streaming(body, dialect) if "stream_options" in said else body, said)
+                if understood is None:
+                    raise
+                dialect = self._learnt.dialect = understood
+            except ContextTooLongError as exc:
+                if not is_about_room(dialect, body, complaint(exc)):
+                    raise
+                request = replace(request, max_tokens=None)

@@ -1,1 +1,0 @@
-"""Times named in questions, and how well what is stored fits them."""

@@ -1,1 +1,0 @@
-"""Stages that find for a task what was learnt from others like it."""

@@ -1,1 +1,0 @@
-"""Stages that learn from attempts at a task."""
