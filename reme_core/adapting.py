@@ -1,4 +1,4 @@
-"""What adapters of agent frameworks share: appends that must not keep a reply waiting."""
+"""Appends that adapters of agent frameworks share: no reply waits for them."""
 
 from __future__ import annotations
 

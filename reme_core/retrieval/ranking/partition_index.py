@@ -12,7 +12,7 @@ from reme_core.retrieval.named_dates import calendar_days, date_fit, named_dates
 from reme_core.retrieval.query_words import QueryWords, query_words
 from reme_core.retrieval.ranking.partition_shape import PartitionShape, shape_of
 from reme_core.retrieval.ranking.postings import Postings
-from reme_core.retrieval.ranking.row_columns import RowColumns, RowPieces, Rows
+from reme_core.retrieval.ranking.row_columns import RowColumns, RowPieces, Rows, best_piece
 from reme_core.retrieval.ranking.score_parts import (
     fill_mean,
     first_person,
@@ -393,13 +393,7 @@ class RankingIndex:
         if self._pieces.all_whole:
             return [None] * len(slots)
         firsts, counts = self._pieces.first[slots].tolist(), self._pieces.counts()[slots].tolist()
-        return [_best_piece(values[first : first + count]) for first, count in zip(firsts, counts, strict=True)]
+        return [best_piece(values[first : first + count]) for first, count in zip(firsts, counts, strict=True)]
 
     def _changed(self) -> None:
         self._cached = None
-
-
-def _best_piece(values: FloatArray) -> int | None:
-    """Return the place of the highest value; None for a text of one piece, or one of which no piece says anything."""
-    best = int(np.argmax(values))
-    return best if len(values) > 1 and values[best] > 0.0 else None

@@ -318,3 +318,9 @@ def _cut(terms: bytes, cuts: bytes) -> Iterator[bytes]:
     for size in passage_sizes(cuts):
         yield terms[start : start + 8 * size]
         start += 8 * size
+
+
+def best_piece(values: FloatArray) -> int | None:
+    """Return the place of the highest value; None for a text of one piece, or one of which no piece says anything."""
+    best = int(np.argmax(values))
+    return best if len(values) > 1 and values[best] > 0.0 else None
