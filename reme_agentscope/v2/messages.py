@@ -187,7 +187,6 @@ def _source(block: ImageBlock | FileBlock) -> dict[str, JsonValue] | None:
 _BLOCKS = AgentScope2Blocks()
 _SHARED_FIELDS = ("name", "metadata")  # of both generations
 _LEGAL = {"user": ("text", "data"), "system": ("text",)}  # an assistant's message holds any block
-_SPEAKERS = ("user", "assistant", "system")
 
 
 def from_agentscope(msgs: Msg | Iterable[Msg | None] | None) -> list[Message]:
