@@ -93,7 +93,7 @@ Injected: TypeAlias = Annotated[ToolRuntime | None, InjectedToolArg]
 Notes: TypeAlias = dict[str, dict[str, str]]
 
 # What a middleware notes in a thread.
-CAPTURED, SESSION, BLOCK = "captured", "session", "block"
+CAPTURED, SESSION, BLOCK, OWNER = "captured", "session", "block", "owner"
 
 
 def merge_notes(before: Notes | None, new: Notes | None) -> Notes:
@@ -108,8 +108,8 @@ class ReMeState(AgentState[ResponseT]):
     """An agent's state with our notes; they are neither input nor output.
 
     Attributes:
-        reme: By the middleware's name: the id of the last captured message, the session of a run without a thread, the
-            frozen block of the system prompt.
+        reme: By the middleware's name: the id of the last captured message, whose run it was, the session of a run
+            without a thread, the frozen block of the system prompt.
     """
 
     reme: NotRequired[Annotated[Notes, PrivateStateAttr, merge_notes]]

@@ -1,11 +1,13 @@
-"""Limits of pages, and cursors: where the next page begins, as an opaque string. Shared by the stores."""
+"""Pages shared by the stores: limits, the place of a memory in a list, and cursors as opaque strings."""
 
 from __future__ import annotations
 
 import base64
 import json
-
 from reme_core.errors import InvalidInputError
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from reme_core.schema import Memory
 
 
 def write_cursor(kind: str, *place: int | str) -> str:
@@ -53,3 +55,19 @@ def check_limit(limit: int) -> None:
     if limit < 1:
         msg = f"limit: wanted at least 1, found {limit}"
         raise InvalidInputError(msg)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A place in a list: newest first, then by id. Microseconds since 1970 are counted backwards."""
+
+    age: int
+    memory_id: str
+
+
+def place_of(memory: Memory) -> Place:
+    """Return the place of a memory in a list."""
+    return Place((_EPOCH - memory.created_at) // timedelta(microseconds=1), memory.memory_id)

@@ -7,6 +7,7 @@ import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
@@ -21,7 +22,7 @@ from langchain.agents.middleware.types import (
     ResponseT,
 )
 from langchain.tools import ToolRuntime
-from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
@@ -35,6 +36,7 @@ from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain._place import (
     BLOCK,
     CAPTURED,
+    OWNER,
     SESSION,
     HookContext,
     Owner,
@@ -282,8 +284,9 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
             notes[SESSION] = place.session_id
         if self._capture is not None:
             left = left_over(messages, place.notes.get(CAPTURED))
-            notes |= await self._capture_now(self._capture, place, left, begins=True)
-        if self._recall is not None and (self._recall.where == "message" or BLOCK not in place.notes):
+            notes |= await self._capture_left(self._capture, place, left)
+        is_frozen = BLOCK in place.notes and place.notes.get(OWNER, place.user_id) == place.user_id
+        if self._recall is not None and (self._recall.where == "message" or not is_frozen):
             frozen = self._recall.where == "system"
             found = await recall(self._memory, self._recall, place, messages, again=frozen)
             if frozen:
@@ -293,6 +296,21 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         if notes:
             update |= self._update(notes)
         return update or None
+
+    async def _capture_left(self, capture: Capture, place: HookContext, left: list[AnyMessage]) -> dict[str, str]:
+        """Capture what an earlier run of the thread left, for the user whose run it was.
+
+        Behind the last answer nobody can tell the words of an earlier user from those of this one: they are nobody's.
+        """
+        mine = {OWNER: place.user_id} if place.has_thread else {}
+        owner = place.notes.get(OWNER, place.user_id)
+        if owner == place.user_id:
+            return mine | await self._capture_now(capture, place, left, begins=True)
+        answered = [number for number, message in enumerate(left) if not isinstance(message, HumanMessage)]
+        theirs = left[: answered[-1] + 1] if answered else []
+        await self._capture_now(capture, replace(place, user_id=owner), theirs, begins=True)
+        await self._capture_now(capture, place, [], begins=True)
+        return mine | (_cursor_at(left[-1]) if left else {})
 
     async def _end(self, capture: Capture, state: ReMeState[ResponseT], place: HookContext) -> dict[str, object] | None:
         notes = await self._capture_now(capture, place, behind(state["messages"], place.notes.get(CAPTURED)))

@@ -1,18 +1,45 @@
-"""One event loop in one thread, which callers of any event loop and thread hand their work to.
+"""One event loop in one thread, which callers of any loop hand their work to; and the folder of the local mode.
 
 Clients of asynchronous libraries belong to the event loop that they were made in; here they all live in the same one.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
+import portalocker
+from qdrant_client import AsyncQdrantClient
+from reme_core.errors import StoreUnavailableError
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
-
 from reme_core.errors import StoreClosedError
 
 T = TypeVar("T")
+
+
+_LOCK = ".lock"  # the name qdrant-client gives it
+
+
+def open_folder(folder: Path) -> AsyncQdrantClient:
+    """Open a folder unless somebody else has it open.
+
+    The client asks for the lock itself, but where it is refused it leaves the lock's file open until the garbage is
+    collected. So we ask first.
+
+    Raises:
+        StoreUnavailableError: Another client, of this process or another, has the folder open.
+    """
+    lock = folder / _LOCK
+    if lock.is_file():
+        with lock.open("r+b") as handle:
+            try:
+                portalocker.lock(handle, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
+            except portalocker.exceptions.LockException as exc:
+                msg = f"opening {str(folder)!r}: another client has this folder open; run a Qdrant server instead"
+                raise StoreUnavailableError(msg) from exc
+            portalocker.unlock(handle)
+    return AsyncQdrantClient(path=str(folder))
 
 
 class QdrantLoopThread:

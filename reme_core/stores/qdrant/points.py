@@ -1,27 +1,211 @@
-"""Memories as points: their ids, payloads and vectors.
+"""Memories as points of a collection: how it is created and checked; ids, payloads, vectors, words as sparse ones.
 
 A point tells what a search compares, and none of it in words: terms, targets and metadata are digests. Beside the
 memories of a scope stands one point with the position of the store that they have reached.
+
+The server keeps, for each memory, how much each of its terms counts by how often it stands there and how long the text
+is; the query brings how rare each term is *in its scope*. Rareness over the whole collection, which the server could
+compute by itself, would let the memories of others move the scores.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from qdrant_client import AsyncQdrantClient, models
+from reme_core.errors import ConfigurationError, DimensionMismatchError, StoreUnavailableError
+from reme_core.stores.qdrant.failures import translated
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+import numpy as np
+from reme_core.retrieval.arrays import inverse_frequency, length_norm
+from reme_core.retrieval.query_words import query_words
+from reme_core.text import pack_terms, unpack_terms
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
-
-import numpy as np
-from qdrant_client import models
-
 from reme_core.errors import CorruptDataError
 from reme_core.ports import IndexEntry, Vector
 from reme_core.rules import metadata_tokens
 from reme_core.schema import Scope, format_time
 from reme_core.stores._list_order import Place, place_of
-from reme_core.stores.qdrant.collection import DENSE, WORDS
-from reme_core.stores.qdrant.words import document_vector, keys_of_terms
 from reme_core.text import TERMS_VERSION, terms
+
+
+DENSE = "dense"
+WORDS = "words"
+OLDEST_SERVER = (1, 11)
+"""The first release whose indexes can be told that a field tells tenants apart."""
+
+# No graph over all scopes, one for each scope instead. Source: Qdrant's page on multitenancy.
+_HNSW = models.HnswConfigDiff(m=0, payload_m=16)
+
+# What tells a collection that was no index but the only place of its memories.
+_KEPT_HERE = models.Filter(must=[models.FieldCondition(key="kind", match=models.MatchValue(value="commit"))])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QdrantLayout:
+    """How a new collection lies on the nodes of a cluster; one that exists keeps its own.
+
+    Attributes:
+        shard_number: Shards of the collection, or of each space with `shard_by_space`. None: the server's choice.
+        replication_factor: Copies of each shard. None: one.
+        write_consistency_factor: Copies that have to confirm a write. None: one.
+        shard_by_space: A shard key, and so shards of its own, for each memory space; needs a cluster.
+    """
+
+    shard_number: int | None = None
+    replication_factor: int | None = None
+    write_consistency_factor: int | None = None
+    shard_by_space: bool = False
+
+
+def payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordIndexParams]:
+    """Return the payload fields that a server indexes, and how."""
+    keyword, time = models.PayloadSchemaType.KEYWORD, models.PayloadSchemaType.DATETIME
+    return {
+        "scope": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+        "kind": keyword,
+        "type": keyword,
+        "target": keyword,
+        "metadata": keyword,
+        "words": keyword,
+        "current": models.PayloadSchemaType.BOOL,
+        "valid_from": time,
+        "valid_to": time,
+        "observed_at": time,
+    }
+
+
+async def ensure_collection(
+    client: AsyncQdrantClient, name: str, dimension: int, layout: QdrantLayout, *, remote: bool
+) -> None:
+    """Create the collection with its indexes, or check the one that is there and add the indexes that it lacks.
+
+    Raises:
+        ConfigurationError: The server is too old, or a collection of this name is not one of ours, or holds what an
+            earlier release kept in Qdrant alone.
+        DimensionMismatchError: The collection holds vectors of another dimension.
+    """
+    with translated(f"opening the collection {name!r}"):
+        if remote:
+            _check_version((await client.info()).version)
+        if not await client.collection_exists(name):
+            await _create(client, name, dimension, layout)
+        info = await client.get_collection(name)
+        _check_collection(info, name, dimension)
+        if (await client.count(name, _KEPT_HERE, exact=True)).count:
+            msg = (
+                f"the collection {name!r} holds memories that an earlier release kept here alone: export them with "
+                "that release (`reme export`), name another collection, and import them"
+            )
+            raise ConfigurationError(msg)
+        if not remote:
+            return  # the local mode has no indexes
+        for field, schema in payload_indexes().items():
+            if field not in info.payload_schema:
+                await client.create_payload_index(name, field, schema, wait=True)
+
+
+async def _create(client: AsyncQdrantClient, name: str, dimension: int, layout: QdrantLayout) -> None:
+    try:
+        with translated(f"creating the collection {name!r}"):
+            await client.create_collection(
+                name,
+                vectors_config={DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE)},
+                sparse_vectors_config={WORDS: models.SparseVectorParams()},
+                hnsw_config=_HNSW,
+                on_disk_payload=True,
+                shard_number=layout.shard_number,
+                replication_factor=layout.replication_factor,
+                write_consistency_factor=layout.write_consistency_factor,
+                sharding_method=models.ShardingMethod.CUSTOM if layout.shard_by_space else None,
+            )
+    except StoreUnavailableError:
+        if not await client.collection_exists(name):  # else another process was quicker
+            raise
+
+
+def _check_version(version: str) -> None:
+    numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2] if part.isdigit())
+    if numbers < OLDEST_SERVER:
+        wanted = ".".join(map(str, OLDEST_SERVER))
+        msg = f"the Qdrant server is {version}, at least {wanted} is needed: upgrade it"
+        raise ConfigurationError(msg)
+
+
+def _check_collection(info: models.CollectionInfo, name: str, dimension: int) -> None:
+    params = info.config.params
+    dense = params.vectors.get(DENSE) if isinstance(params.vectors, dict) else None
+    if dense is None or WORDS not in (params.sparse_vectors or {}):
+        msg = f"the collection {name!r} was not made by this store: name another one"
+        raise ConfigurationError(msg)
+    if dense.size != dimension:
+        raise DimensionMismatchError(expected=dense.size, found=dimension, what="the embedding model configured")
+
+
+MEAN_TERMS = 16.0
+"""The length, in terms, of a text that is neither long nor short; fixed, so that memories needn't be written again
+when the mean of their scope moves. Two sentences have about so many."""
+
+MOST_WORDS = 64
+"""Terms of a query that are looked up; the first ones, since each costs a count."""
+
+
+def keys_of_terms(words: Iterable[str]) -> list[str]:
+    """Return terms as hexadecimal hashes of 64 bits, with repetition."""
+    return [_key(term) for term in unpack_terms(pack_terms(words)).tolist()]
+
+
+def document_vector(keys: Sequence[str]) -> models.SparseVector:
+    """Return the sparse vector of a text with these terms."""
+    norm = float(length_norm(np.array([len(keys)]), MEAN_TERMS)[0])
+    return _sparse({key: count / (count + norm) for key, count in Counter(keys).items()})
+
+
+def query_weights(text: str) -> dict[str, float]:
+    """Return the terms of a query, and those related to them, with what each counts."""
+    words = query_words(text)
+    weights = words.weights[words.units].tolist()
+    pairs = zip(words.hashes.tolist(), weights, strict=True)
+    return {_key(term): weight for term, weight in list(pairs)[:MOST_WORDS]}
+
+
+def query_vector(weights: Mapping[str, float], holding: Mapping[str, int], memories: int) -> models.SparseVector | None:
+    """Return the sparse vector of a query.
+
+    `holding` says how many of the scope's memories hold each term. None where no memory holds any.
+    """
+    known = {key: weight for key, weight in weights.items() if holding.get(key)}
+    if not known:
+        return None
+    counts = np.array([holding[key] for key in known])
+    rareness = inverse_frequency(counts, max(memories, int(counts.max())))
+    return _sparse({key: known[key] * rare for key, rare in zip(known, rareness.tolist(), strict=True)})
+
+
+def product(query: models.SparseVector | None, document: models.SparseVector | None) -> float:
+    """Multiply the sparse vectors of a query and a memory."""
+    if query is None or document is None:
+        return 0.0
+    held = dict(zip(document.indices, document.values, strict=True))
+    pairs = zip(query.indices, query.values, strict=True)
+    return sum(value * held.get(index, 0.0) for index, value in pairs)
+
+
+def _key(term: int) -> str:
+    return f"{term:016x}"
+
+
+def _sparse(weights: Mapping[str, float]) -> models.SparseVector:
+    """Write weights at 32 bits of each hash; the rare terms that meet there are added up."""
+    places: dict[int, float] = {}
+    for key, weight in weights.items():
+        place = int(key[-8:], 16)
+        places[place] = places.get(place, 0.0) + weight
+    ordered = sorted(places)
+    return models.SparseVector(indices=ordered, values=[places[place] for place in ordered])
+
 
 _NAMESPACE = uuid.UUID("8d0e1d2c-5f6b-4d0a-9a86-3f5b1c7e2a41")
 _FORM = f"1.{TERMS_VERSION}"

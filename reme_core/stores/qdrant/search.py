@@ -1,4 +1,4 @@
-"""Ranking: the nearest by vector and by words come from the server, and are scored together here.
+"""Filters as Qdrant evaluates them, each beginning with the scope; and ranking, scored together here.
 
 A score is 0.7 cosine + 0.4 text, divided by the weights in use; the text part is BM25 divided by the best of the query.
 So many candidates are fetched of each list that nothing left out could rank among those returned (Fagin, Lotem, Naor
@@ -7,23 +7,104 @@ So many candidates are fetched of each list that nothing left out could rank amo
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from collections.abc import Iterable, Sequence
 from qdrant_client import models
-
-from reme_core.ports import IndexHit, MemorySearch, Vector
 from reme_core.rules import CheckedFilter
 from reme_core.schema import Scope
+from reme_core.stores.qdrant.points import MEMORY, scope_key, text_key
+from reme_core.stores.qdrant.words import keys_of_terms
+import asyncio
+import math
+from dataclasses import dataclass, field
+import numpy as np
+from reme_core.ports import IndexHit, MemorySearch, Vector
 from reme_core.stores._list_order import Place
-from reme_core.stores.qdrant import filters
 from reme_core.stores.qdrant.backend import Backend
 from reme_core.stores.qdrant.collection import DENSE, WORDS
 from reme_core.stores.qdrant.points import dense_of, read_place
 from reme_core.stores.qdrant.words import product, query_vector, query_weights
+
+
+def equals(field: str, value: str) -> models.FieldCondition:
+    """Match a field that is, or holds, this value."""
+    return models.FieldCondition(key=field, match=models.MatchValue(value=value))
+
+
+def is_true(field: str) -> models.FieldCondition:
+    """Match a field that is true."""
+    return models.FieldCondition(key=field, match=models.MatchValue(value=True))
+
+
+def one_of(field: str, values: Iterable[str]) -> models.FieldCondition:
+    """Match a field that is, or holds, one of these values."""
+    return models.FieldCondition(key=field, match=models.MatchAny(any=list(values)))
+
+
+def whole_scope(scope: Scope) -> models.Filter:
+    """Match everything of a scope."""
+    return models.Filter(must=[equals("scope", scope_key(scope))])
+
+
+def all_memories(scope: Scope, *more: models.Condition) -> models.Filter:
+    """Match the memories of a scope that meet all conditions."""
+    return models.Filter(must=[equals("scope", scope_key(scope)), equals("kind", MEMORY), *more])
+
+
+def matching(scope: Scope, wanted: CheckedFilter, *more: models.Condition) -> models.Filter:
+    """Match the memories of a scope that a filter lets through."""
+    conditions: list[models.Condition] = list(more)
+    if wanted.types is not None:
+        conditions.append(one_of("type", [kind.value for kind in wanted.types]))
+    if wanted.targets is not None:
+        conditions.append(one_of("target", map(text_key, wanted.targets)))
+    conditions += _validity(wanted)
+    conditions += _observed(wanted)
+    conditions += _during(wanted)
+    conditions += [equals("metadata", text_key(token)) for token in wanted.metadata]
+    conditions += [equals("words", key) for key in keys_of_terms(wanted.words)]
+    return all_memories(scope, *conditions)
+
+
+def matches_nothing(wanted: CheckedFilter) -> bool:
+    """Tell whether a filter asks for one of no values; Qdrant takes that for no condition at all."""
+    return wanted.types == () or wanted.targets == ()
+
+
+def _validity(wanted: CheckedFilter) -> Sequence[models.Condition]:
+    if wanted.include_superseded:
+        return []
+    if wanted.as_of is None:
+        return [is_true("current")]
+    begun = models.FieldCondition(key="valid_from", range=models.DatetimeRange(lte=wanted.as_of))
+    not_ended = models.FieldCondition(key="valid_to", range=models.DatetimeRange(gt=wanted.as_of))
+    # One that was replaced nobody knows when held at no time; see `Memory.holds_at`.
+    endless = models.Filter(
+        must=[is_true("current"), models.IsEmptyCondition(is_empty=models.PayloadField(key="valid_to"))]
+    )
+    return [begun, models.Filter(should=[endless, not_ended])]
+
+
+def _observed(wanted: CheckedFilter) -> Sequence[models.Condition]:
+    if wanted.observed_from is None and wanted.observed_to is None:
+        return []
+    span = models.DatetimeRange(gte=wanted.observed_from, lt=wanted.observed_to)
+    return [models.FieldCondition(key="observed_at", range=span)]
+
+
+def _during(wanted: CheckedFilter) -> Sequence[models.Condition]:
+    first, end = wanted.during_from, wanted.during_to
+    if first is None and end is None:
+        return []
+    was_said = models.FieldCondition(key="observed_at", range=models.DatetimeRange(gte=first, lt=end))
+    held: list[models.Condition] = []
+    if first is not None:
+        begun = models.FieldCondition(key="valid_from", range=models.DatetimeRange(gte=first))
+        ended = models.FieldCondition(key="valid_to", range=models.DatetimeRange(gt=first))
+        held.append(models.Filter(should=[begun, ended]))
+    if end is not None:
+        held.append(models.FieldCondition(key="valid_from", range=models.DatetimeRange(lt=end)))
+    return [models.Filter(should=[was_said, models.Filter(must=held)])]
+
 
 VECTOR_WEIGHT = 0.7
 TEXT_WEIGHT = 0.4
@@ -77,7 +158,7 @@ async def rank(backend: Backend, scope: Scope, search: MemorySearch, wanted: Che
     by_words = bool(search.text.strip())
     ranking = _Ranking(
         scope=scope,
-        wanted=filters.matching(scope, wanted),
+        wanted=matching(scope, wanted),
         vector=search.vector,
         words=await _query_words(backend, scope, search.text) if by_words else None,
         by_words=by_words,
@@ -96,9 +177,9 @@ async def _query_words(backend: Backend, scope: Scope, text: str) -> models.Spar
     weights = query_weights(text)
     if not weights:
         return None
-    conditions = [filters.all_memories(scope, filters.equals("words", key)) for key in weights]
+    conditions = [all_memories(scope, equals("words", key)) for key in weights]
     counts = await asyncio.gather(
-        backend.count(scope, filters.all_memories(scope)),
+        backend.count(scope, all_memories(scope)),
         *(backend.count(scope, condition) for condition in conditions),
     )
     return query_vector(weights, dict(zip(weights, counts[1:], strict=True)), counts[0])

@@ -347,3 +347,22 @@ async def test_notes_summaries_and_handles_survive_in_our_checkpointer(tmp_path:
         ]
         await memory.close()
     assert len(state["messages"]) < 16
+
+
+async def test_what_a_failed_run_left_in_a_thread_is_never_anothers_memory(memory: ReMe) -> None:
+    async def run(agent: Any, user: str, text: str) -> None:
+        await agent.ainvoke({"messages": [("user", text)]}, {"configurable": {"thread_id": "room", "user_id": user}})
+
+    saver = InMemorySaver()
+    with ReMeMiddleware(memory, recall=None) as middleware:
+        failing = create_agent(ScriptedChat([ValueError("no")]), middleware=[middleware], checkpointer=saver)
+        with pytest.raises(ValueError, match="no"):
+            await run(failing, "fay", "my PIN is 4711")
+        agent = create_agent(ScriptedChat(["hello gus", "hello fay"]), middleware=[middleware], checkpointer=saver)
+        await run(agent, "gus", "hello")
+        await run(agent, "fay", "and me?")
+        assert middleware.drain(WAIT_S)
+    gus = [item.message.text for item in (await memory.find_messages(user_id="gus")).messages]
+    fay = [item.message.text for item in (await memory.find_messages(user_id="fay")).messages]
+    assert gus == ["hello", "hello gus"]
+    assert fay == ["and me?", "hello fay"]

@@ -1,4 +1,4 @@
-"""The step of the schema that tells a memory's own time from its being replaced.
+"""Steps of the schema that rewrite rows: times of memories, and every text cut into words anew.
 
 Before it, a memory with an end was not current, whether another one had taken its place or its time was merely over.
 After it, only what was replaced is not: `superseded_by` is a column, and the unique index goes by it. What has merely
@@ -9,10 +9,69 @@ others are superseded by it, each with an event.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from reme_core.schema import Block, Memory, Message
+from reme_core.stores.local.file.word_tables import add_words
+from reme_core.text import is_question, pack_terms, segment_passages, states_wish, terms
 from collections.abc import Iterable
-
 from reme_core.rules import replaced_elsewhere, settle_equal
-from reme_core.schema import EventKind, Memory, format_time, utc_now
+from reme_core.schema import EventKind, format_time, utc_now
+
+
+_CHUNK = 500
+
+
+def segment_anew(connection: sqlite3.Connection, *, fts5: bool) -> None:
+    """Write the terms of all messages, blocks, memories and offloads again, within a transaction."""
+    if fts5:
+        for table in ("message_words", "memory_words", "offload_words"):
+            connection.execute(f"DELETE FROM {table}")  # noqa: S608  # three names
+        _segment_offloads(connection)
+    for row, scope, body in _rows(
+        connection, "SELECT seq, scope, body FROM messages WHERE seq > ? ORDER BY seq LIMIT ?"
+    ):
+        text = Message.model_validate_json(body).full_text
+        words, passages = segment_passages(text)
+        # A vector of a whole text that has passages now serves all of them, until each has its own.
+        connection.execute(
+            "UPDATE messages SET terms = ?, asks = ?, wishes = by_user AND ?, passages = ?, waits = waits OR"
+            " (length(?) > 0 AND EXISTS (SELECT 1 FROM message_vectors WHERE message_vectors.seq = messages.seq))"
+            " WHERE seq = ?",
+            (pack_terms(words), is_question(text), states_wish(text), passages, passages, row),
+        )
+        if fts5:
+            add_words(connection, "message_words", scope, row, words)
+    for row, scope, body in _rows(
+        connection, "SELECT row, scope, body FROM memories WHERE row > ? ORDER BY row LIMIT ?"
+    ):
+        words = terms(Memory.model_validate_json(body).index_text)
+        connection.execute("UPDATE memories SET terms = ? WHERE row = ?", (pack_terms(words), row))
+        if fts5:
+            add_words(connection, "memory_words", scope, row, words)
+    for row, _, body in _rows(
+        connection, "SELECT block, scope, body FROM blocks WHERE block > ? ORDER BY block LIMIT ?"
+    ):
+        words = terms(Block.model_validate_json(body).summary)
+        connection.execute("UPDATE blocks SET terms = ? WHERE block = ?", (pack_terms(words), row))
+
+
+def _segment_offloads(connection: sqlite3.Connection) -> None:
+    """Write the words of all passages again; one text at a time, since one may be as large as many others."""
+    for (offload,) in connection.execute("SELECT offload FROM offloads ORDER BY offload").fetchall():
+        scope, text = connection.execute("SELECT scope, text FROM offloads WHERE offload = ?", (offload,)).fetchone()
+        passages = connection.execute(
+            "SELECT passage, start, chars FROM offload_passages WHERE offload = ? ORDER BY passage", (offload,)
+        ).fetchall()
+        for passage, start, chars in passages:
+            add_words(connection, "offload_words", scope, passage, terms(text[start : start + chars]))
+
+
+def _rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[int, int, str]]:
+    after = 0
+    while rows := connection.execute(query, (after, _CHUNK)).fetchall():
+        yield from rows
+        after = rows[-1][0]
+
 
 OWN_TIMES = (
     "ALTER TABLE memories ADD COLUMN superseded_by TEXT",

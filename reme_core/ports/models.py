@@ -1,14 +1,14 @@
-"""The port of a chat model."""
+"""The ports of models: chat, embedding, counting of tokens; and the clock."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
-
 from pydantic import JsonValue
-
 from reme_core.schema import Message, Usage
+from datetime import datetime
+from reme_core.ports.memory_store import Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,4 +89,60 @@ class StreamingChatModel(ChatModel, Protocol):
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResult, None]:
         """Yield the answer's text in pieces, and at the end the whole result; raises as `chat`."""
+        ...
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    @property
+    def dimension(self) -> int:
+        """The length of every vector."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Matrix:
+        """Return float32 of shape (len(texts), dimension), rows of unit norm, in the order of the texts.
+
+        No texts: shape (0, dimension), and no call of the model.
+
+        Raises:
+            ModelUnavailableError: No answer after the retries; it may pass.
+            ModelRejectedError: The endpoint refuses the request as it is.
+            ModelOutputError: A wrong number of vectors, a wrong dimension, or values that are not finite.
+        """
+        ...
+
+
+@runtime_checkable
+class NamedEmbedder(Protocol):
+    """An embedder that says which model it is, so that vectors of two models are never mixed."""
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        ...
+
+
+@runtime_checkable
+class EmbedsQueries(Protocol):
+    """An embedder whose model treats a query otherwise than a text that is stored."""
+
+    async def embed_query(self, text: str) -> Vector:
+        """Return the vector of a query, shape (dimension,), as `Embedder.embed` does for texts; raises as that."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts tokens as a model would, or near enough; it may be called from any thread, from several at a time."""
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text, 0 for an empty one; adding text never lowers it."""
+        ...
+
+
+class Clock(Protocol):
+    """Tells the time."""
+
+    def now(self) -> datetime:
+        """Return the time, aware, in UTC."""
         ...

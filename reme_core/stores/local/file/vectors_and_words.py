@@ -1,14 +1,16 @@
-"""Vectors on their way into and out of the file: float32, little endian, all of one dimension."""
+"""Vectors and words on their way into the file and out: float32 of one dimension, and the full-text tables."""
 
 from __future__ import annotations
 
 import sqlite3
-
 import numpy as np
 import numpy.typing as npt
-
 from reme_core.errors import DimensionMismatchError, InvalidInputError
 from reme_core.ports import Vector
+from collections.abc import Iterable, Sequence
+from typing import Literal
+from reme_core.text import query_terms
+
 
 # Embedders normalise in float32 or float16; what is further from 1 was not normalised at all.
 _NORM_TOLERANCE = 1e-2
@@ -59,3 +61,43 @@ def check_dimension(connection: sqlite3.Connection, vector: Vector | None, what:
     expected = stored_dimension(connection)
     if vector is not None and expected is not None and len(vector) != expected:
         raise DimensionMismatchError(expected=expected, found=len(vector), what=what)
+
+
+WordTable = Literal["message_words", "memory_words", "offload_words"]
+
+
+def add_words(connection: sqlite3.Connection, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
+    """Index the terms of a row."""
+    connection.execute(
+        f"INSERT INTO {table} (rowid, scope, words) VALUES (?, ?, ?)",  # noqa: S608  # a closed set of names
+        (row, f"s{scope}", " ".join(words)),
+    )
+
+
+def remove_words(connection: sqlite3.Connection, table: WordTable, rows: Iterable[int]) -> None:
+    """Take rows out of the index."""
+    connection.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))  # noqa: S608  # as above
+
+
+def match_expression(scope: int, keyword: str) -> str:
+    """Return the full-text query for every word of a keyword, which has some, in one scope."""
+    return match_terms(scope, dict.fromkeys(query_terms(keyword)))
+
+
+def match_terms(scope: int, words: Iterable[str]) -> str:
+    """Return the full-text query for all of some terms, of which there is at least one, in one scope."""
+    return f'scope : "s{scope}" AND words : ({" AND ".join(map(_quoted, words))})'
+
+
+def match_near(scope: int, words: Iterable[str], reach: int) -> str:
+    """Return the full-text query for two terms with at most `reach` others between them, in either order."""
+    return f'scope : "s{scope}" AND words : NEAR({" ".join(map(_quoted, words))}, {reach})'
+
+
+def match_phrase(scope: int, words: Iterable[str]) -> str:
+    """Return the full-text query for terms one behind the other."""
+    return f'scope : "s{scope}" AND words : {_quoted(" ".join(words))}'
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"'

@@ -1,14 +1,19 @@
-"""Offloads as rows. Plain functions over a connection; the caller holds the transaction."""
+"""Offloads and their passages as rows. Plain functions; those over a connection leave the transaction to the caller.
+
+Only positions are stored: a passage is read out of the text of its offload.
+"""
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from reme_core.stores.local.file.word_tables import add_words
+from reme_core.text import terms
 import hashlib
 import json
-import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
-
 from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError, OffloadNotFoundError
 from reme_core.ports import ListOffloads, OffloadPage, OffloadSearch
 from reme_core.schema import OffloadInfo, OffloadRecord, Scope, parse_time
@@ -17,7 +22,77 @@ from reme_core.stores.local.file.scope_numbers import find_scope, find_session, 
 from reme_core.stores.local.memories.memory_rows import microseconds
 from reme_core.stores.local.messages.message_rows import rows_of_messages
 from reme_core.stores.local.offloads.context_holds import add_holds
-from reme_core.stores.local.offloads.passage_rows import PassageRow, add_passages, cut_passages
+
+
+# About 400 tokens: what a reader takes in at a glance, and enough words to tell passages of one text apart.
+_PASSAGE_CHARS = 1_500
+# No passage is cut shorter than this to end it with a line, or texts of short and long lines would make many.
+_LEAST_CHARS = 750
+# What stands across a border, up to so many characters, stands whole in the passage behind it.
+_OVERLAP_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassageRow:
+    """A stretch of a text.
+
+    Attributes:
+        offset: Where it begins, in characters.
+        chars: How long it is.
+        first_line: The number of its first line, from 1.
+        words: Its index terms.
+    """
+
+    offset: int
+    chars: int
+    first_line: int
+    words: tuple[str, ...]
+
+
+def cut_passages(text: str) -> Iterator[PassageRow]:
+    """Cut a text into overlapping passages, at the ends of lines where there are any; none of an empty text."""
+    offset, line = 0, 1
+    while offset < len(text):
+        end = _end(text, offset)
+        yield PassageRow(offset=offset, chars=end - offset, first_line=line, words=tuple(terms(text[offset:end])))
+        if end == len(text):
+            return
+        start = _start_before(text, end)
+        line += text.count("\n", offset, start)
+        offset = start
+
+
+def _end(text: str, offset: int) -> int:
+    most = offset + _PASSAGE_CHARS
+    if most >= len(text):
+        return len(text)
+    line_end = text.rfind("\n", offset + _LEAST_CHARS, most)
+    return most if line_end < 0 else line_end + 1
+
+
+def _start_before(text: str, end: int) -> int:
+    """Return where the passage behind `end` begins: with a line, if one begins in the characters before the overlap."""
+    overlap = end - _OVERLAP_CHARS
+    line_end = text.rfind("\n", overlap - _OVERLAP_CHARS, overlap)
+    return overlap if line_end < 0 else line_end + 1
+
+
+def add_passages(
+    connection: sqlite3.Connection, scope: int, offload: int, passages: Sequence[PassageRow], *, fts5: bool
+) -> None:
+    """Add the passages of an offload, the last one first.
+
+    So in falling order of their numbers come the newest texts, and each of them from its beginning: the order in which
+    a search breaks ties.
+    """
+    for passage in reversed(passages):
+        cursor = connection.execute(
+            "INSERT INTO offload_passages (scope, offload, start, chars, line) VALUES (?, ?, ?, ?, ?)",
+            (scope, offload, passage.offset, passage.chars, passage.first_line),
+        )
+        if fts5:
+            add_words(connection, "offload_words", scope, int(cursor.lastrowid or 0), passage.words)
+
 
 QueryT = TypeVar("QueryT", ListOffloads, OffloadSearch)
 

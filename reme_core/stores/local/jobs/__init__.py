@@ -1,1 +1,0 @@
-"""Jobs and tool calls as rows."""

@@ -1,1 +1,0 @@
-"""Memories as rows."""

@@ -1,1 +1,0 @@
-"""Messages and blocks as rows."""

@@ -1,1 +1,0 @@
-"""Offloaded texts as rows, their passages, and what contexts hold of them."""

@@ -1,1 +1,0 @@
-"""Ranked search over partitions in memory, kept in step with the file."""
