@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-from reme_core.ports.chat_model import (
-    ChatModel,
-    ChatRequest,
-    ChatResult,
-    ResponseSchema,
-    StreamingChatModel,
-    ToolSpec,
-)
-from reme_core.ports.embedder import Clock, Embedder, EmbedsQueries, NamedEmbedder, TokenCounter
 from reme_core.ports.items import (
     FilterOperator,
     GetItems,
@@ -54,6 +45,19 @@ from reme_core.ports.memory_store import (
     UseMemory,
     Vector,
     WriteBatch,
+)
+from reme_core.ports.models import (
+    ChatModel,
+    ChatRequest,
+    ChatResult,
+    Clock,
+    Embedder,
+    EmbedsQueries,
+    NamedEmbedder,
+    ResponseSchema,
+    StreamingChatModel,
+    TokenCounter,
+    ToolSpec,
 )
 from reme_core.ports.offloads import (
     CleanOffloads,

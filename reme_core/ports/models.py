@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
-from pydantic import JsonValue
-from reme_core.schema import Message, Usage
 from datetime import datetime
+from typing import Literal, Protocol, runtime_checkable
+
+from pydantic import JsonValue
+
 from reme_core.ports.memory_store import Matrix, Vector
+from reme_core.schema import Message, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

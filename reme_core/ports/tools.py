@@ -9,9 +9,8 @@ from typing import Protocol, runtime_checkable
 from pydantic import BaseModel
 
 from reme_core.errors import ReMeError
-from reme_core.ports.chat_model import ChatModel
-from reme_core.ports.embedder import Clock, Embedder
 from reme_core.ports.memory_store import Target
+from reme_core.ports.models import ChatModel, Clock, Embedder
 from reme_core.ports.store import Store
 from reme_core.schema import Hit, MemoryType, Message, Scope, Source, Usage, new_id
 

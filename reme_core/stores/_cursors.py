@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-from reme_core.errors import InvalidInputError
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from reme_core.errors import InvalidInputError
 from reme_core.schema import Memory
 
 

@@ -27,8 +27,7 @@ from reme_core.ports import (
 )
 from reme_core.rules import CheckedFilter, check_filter, matches
 from reme_core.schema import Erased, Memory, Scope
-from reme_core.stores._cursors import check_limit
-from reme_core.stores._list_order import place_of
+from reme_core.stores._cursors import check_limit, place_of
 
 _LOG = logging.getLogger("reme")
 

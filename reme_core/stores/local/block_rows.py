@@ -10,7 +10,7 @@ from reme_core.ports import BlockPage, BlockSummary, ListBlocks
 from reme_core.schema import EXTRACTIVE, Block, Scope
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope, find_session, log_changes, make_scope_number
-from reme_core.stores.local.messages.message_rows import check_sessions
+from reme_core.stores.local.message_rows import check_sessions
 from reme_core.text import pack_terms, terms
 
 

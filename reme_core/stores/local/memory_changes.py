@@ -7,19 +7,18 @@ in memory need no notice either.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
+
 import numpy as np
-from reme_core.errors import InvalidInputError
-from reme_core.ports import ChangesQuery, IndexEntry, MemoryChanges, Vector
+
+from reme_core.errors import InvalidInputError, MemoryNotFoundError
+from reme_core.ports import ChangesQuery, IndexEntry, MemoryChanges, UseMemory, Vector
+from reme_core.rules import used
 from reme_core.schema import Memory, Scope, new_id
 from reme_core.stores._cursors import check_limit
 from reme_core.stores.local.file.scope_numbers import Layer, changes_after, find_scope, newest_change
-from collections.abc import Sequence
-from reme_core.errors import MemoryNotFoundError
-from reme_core.ports import UseMemory
-from reme_core.rules import used
-from reme_core.stores.local.memories.memory_rows import find_memory
-
+from reme_core.stores.local.memory_rows import find_memory
 
 _NAME = "file_id"
 _COLUMNS = (

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from reme_core.errors import InvalidInputError, UnsupportedFilterError
-from reme_core.ports import MemoryFilter
-from reme_core.schema import MemoryType
-from reme_core.stores.local.file.tables import has_word_tables
-from reme_core.stores.local.file.word_tables import match_expression
-from reme_core.text import pack_terms, query_terms, terms, unpack_terms
 import re
+import sqlite3
 from collections.abc import Sequence
-from reme_core.ports import MessageVector, PendingText, PutMemory, Vector
-from reme_core.schema import Memory
-from reme_core.stores.local.file.scope_numbers import Layer, log_changes
-from reme_core.stores.local.file.vector_bytes import check_vector, claim_dimension
-from reme_core.stores.local.items import row_links as item_links
 
+from reme_core.errors import InvalidInputError, UnsupportedFilterError
+from reme_core.ports import MemoryFilter, MessageVector, PendingText, PutMemory, Vector
+from reme_core.schema import Memory, MemoryType
+from reme_core.stores.local.file.scope_numbers import Layer, log_changes
+from reme_core.stores.local.file.tables import has_word_tables
+from reme_core.stores.local.file.vectors_and_words import check_vector, claim_dimension, match_expression
+from reme_core.stores.local.items import row_links as item_links
+from reme_core.text import pack_terms, query_terms, terms, unpack_terms
 
 _MOST_KEYS = 100
 """SQLite's expressions are at most 1,000 levels deep; each key is one of them."""

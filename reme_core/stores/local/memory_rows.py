@@ -13,12 +13,11 @@ from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, W
 from reme_core.rules import beside, check_useless, kept_by_updates, reason_for, repetition
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
+from reme_core.stores.local import memory_conditions as waiting
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number
-from reme_core.stores.local.file.vector_bytes import check_vector
-from reme_core.stores.local.file.word_tables import add_words, remove_words
+from reme_core.stores.local.file.vectors_and_words import add_words, check_vector, remove_words
 from reme_core.stores.local.items import row_links as item_links
-from reme_core.stores.local.memories import waiting_vectors as waiting
-from reme_core.stores.local.memories.filter_conditions import check_filter, conditions
+from reme_core.stores.local.memory_conditions import check_filter, conditions
 from reme_core.text import normalise_content, pack_terms, terms
 
 _EPOCH = parse_time("1970-01-01")

@@ -33,9 +33,8 @@ from reme_core.stores.local.file.scope_numbers import (
     make_session_number,
 )
 from reme_core.stores.local.file.tables import has_word_tables
-from reme_core.stores.local.file.vector_bytes import check_vector, claim_dimension
-from reme_core.stores.local.file.word_tables import add_words, match_expression
-from reme_core.stores.local.memories.waiting_vectors import fill_memories, is_of_memory, pending_memories
+from reme_core.stores.local.file.vectors_and_words import add_words, check_vector, claim_dimension, match_expression
+from reme_core.stores.local.memory_conditions import fill_memories, is_of_memory, pending_memories
 from reme_core.text import (
     is_question,
     pack_terms,

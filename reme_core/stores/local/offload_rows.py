@@ -5,24 +5,23 @@ Only positions are stored: a passage is read out of the text of its offload.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from reme_core.stores.local.file.word_tables import add_words
-from reme_core.text import terms
 import hashlib
 import json
-from dataclasses import replace
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
+
 from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError, OffloadNotFoundError
 from reme_core.ports import ListOffloads, OffloadPage, OffloadSearch
 from reme_core.schema import OffloadInfo, OffloadRecord, Scope, parse_time
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
+from reme_core.stores.local.context_holds import add_holds
 from reme_core.stores.local.file.scope_numbers import find_scope, find_session, make_scope_number, make_session_number
-from reme_core.stores.local.memories.memory_rows import microseconds
-from reme_core.stores.local.messages.message_rows import rows_of_messages
-from reme_core.stores.local.offloads.context_holds import add_holds
-
+from reme_core.stores.local.file.vectors_and_words import add_words
+from reme_core.stores.local.memory_rows import microseconds
+from reme_core.stores.local.message_rows import rows_of_messages
+from reme_core.text import terms
 
 # About 400 tokens: what a reader takes in at a glance, and enough words to tell passages of one text apart.
 _PASSAGE_CHARS = 1_500

@@ -35,8 +35,8 @@ from reme_core.retrieval import (
 )
 from reme_core.schema import STATEMENTS, MemoryType
 from reme_core.stores.local.file.scope_numbers import Layer, changed_since, newest_change
-from reme_core.stores.local.file.vector_bytes import stored_dimension
-from reme_core.stores.local.memories.filter_conditions import conditions
+from reme_core.stores.local.file.vectors_and_words import stored_dimension
+from reme_core.stores.local.memory_conditions import conditions
 
 _COLUMNS = {
     Layer.MESSAGES: (

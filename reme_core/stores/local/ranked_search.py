@@ -10,33 +10,37 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
-from typing import TypeAlias, TypeVar
-from reme_core.stores.local.file.database import Database
-from reme_core.stores.local.file.scope_numbers import Layer
-from reme_core.stores.local.search.partitions import Partition, Partitions
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
+from typing import TypeAlias, TypeVar
+
 import numpy as np
+
 from reme_core.errors import InvalidInputError
 from reme_core.ports import MemorySearch, MessageSearch, ScoredBlock, ScoredMemory, ScoredMessage, Vector
-from reme_core.retrieval import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, BoolArray, Query, ScoredRow, asked_time
+from reme_core.retrieval import (
+    MEMORY_WEIGHTS,
+    MESSAGE_WEIGHTS,
+    SUMMARY_WEIGHTS,
+    BoolArray,
+    Query,
+    ScoredRow,
+    asked_time,
+)
 from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.local.file.scope_numbers import find_scope, find_session
-from reme_core.stores.local.file.vector_bytes import check_dimension, check_vector
-from reme_core.stores.local.memories.filter_conditions import check_filter
-from reme_core.stores.local.messages.block_rows import blocks_by_rows
-from reme_core.stores.local.messages.message_rows import messages_by_rows, passages_by_rows, rows_of_messages
-from reme_core.stores.local.search.partitions import holds_any
+from reme_core.stores.local.block_rows import blocks_by_rows
+from reme_core.stores.local.file.database import Database
+from reme_core.stores.local.file.scope_numbers import Layer, find_scope, find_session
+from reme_core.stores.local.file.vectors_and_words import check_dimension, check_vector
+from reme_core.stores.local.memory_conditions import check_filter
+from reme_core.stores.local.message_rows import messages_by_rows, passages_by_rows, rows_of_messages
+from reme_core.stores.local.partitions import Partition, Partitions, holds_any
 
 T = TypeVar("T")
 

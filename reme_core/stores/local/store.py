@@ -64,27 +64,26 @@ from reme_core.schema import (
     ToolCallResult,
     ToolStatistics,
 )
-from reme_core.stores.local.changes import claim_file_id, find_file_id, memory_changes
+from reme_core.stores.local import block_rows as blocks
+from reme_core.stores.local import context_holds as holds
+from reme_core.stores.local import job_rows as jobs
+from reme_core.stores.local import memory_changes as uses
+from reme_core.stores.local import memory_rows as memories
+from reme_core.stores.local import message_rows as messages
+from reme_core.stores.local import offload_rows as offloads
+from reme_core.stores.local import offload_search
+from reme_core.stores.local import ranked_search as search
+from reme_core.stores.local import tool_call_rows as tool_calls
 from reme_core.stores.local.file.database import Database, FileSettings, Work
-from reme_core.stores.local.file.erase_scope import erase_rows, purge_log
-from reme_core.stores.local.file.scope_counts import count_scope, count_targets
 from reme_core.stores.local.file.scope_numbers import find_scope
 from reme_core.stores.local.file.tables import has_word_tables
+from reme_core.stores.local.file.whole_scope import count_scope, count_targets, erase_rows, purge_log
 from reme_core.stores.local.items.item_store import ItemCalls
+from reme_core.stores.local.items.search_items import ItemWords
 from reme_core.stores.local.items.vectors_in_memory import ItemVectors
-from reme_core.stores.local.items.word_ranking import ItemWords
-from reme_core.stores.local.jobs import job_rows as jobs
-from reme_core.stores.local.jobs import tool_call_rows as tool_calls
-from reme_core.stores.local.memories import memory_rows as memories
-from reme_core.stores.local.memories import use_counts as uses
-from reme_core.stores.local.messages import block_rows as blocks
-from reme_core.stores.local.messages import message_rows as messages
-from reme_core.stores.local.offloads import context_holds as holds
-from reme_core.stores.local.offloads import offload_rows as offloads
-from reme_core.stores.local.offloads import offload_search
-from reme_core.stores.local.search import ranked_search as search
-from reme_core.stores.local.search.background_loading import Loader
-from reme_core.stores.local.search.partitions import Partitions
+from reme_core.stores.local.memory_changes import claim_file_id, find_file_id, memory_changes
+from reme_core.stores.local.partitions import Partitions
+from reme_core.stores.local.ranked_search import Loader
 
 _LOG = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallPa
 from reme_core.schema import Scope, ToolCallResult, ToolError, ToolStatistics
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local.file.scope_numbers import find_scope, make_scope_number
-from reme_core.stores.local.memories.memory_rows import from_microseconds, microseconds
+from reme_core.stores.local.memory_rows import from_microseconds, microseconds
 from reme_core.text import error_class
 
 MOST_ERRORS = 5

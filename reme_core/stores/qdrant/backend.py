@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-import grpc
+from dataclasses import dataclass, field
+
+import grpc  # type: ignore[import-untyped]
+from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
-from reme_core.errors import CorruptDataError, InvalidInputError, StorageFullError, StoreAccessError, StoreError, StoreUnavailableError
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from qdrant_client import AsyncQdrantClient, models
-from reme_core.schema import Scope
 
+from reme_core.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    StorageFullError,
+    StoreAccessError,
+    StoreError,
+    StoreUnavailableError,
+)
+from reme_core.schema import Scope
 
 _RETRY = "try again; if it lasts, look at the server's log"
 _ACCESS_CODES = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})

@@ -13,14 +13,18 @@ from reme_core.ports import DeleteEntries, IndexHit, MemorySearch, UpsertEntries
 from reme_core.rules import CheckedFilter, check_filter, check_vector
 from reme_core.schema import Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.qdrant import filters
 from reme_core.stores.qdrant import search as ranking
-from reme_core.stores.qdrant.backend import Backend
-from reme_core.stores.qdrant.collection import QdrantLayout, ensure_collection
-from reme_core.stores.qdrant.failures import translated
-from reme_core.stores.qdrant.folder import open_folder
-from reme_core.stores.qdrant.loop import QdrantLoopThread
-from reme_core.stores.qdrant.points import POSITION, entry_point, point_id, position_point, read_position
+from reme_core.stores.qdrant.backend import Backend, translated
+from reme_core.stores.qdrant.loop import QdrantLoopThread, open_folder
+from reme_core.stores.qdrant.points import (
+    POSITION,
+    QdrantLayout,
+    ensure_collection,
+    entry_point,
+    point_id,
+    position_point,
+    read_position,
+)
 
 COLLECTION = "reme_memories"
 
@@ -111,7 +115,7 @@ class QdrantIndex:
             raise InvalidInputError(msg)
         vector = None if search.vector is None else check_vector(search.vector, "the query's vector")
         self._check_dimension(vector, "the query's vector")
-        if filters.matches_nothing(wanted):
+        if ranking.matches_nothing(wanted):
             return []
         checked = MemorySearch(text=search.text, vector=vector, limit=search.limit, min_score=search.min_score)
         return await self._loop.run(lambda: self._search(scope, checked, wanted))
@@ -163,7 +167,7 @@ class QdrantIndex:
             await backend.delete(scope, _points([point_id(scope, key) for key in delete.keys]))
             return
         await backend.delete(scope, _points([point_id(scope, "", POSITION)]))
-        await backend.delete(scope, filters.whole_scope(scope))
+        await backend.delete(scope, ranking.whole_scope(scope))
 
     async def _search(self, scope: Scope, search: MemorySearch, wanted: CheckedFilter) -> list[IndexHit]:
         return await ranking.rank(await self._open(), scope, search, wanted)

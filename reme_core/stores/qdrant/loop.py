@@ -5,15 +5,16 @@ Clients of asynchronous libraries belong to the event loop that they were made i
 
 from __future__ import annotations
 
-from pathlib import Path
-import portalocker
-from qdrant_client import AsyncQdrantClient
-from reme_core.errors import StoreUnavailableError
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import TypeVar
-from reme_core.errors import StoreClosedError
+
+import portalocker
+from qdrant_client import AsyncQdrantClient
+
+from reme_core.errors import StoreClosedError, StoreUnavailableError
 
 T = TypeVar("T")
 

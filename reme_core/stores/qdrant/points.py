@@ -10,26 +10,25 @@ compute by itself, would let the memories of others move the scores.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from qdrant_client import AsyncQdrantClient, models
-from reme_core.errors import ConfigurationError, DimensionMismatchError, StoreUnavailableError
-from reme_core.stores.qdrant.failures import translated
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-import numpy as np
-from reme_core.retrieval.arrays import inverse_frequency, length_norm
-from reme_core.retrieval.query_words import query_words
-from reme_core.text import pack_terms, unpack_terms
 import hashlib
 import json
 import uuid
-from reme_core.errors import CorruptDataError
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from qdrant_client import AsyncQdrantClient, models
+
+from reme_core.errors import ConfigurationError, CorruptDataError, DimensionMismatchError, StoreUnavailableError
 from reme_core.ports import IndexEntry, Vector
+from reme_core.retrieval.arrays import inverse_frequency, length_norm
+from reme_core.retrieval.query_words import query_words
 from reme_core.rules import metadata_tokens
 from reme_core.schema import Scope, format_time
-from reme_core.stores._list_order import Place, place_of
-from reme_core.text import TERMS_VERSION, terms
-
+from reme_core.stores._cursors import Place, place_of
+from reme_core.stores.qdrant.backend import translated
+from reme_core.text import TERMS_VERSION, pack_terms, terms, unpack_terms
 
 DENSE = "dense"
 WORDS = "words"

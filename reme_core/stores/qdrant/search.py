@@ -7,22 +7,32 @@ So many candidates are fetched of each list that nothing left out could rank amo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from qdrant_client import models
-from reme_core.rules import CheckedFilter
-from reme_core.schema import Scope
-from reme_core.stores.qdrant.points import MEMORY, scope_key, text_key
-from reme_core.stores.qdrant.words import keys_of_terms
 import asyncio
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
 import numpy as np
+from qdrant_client import models
+
 from reme_core.ports import IndexHit, MemorySearch, Vector
-from reme_core.stores._list_order import Place
+from reme_core.rules import CheckedFilter
+from reme_core.schema import Scope
+from reme_core.stores._cursors import Place
 from reme_core.stores.qdrant.backend import Backend
-from reme_core.stores.qdrant.collection import DENSE, WORDS
-from reme_core.stores.qdrant.points import dense_of, read_place
-from reme_core.stores.qdrant.words import product, query_vector, query_weights
+from reme_core.stores.qdrant.points import (
+    DENSE,
+    MEMORY,
+    WORDS,
+    dense_of,
+    keys_of_terms,
+    product,
+    query_vector,
+    query_weights,
+    read_place,
+    scope_key,
+    text_key,
+)
 
 
 def equals(field: str, value: str) -> models.FieldCondition:

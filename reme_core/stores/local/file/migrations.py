@@ -9,14 +9,12 @@ others are superseded by it, each with an event.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from reme_core.schema import Block, Memory, Message
-from reme_core.stores.local.file.word_tables import add_words
-from reme_core.text import is_question, pack_terms, segment_passages, states_wish, terms
-from collections.abc import Iterable
-from reme_core.rules import replaced_elsewhere, settle_equal
-from reme_core.schema import EventKind, format_time, utc_now
+from collections.abc import Iterable, Iterator
 
+from reme_core.rules import replaced_elsewhere, settle_equal
+from reme_core.schema import Block, EventKind, Memory, Message, format_time, utc_now
+from reme_core.stores.local.file.vectors_and_words import add_words
+from reme_core.text import is_question, pack_terms, segment_passages, states_wish, terms
 
 _CHUNK = 500
 

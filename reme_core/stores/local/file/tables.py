@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from reme_core.errors import SchemaVersionError
-from reme_core.stores.local.file.own_times_migration import OWN_TIMES, tell_ends_from_replacements
-from reme_core.stores.local.file.resegment_migration import segment_anew
+from reme_core.stores.local.file.migrations import OWN_TIMES, segment_anew, tell_ends_from_replacements
 from reme_core.text import TERMS_VERSION
 
 APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files

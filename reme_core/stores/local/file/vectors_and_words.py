@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-import numpy as np
-import numpy.typing as npt
-from reme_core.errors import DimensionMismatchError, InvalidInputError
-from reme_core.ports import Vector
 from collections.abc import Iterable, Sequence
 from typing import Literal
-from reme_core.text import query_terms
 
+import numpy as np
+import numpy.typing as npt
+
+from reme_core.errors import DimensionMismatchError, InvalidInputError
+from reme_core.ports import Vector
+from reme_core.text import query_terms
 
 # Embedders normalise in float32 or float16; what is further from 1 was not normalised at all.
 _NORM_TOLERANCE = 1e-2

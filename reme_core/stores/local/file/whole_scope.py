@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from reme_core.ports import Counts, Target
-from reme_core.schema import MemoryType, Scope
-from reme_core.stores.local.file.scope_numbers import find_scope
-from reme_core.stores.local.offloads.offload_rows import count_offloads
+
 from reme_core.errors import StoreUnavailableError
-from reme_core.schema import Erased
-from reme_core.stores.local.file.scope_numbers import Layer, forget_changes
+from reme_core.ports import Counts, Target
+from reme_core.schema import Erased, MemoryType, Scope
+from reme_core.stores.local.file.scope_numbers import Layer, find_scope, forget_changes
 from reme_core.stores.local.items.row_links import remove_items_of_scope
+from reme_core.stores.local.offload_rows import count_offloads
 
 
 def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:

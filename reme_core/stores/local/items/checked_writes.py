@@ -13,9 +13,9 @@ from reme_core.errors import DimensionMismatchError, InvalidInputError
 from reme_core.ports import ItemAddress, ItemRecord, Matrix, PutItem, WriteItems
 from reme_core.rules import check_key, namespace_path, write_value
 from reme_core.schema.checks import check_scope_part
-from reme_core.stores.local.file.vector_bytes import check_vector
+from reme_core.stores.local.file.vectors_and_words import check_vector
 from reme_core.stores.local.items.item_rows import NOT_ITEMS
-from reme_core.stores.local.memories.memory_rows import microseconds
+from reme_core.stores.local.memory_rows import microseconds
 
 _LONGEST_TTL_S = 1e11
 """About 3,000 years; beyond that, microseconds leave the range of the file's numbers."""

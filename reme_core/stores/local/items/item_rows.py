@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from reme_core.errors import DimensionMismatchError
-from reme_core.ports import IndexedBy
 from collections.abc import Sequence
 from typing import NamedTuple
-from reme_core.ports import Item, ItemRecord, ItemValue
+
+from reme_core.errors import DimensionMismatchError
+from reme_core.ports import IndexedBy, Item, ItemRecord, ItemValue
 from reme_core.rules import overlaid, path_after, read_value, split_path, value_of
 from reme_core.schema import Memory, MemoryType
 from reme_core.stores.local.file.scope_numbers import find_scope
-from reme_core.stores.local.memories.memory_rows import find_memory, from_microseconds, microseconds
-
+from reme_core.stores.local.memory_rows import find_memory, from_microseconds, microseconds
 
 _NAME = "items_index"
 

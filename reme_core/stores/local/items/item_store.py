@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
-from reme_core.ports import GetItems, Item, ItemAddress, ItemNamespaces, ListItemNamespaces
+from datetime import datetime
+
+from reme_core.ports import (
+    GetItems,
+    IndexedBy,
+    Item,
+    ItemAddress,
+    ItemNamespaces,
+    ListItemNamespaces,
+    SearchItems,
+    WriteItems,
+)
 from reme_core.rules import namespace_path, split_path
 from reme_core.schema import MemoryType
-from reme_core.stores.local.items.checked_writes import address_path
-from reme_core.stores.local.items.item_rows import ItemRow, find_namespace, find_unlinked, make_item, namespaces_under, rows_by_keys, value_of_row
-from reme_core.stores.local.items.search_items import record_groups
-from reme_core.stores.local.memories.memory_rows import microseconds
-import asyncio
-from datetime import datetime
-from reme_core.ports import IndexedBy, SearchItems, WriteItems
 from reme_core.stores.local.file.database import Database, Work
 from reme_core.stores.local.file.tables import has_word_tables
-from reme_core.stores.local.items.checked_writes import check_space, prepare_writes
-from reme_core.stores.local.items.embedding_model import claim_index, find_index
-from reme_core.stores.local.items.search_items import search_items
+from reme_core.stores.local.items.checked_writes import address_path, check_space, prepare_writes
+from reme_core.stores.local.items.item_rows import (
+    ItemRow,
+    claim_index,
+    find_index,
+    find_namespace,
+    find_unlinked,
+    make_item,
+    namespaces_under,
+    rows_by_keys,
+    value_of_row,
+)
+from reme_core.stores.local.items.search_items import ItemWords, record_groups, search_items
 from reme_core.stores.local.items.vectors_in_memory import ItemVectors
-from reme_core.stores.local.items.word_ranking import ItemWords
 from reme_core.stores.local.items.write_items import refresh_items, sweep_items, sweepable, write_items
+from reme_core.stores.local.memory_rows import microseconds
 
 
 def get_items(connection: sqlite3.Connection, memory_space: str, get: GetItems) -> tuple[list[Item | None], list[int]]:

@@ -6,36 +6,41 @@ changed. An index tells that by the times of change, which move forward with eac
 
 from __future__ import annotations
 
-import sqlite3
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
-import numpy as np
-from pydantic import JsonValue
-from reme_core.retrieval import MEMORY_WEIGHTS, Query, RankingIndex, plain_rows
-from reme_core.rules import read_value
-from reme_core.stores.local.items.vectors_in_memory import MemorySource
-from reme_core.text import pack_terms, terms
 import heapq
 import json
 import math
-from collections.abc import Iterable
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+from pydantic import JsonValue
+
 from reme_core.errors import DimensionMismatchError, InvalidInputError
 from reme_core.ports import Item, ItemValue, RecordPlace, SearchItems, Vector
-from reme_core.retrieval import IntArray
-from reme_core.rules import meets, namespace_path, needle
+from reme_core.retrieval import MEMORY_WEIGHTS, IntArray, Query, RankingIndex, plain_rows
+from reme_core.rules import meets, namespace_path, needle, read_value
 from reme_core.schema import Memory, Scope
 from reme_core.stores.local.file.scope_numbers import find_scope
-from reme_core.stores.local.file.vector_bytes import check_vector, stored_dimension
-from reme_core.stores.local.items.embedding_model import item_dimension
-from reme_core.stores.local.items.item_rows import NOT_ITEMS, ItemRow, make_item, namespaces_under, rows_by_items, rows_by_memories, value_of_row
-from reme_core.stores.local.items.vectors_in_memory import ItemSource, ItemVectors, Scores, VectorGroups
-from reme_core.stores.local.memories.memory_rows import microseconds
-
+from reme_core.stores.local.file.vectors_and_words import check_vector, stored_dimension
+from reme_core.stores.local.items.item_rows import (
+    NOT_ITEMS,
+    ItemRow,
+    item_dimension,
+    make_item,
+    namespaces_under,
+    rows_by_items,
+    rows_by_memories,
+    value_of_row,
+)
+from reme_core.stores.local.items.vectors_in_memory import ItemSource, ItemVectors, MemorySource, Scores, VectorGroups
+from reme_core.stores.local.memory_rows import microseconds
+from reme_core.text import pack_terms, terms
 
 MEMORIES = 1 << 62
 """Added to the numbers of memories that were not written as items: behind those of items where all else is equal."""

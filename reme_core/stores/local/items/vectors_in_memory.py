@@ -25,7 +25,7 @@ from reme_core.retrieval import BoolArray, IntArray
 from reme_core.retrieval.arrays import GrowingArray
 from reme_core.schema import parse_time
 from reme_core.stores.local.file.scope_numbers import ITEMS, Layer, changed_since, newest_change
-from reme_core.stores.local.memories.memory_rows import microseconds
+from reme_core.stores.local.memory_rows import microseconds
 
 _SOME = 500
 _BLOCK = 1_000

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+
+from reme_core.errors import DimensionMismatchError
 from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
 from reme_core.rules import metadata_of, read_value, texts_of
 from reme_core.schema import Memory
 from reme_core.stores.local.file.scope_numbers import Layer, log_changes, make_scope_number
 from reme_core.stores.local.items.checked_writes import ReadyBatch, ReadyWrite
-from reme_core.stores.local.items.item_rows import ItemRow, find_namespace, find_unlinked, make_namespace, rows_by_keys
+from reme_core.stores.local.items.item_rows import (
+    ItemRow,
+    find_namespace,
+    find_unlinked,
+    item_dimension,
+    make_namespace,
+    rows_by_keys,
+)
 from reme_core.stores.local.items.row_links import drop_vectors, log_item_changes, remove_empty, remove_items
-from reme_core.stores.local.memories.memory_rows import from_microseconds, put_batch
-from collections.abc import Sequence
-from itertools import groupby
-from reme_core.errors import DimensionMismatchError
-from reme_core.stores.local.items.embedding_model import item_dimension
-
+from reme_core.stores.local.memory_rows import from_microseconds, put_batch
 
 _ACTOR = "store"
 

@@ -20,7 +20,7 @@ from reme_core.stores.local.file.scope_numbers import (
     newest_change,
 )
 from reme_core.stores.local.items.vectors_in_memory import ItemSource, VectorPart
-from reme_core.stores.local.search.partitions import Partition
+from reme_core.stores.local.partitions import Partition
 from reme_core.testing.store_values import ALICE, BOB, axis, batch, in_new_process, memory, message
 from tests.contract.suites.item_values import address, put, write
 from tests.support.file_checks import problems_of_file

@@ -27,8 +27,8 @@ from reme_core.errors import (
 from reme_core.ports import MemorySearch
 from reme_core.retrieval import bm25_order
 from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
-from reme_core.stores.qdrant.failures import translated
-from reme_core.stores.qdrant.words import document_vector, keys_of_terms, product, query_vector, query_weights
+from reme_core.stores.qdrant.backend import translated
+from reme_core.stores.qdrant.points import document_vector, keys_of_terms, product, query_vector, query_weights
 from reme_core.testing.memory_index_contract import entry, found, upsert
 from reme_core.testing.store_values import ALICE, DIMENSION
 from reme_core.text import terms

@@ -27,7 +27,7 @@ from reme_core.errors import (
 )
 from reme_core.ports import DeleteEntries, MemorySearch, Store
 from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
-from reme_core.stores.qdrant.collection import payload_indexes
+from reme_core.stores.qdrant.points import payload_indexes
 from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurability
 from reme_core.testing._memory_search import MemoryFilters
 from reme_core.testing._memory_writes import MemoryRevisions
