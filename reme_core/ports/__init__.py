@@ -21,11 +21,11 @@ from reme_core.ports.items import (
 )
 from reme_core.ports.jobs import ClaimJob, SettleJob
 from reme_core.ports.memory_index import (
+    ChangesPage,
     ChangesQuery,
     DeleteEntries,
     IndexEntry,
     IndexHit,
-    MemoryChanges,
     MemoryIndex,
     UpsertEntries,
 )
@@ -115,6 +115,7 @@ __all__ = [
     "Appended",
     "BlockPage",
     "BlockSummary",
+    "ChangesPage",
     "ChangesQuery",
     "ChatModel",
     "ChatRequest",
@@ -149,7 +150,6 @@ __all__ = [
     "ListTools",
     "Matrix",
     "MemoryAgent",
-    "MemoryChanges",
     "MemoryFilter",
     "MemoryIndex",
     "MemorySearch",

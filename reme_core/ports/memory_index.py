@@ -34,7 +34,7 @@ class ChangesQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryChanges:
+class ChangesPage:
     """A page of changes.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from reme_core.ports.items import GetItems, IndexedBy, Item, ItemNamespaces, ListItemNamespaces, SearchItems, WriteItems
 from reme_core.ports.jobs import ClaimJob, SettleJob
-from reme_core.ports.memory_index import ChangesQuery, MemoryChanges
+from reme_core.ports.memory_index import ChangesPage, ChangesQuery
 from reme_core.ports.memory_store import (
     Counts,
     EventQuery,
@@ -139,7 +139,7 @@ class Store(Protocol):
         """Return what happened, oldest first. Events of deleted memories stay until the scope is erased."""
         ...
 
-    async def memory_changes(self, scope: Scope, query: ChangesQuery) -> MemoryChanges:
+    async def memory_changes(self, scope: Scope, query: ChangesQuery) -> ChangesPage:
         """Return what an index of memories lacks since a position; vectors that came later are changes, too.
 
         Taking over page after page until `is_last` gives the state of the store at the time of the last one.

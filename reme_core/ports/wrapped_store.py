@@ -7,7 +7,7 @@ from datetime import datetime
 
 from reme_core.ports.items import GetItems, IndexedBy, Item, ItemNamespaces, ListItemNamespaces, SearchItems, WriteItems
 from reme_core.ports.jobs import ClaimJob, SettleJob
-from reme_core.ports.memory_index import ChangesQuery, MemoryChanges
+from reme_core.ports.memory_index import ChangesPage, ChangesQuery
 from reme_core.ports.memory_store import (
     Counts,
     EventQuery,
@@ -98,7 +98,7 @@ class WrappedStore:
         """See `Store.events`."""
         return await self._store.events(scope, query)
 
-    async def memory_changes(self, scope: Scope, query: ChangesQuery) -> MemoryChanges:
+    async def memory_changes(self, scope: Scope, query: ChangesQuery) -> ChangesPage:
         """See `Store.memory_changes`."""
         return await self._store.memory_changes(scope, query)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reme_core.errors import InvalidInputError, MemoryNotFoundError
-from reme_core.ports import ChangesQuery, IndexEntry, MemoryChanges, UseMemory, Vector
+from reme_core.ports import ChangesPage, ChangesQuery, IndexEntry, UseMemory, Vector
 from reme_core.rules import used
 from reme_core.schema import Memory, Scope, new_id
 from reme_core.stores._cursors import check_limit
@@ -58,7 +58,7 @@ def claim_file_id(connection: sqlite3.Connection) -> str:
     return find_file_id(connection) or ""
 
 
-def memory_changes(connection: sqlite3.Connection, file: str, scope: Scope, query: ChangesQuery) -> MemoryChanges:
+def memory_changes(connection: sqlite3.Connection, file: str, scope: Scope, query: ChangesQuery) -> ChangesPage:
     """Return a page of changes; see `Store.memory_changes`."""
     check_limit(query.limit)
     asked, number = _read(query.position), find_scope(connection, scope) or 0
@@ -76,14 +76,14 @@ def memory_changes(connection: sqlite3.Connection, file: str, scope: Scope, quer
 
 def _changed_page(
     connection: sqlite3.Connection, asked: _Position, logged: list[tuple[int, int]], limit: int
-) -> MemoryChanges:
+) -> ChangesPage:
     """Return the memories of rows that changed, as they are now."""
     rows = list(dict.fromkeys(row for _, row in logged))
     among = f"IN ({', '.join('?' * len(rows))})"
     entries = [_entry(row) for row in connection.execute(f"{_COLUMNS} {among}", (asked.scope, *rows))]
     there = {entry.key for entry in entries}
     last = logged[-1][0] if logged else asked.change
-    return MemoryChanges(
+    return ChangesPage(
         entries=entries,
         gone=[str(row) for row in rows if str(row) not in there],
         position=str(_Position(asked.file, asked.scope, last)),
@@ -92,12 +92,12 @@ def _changed_page(
     )
 
 
-def _whole_page(connection: sqlite3.Connection, begin: _Position, limit: int, *, starts_over: bool) -> MemoryChanges:
+def _whole_page(connection: sqlite3.Connection, begin: _Position, limit: int, *, starts_over: bool) -> ChangesPage:
     """Return the next memories of all there are; what changes meanwhile comes after them."""
     rows = connection.execute(f"{_COLUMNS} > ? ORDER BY row LIMIT ?", (begin.scope, begin.row, limit)).fetchall()
     is_last = len(rows) < limit
     position = _Position(begin.file, begin.scope, begin.change, 0 if is_last else rows[-1][0])
-    return MemoryChanges(
+    return ChangesPage(
         entries=[_entry(row) for row in rows],
         gone=(),
         position=str(position),

@@ -16,6 +16,7 @@ from reme_core.ports import (
     Appended,
     AppendMessages,
     BlockPage,
+    ChangesPage,
     ChangesQuery,
     ClaimJob,
     CleanOffloads,
@@ -28,7 +29,6 @@ from reme_core.ports import (
     ListOffloads,
     ListToolCalls,
     ListTools,
-    MemoryChanges,
     MemorySearch,
     MessagePage,
     MessageSearch,
@@ -355,7 +355,7 @@ class LocalStore(ItemCalls):
             raise StoreUnavailableError(msg) from exc
         return erased
 
-    async def memory_changes(self, scope: Scope, query: ChangesQuery) -> MemoryChanges:
+    async def memory_changes(self, scope: Scope, query: ChangesQuery) -> ChangesPage:
         """Return what an index of memories lacks; see `Store.memory_changes`."""
         find: Work[str | None] = find_file_id
         claim: Work[str] = claim_file_id
