@@ -25,7 +25,7 @@ MAX_NAME_CHARS = 256
 
 def read_on_conflict(value: object) -> OnConflict:
     """Read what is done with a message whose id is taken: `raise` or `rename` (InvalidInputError)."""
-    if value in {"raise", "rename"}:
+    if isinstance(value, str) and value in {"raise", "rename"}:
         return "rename" if value == "rename" else "raise"
     msg = f"on_conflict: wanted 'raise' or 'rename', found {shown(value)}"
     raise InvalidInputError(msg)

@@ -61,3 +61,11 @@ async def test_what_is_retrieved_is_ready_for_a_prompt(tmp_path: Path) -> None:
         await memory.summary([{"role": "user", "content": "The lease ends in May.", "created_at": DAY}], user_id="ana")
         found = await memory.retrieve("When does my lease end?", user_id="ana")
     assert "- (2024-04-05) user: The lease ends in May." in found.text
+
+
+def test_what_steers_a_terminal_or_turns_the_order_of_reading_is_shown_as_its_escape() -> None:
+    hit = Hit(memory="zebra \x1b[31mred\x07 \u202e desrever \U000e0041", layer="message", score=1.0, name="Ann\u2066")
+    text = RetrieveResult(results=(hit,)).text
+    assert r"Ann\u2066: zebra \x1b[31mred\x07 \u202e desrever \U000e0041" in text
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+    assert family in RetrieveResult(results=(hit.model_copy(update={"memory": family}),)).text
