@@ -1,9 +1,8 @@
-"""Context of a call: the user whose memory it touches, and the thread of its run, asked for anew each time."""
+"""Place of a hook: whose run it is, in which thread, and what is noted there."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, NotRequired, TypeAlias
@@ -12,80 +11,12 @@ from langchain.agents.middleware.internal_call_transformer import internal_call_
 from langchain.agents.middleware.types import AgentState, PrivateStateAttr, ResponseT
 from langchain.tools import InjectedToolArg, ToolRuntime
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import ensure_config, var_child_runnable_config
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.constants import TAG_NOSTREAM
 
-from reme_core.schema import new_id, shown
-from reme_core.schema.checks import check_scope_part
+from reme_core.schema import new_id
 from reme_core.schema.plain import usable_id
-
-Owner: TypeAlias = str | int | Callable[[object], str | int] | None
-"""A user id; a function of the runtime (None outside a graph) that returns one; or None: the run names the user."""
-
-_FIELD = "user_id"
-_ADVICE = "pass owner=..., or run with context={'user_id': ...} or config={'configurable': {'user_id': ...}}"
-
-
-def check_owner(owner: object) -> None:
-    """Refuse what can name no user in any call (ValueError)."""
-    if owner is not None and not callable(owner):
-        _user_id(owner, "owner")
-
-
-def resolve_owner(owner: Owner, runtime: object | None, config: Mapping[str, object] | None = None) -> str:
-    """Return the user id of this call; nothing is remembered from one to the next.
-
-    The argument counts first, then `user_id` of the runtime's context (attribute or key), then
-    `config["configurable"]["user_id"]` of the run.
-
-    Args:
-        owner: See `Owner`.
-        runtime: A `Runtime` or `ToolRuntime` of the framework; None: that of the graph that is running, if one is.
-        config: Of this call; None: that of what is running.
-
-    Raises:
-        ValueError: Nobody is named, or by what can't be a user id: there is no user that memories fall back to.
-    """
-    runtime = _running_runtime() if runtime is None else runtime
-    if owner is not None:
-        return _user_id(owner(runtime) if callable(owner) else owner, "owner")
-    named = _named_in(getattr(runtime, "context", None))  # a foreign object, which may have none
-    if named is not None:
-        return _user_id(named, "context.user_id")
-    # A tool's runtime has the config of its call, also where a thread has lost it.
-    for source in (config, getattr(runtime, "config", None), ensure_config()):
-        named = _named_in(source.get("configurable")) if isinstance(source, Mapping) else None
-        if named is not None:
-            return _user_id(named, "config['configurable']['user_id']")
-    msg = f"whose memory? no user is named: {_ADVICE}"
-    raise ValueError(msg)
-
-
-def _named_in(place: object) -> object:
-    return place.get(_FIELD) if isinstance(place, Mapping) else getattr(place, _FIELD, None)
-
-
-def _running_runtime() -> object | None:
-    # LangGraph is no library of ours here; where nobody has loaded it, no graph is running.
-    module = sys.modules.get("langgraph.runtime")
-    try:
-        return None if module is None else module.get_runtime()
-    except (RuntimeError, KeyError):  # outside a graph
-        return None
-
-
-def _user_id(value: object, where: str) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if isinstance(value, str) and value:
-        try:
-            return check_scope_part(value)
-        except ValueError as exc:
-            msg = f"{where}: a user id that no memory can have: {exc}"
-            raise ValueError(msg) from exc
-    msg = f"{where}: wanted a user id, a text that is not empty or a number, found {shown(value)}: {_ADVICE}"
-    raise ValueError(msg)
-
+from reme_langchain._owner import Owner, resolve_owner
 
 # Needed at run time: LangChain resolves the annotations of a tool in the globals of its module.
 Injected: TypeAlias = Annotated[ToolRuntime | None, InjectedToolArg]

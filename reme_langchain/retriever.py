@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr
 from reme_core import EventLoopThread, Hit, ReMe
 from reme_core.schema import shown_validity
 from reme_langchain._opening import open_memory
-from reme_langchain._place import Owner, resolve_owner
+from reme_langchain._owner import Owner, resolve_owner
 from reme_langchain._searching import check_kinds, search_memories
 
 

@@ -16,7 +16,8 @@ from reme_core import EventLoopThread, Hit, Memory, ReMe
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, MessageNotFoundError, ReMeError
 from reme_core.schema import new_id, with_validity
 from reme_langchain._opening import MemoryOrPath, open_memory
-from reme_langchain._place import Injected, Owner, check_owner, internal_calls, resolve_owner
+from reme_langchain._owner import Owner, check_owner, resolve_owner
+from reme_langchain._place import Injected, internal_calls
 from reme_langchain._searching import check_kinds, check_words, search_memories
 
 _RANDOM_ID = re.compile(r"[0-9a-f]{32}")

@@ -33,15 +33,14 @@ from reme_core.adapting import Appends
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
 from reme_core.schema import shown
 from reme_langchain._opening import MemoryOrPath, open_memory
+from reme_langchain._owner import Owner, check_owner
 from reme_langchain._place import (
     BLOCK,
     CAPTURED,
     OWNER,
     SESSION,
     HookContext,
-    Owner,
     ReMeState,
-    check_owner,
     find_hook_context,
     internal_calls,
 )

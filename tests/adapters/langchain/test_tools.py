@@ -19,7 +19,7 @@ from reme_core.errors import ConfigurationError, StoreClosedError, StoreUnavaila
 from reme_core.testing.clock import FixedClock
 from reme_core.testing.hashed_embedder import HashedEmbedder
 from reme_langchain import as_embedder, create_memory_tools
-from reme_langchain._place import resolve_owner
+from reme_langchain._owner import resolve_owner
 from tests.adapters.langchain.scripted import ScriptedChat, calling
 from tests.support.temporary_store import TemporaryStore
 
