@@ -25,6 +25,7 @@ PATIENCE_S: Final = 0.08
 
 # Of one session: what can't be written lies in memory only, and a broken store must not fill that. Some days of a talk.
 _MOST_WAITING = 1_000
+_MOST_ERRORS = 100  # that nobody has asked for; each holds what it was about
 _LOOK_AGAIN_S = 0.25  # a loop that was stopped without a word is noticed after this time
 
 
@@ -97,10 +98,10 @@ class Appends:
             if self._pid != os.getpid():  # a child of a fork, too: what waited there is its parent's
                 self._sessions, self._pid = {}, os.getpid()
                 _at_exit(weakref.WeakMethod(self._flush_at_exit))
-            waiting = self._sessions.setdefault(session, _Session(session)).waiting
-            waiting.append(append)
-            if len(waiting) > _MOST_WAITING:
-                waiting.popleft()
+            found = self._sessions.setdefault(session, _Session(session))
+            found.waiting.append(append)
+            if len(found.waiting) > _MOST_WAITING:
+                del found.waiting[1 if found.is_served else 0]  # the first one may be under way
                 self._log.error("%s: an append of session %r was given up: %d wait", self._name, session, _MOST_WAITING)
 
     def drop(self, session: str) -> None:
@@ -201,6 +202,7 @@ class Appends:
         with self._gate:
             if repr(session.error) != repr(error):  # the same one is told once
                 self._errors.append(error)
+                del self._errors[:-_MOST_ERRORS]
             session.error = error
         # Only our own messages are known to hold no words of the talk. One that was closed is no fault.
         told = str(error) if isinstance(error, ReMeError) else "its text is left out, as it may quote the talk"

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from reme_core.errors import MemoryNotFoundError, StoreError, StoreUnavailableError
+from reme_core.errors import MemoryNotFoundError, ReMeError, StoreUnavailableError
 from reme_core.ports import (
     ChangesQuery,
     DeleteEntries,
@@ -134,7 +134,7 @@ class IndexedStore(WrappedStore):
             await self._follow(scope)
         except StoreUnavailableError as exc:
             self._rest(exc)
-        except StoreError as exc:
+        except ReMeError as exc:
             _LOG.error("the index of memories refuses what was written, which is in its store alone: %s", exc)
 
     async def _follow(self, scope: Scope) -> None:

@@ -173,6 +173,20 @@ async def test_a_store_that_stays_broken_does_not_fill_the_memory(caplog: pytest
     assert "given up" in caplog.text
 
 
+async def test_what_is_given_up_is_never_the_append_under_way_nor_the_one_behind_it() -> None:
+    appends, notes, gate = Appends("test"), [], asyncio.Event()
+    appends.put("a", noting(notes, "under way", gate))
+    waiting = asyncio.create_task(appends.wait("a"))
+    await asyncio.sleep(0)
+    for number in range(1_000):
+        appends.put("a", noting(notes, f"{number}"))
+    gate.set()
+    assert await appends.flush()
+    await waiting
+    assert notes[:2] == ["under way", "1"]
+    assert len(notes) == 1_000
+
+
 async def test_cancelling_the_wait_does_not_cancel_the_append() -> None:
     appends, notes, gate = Appends("test"), [], asyncio.Event()
     appends.put("a", noting(notes, "a", gate))

@@ -4,6 +4,7 @@ import asyncio
 import uuid
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -231,17 +232,20 @@ class LongTermMemory(LongTermMemoryBase):
         """Have what is new appended, behind what was put there before."""
         taken = self._handed_over.take(given, waits_for_results=self.kind.waits_for_results)
         messages = self._converted(taken)
+        # A host may load another session before this one's turn has come.
+        session_id, workspace_id = self._session_id, self.workspace_id
 
         async def append() -> None:
+            user_id = _USER if workspace_id is None else workspace_id
             try:
-                await self._keep(messages, options)
+                await self._keep(replace(self._place(), user_id=user_id, session_id=session_id), messages, options)
             except InvalidInputError:  # the next time it would be no better
                 self._handed_over.settle(taken)
                 raise
             self._handed_over.settle(taken)
 
         if messages:
-            self._appends.put(self._session_id, append)
+            self._appends.put(session_id, append)
         else:
             self._handed_over.settle(taken)
 
@@ -255,8 +259,7 @@ class LongTermMemory(LongTermMemoryBase):
                 self._warn(self.kind.words.record_failed, exc)
         return list({message.message_id: message for message in messages}.values())
 
-    async def _keep(self, messages: list[Message], options: Mapping[str, object]) -> None:
-        place = self._place()
+    async def _keep(self, place: CallScope, messages: list[Message], options: Mapping[str, object]) -> None:
         try:
             self._job_ids.update(await self.kind.keep(place, messages, options))
         except InvalidInputError:

@@ -671,3 +671,24 @@ async def test_an_embedding_model_that_fails_is_warned_of_once(tmp_path: Path) -
 async def test_an_empty_user_name_is_not_the_default_user(reme: ReMe) -> None:
     await ReMePersonalLongTermMemory(reme=reme).record([said("Flopsy is a rabbit")])
     assert await ReMePersonalLongTermMemory(user_name="", reme=reme).retrieve(said("rabbit")) == ""
+
+
+async def test_what_waits_stays_with_its_session_where_a_host_loads_another(tmp_path: Path) -> None:
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as reme:
+        memory = ReMePersonalLongTermMemory(user_name="ann", reme=reme)
+        memory.load_state_dict({"session_id": "first"})
+        go = asyncio.Event()
+        keep = reme.summary
+
+        async def slow(*args: Any, **kwargs: Any) -> Any:
+            await go.wait()
+            return await keep(*args, **kwargs)
+
+        reme.summary = slow  # type: ignore[method-assign]
+        await memory.record([Msg("ann", "said in the first session", "user")])
+        memory.load_state_dict({"session_id": "second"})
+        go.set()
+        await memory.flush()
+        found = await reme.find_messages(user_id="ann", session_id="first")
+        assert [item.message.text for item in found.messages] == ["said in the first session"]
+        assert not (await reme.find_messages(user_id="ann", session_id="second")).messages
