@@ -77,7 +77,7 @@ from reme_core.stores.local import tool_call_rows as tool_calls
 from reme_core.stores.local.file.database import Database, FileSettings, Work
 from reme_core.stores.local.file.scope_numbers import find_scope
 from reme_core.stores.local.file.tables import has_word_tables
-from reme_core.stores.local.file.whole_scope import count_scope, count_targets, erase_rows, purge_log
+from reme_core.stores.local.file.whole_scope import count_scope, count_targets, erase_name
 from reme_core.stores.local.items.item_store import ItemCalls
 from reme_core.stores.local.items.search_items import ItemWords
 from reme_core.stores.local.items.vectors_in_memory import ItemVectors
@@ -340,14 +340,13 @@ class LocalStore(ItemCalls):
             StoreUnavailableError: The rows are gone, but another process is reading the log; call again.
         """
         number = await self._database.read(lambda c: find_scope(c, scope))
-        fts5 = await self._has_fts5()
-        erased = await self._database.write(lambda c: erase_rows(c, scope, fts5=fts5))
+        erased = await self._database.write(lambda c: erase_name(c, scope))
         if number is not None:
             self._partitions.forget(number)
         self._item_vectors.clear()
         self._item_words.clear()
         try:
-            await self._database.maintain(lambda c: purge_log(c, self._database.path))
+            await self._database.purge()
         except StoreError as exc:
             msg = (
                 f"the scope is deleted; clearing what the file still holds of it failed: {exc} Call again to clear it."

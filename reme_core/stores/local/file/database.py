@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import threading
@@ -11,22 +12,35 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
-from reme_core.errors import ConfigurationError, StoreClosedError
+from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
 from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
-from reme_core.stores.local.file.file_location import check_place, mapped_errors
+from reme_core.stores.local.file.file_location import (
+    OpenedFiles,
+    check_place,
+    check_unused,
+    mapped_errors,
+    mark_used,
+    private_file,
+)
+from reme_core.stores.local.file.purging import Purge, erased_scopes
 from reme_core.stores.local.file.scope_numbers import make_scope_number
 from reme_core.stores.local.file.tables import check_version, has_fts5, prepare
 from reme_core.text import terms
 
 T = TypeVar("T")
 R = TypeVar("R")
+W = TypeVar("W")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
 
 _READERS = 4
+_PURGE_WAIT_MS = 200
+_PURGE_PATIENCE_S = 30.0
+_LOG = logging.getLogger("reme")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,19 +142,23 @@ class Database:
         self._submit(repeat, work, lambda threads: threads.behind)
         return ended
 
-    async def maintain(self, work: Work[T]) -> T:
-        """Run work on the writing thread outside a transaction, as checkpoints need it."""
-        return await asyncio.wrap_future(self._submit(self._outside, work, lambda threads: threads.writer))
+    async def purge(self) -> None:
+        """Clear what erased scopes have left in the file; others write meanwhile; see `Purge`.
+
+        Raises:
+            StoreUnavailableError: Others keep the file in use; the next start goes on.
+        """
+        await asyncio.wrap_future(self._submit(self._purge, None, lambda threads: threads.purger))
 
     async def close(self) -> None:
         """Finish what was begun, then close every connection."""
         with self._gate:
             threads, self._threads, self._closed = self._threads, None, True
         if threads is not None:
-            await asyncio.to_thread(threads.close)
+            await asyncio.to_thread(self._end, threads)
 
     def _submit(
-        self, run: Callable[[_Threads, Work[T]], R], work: Work[T], pool: Callable[[_Threads], ThreadPoolExecutor]
+        self, run: Callable[[_Threads, W], R], work: W, pool: Callable[[_Threads], ThreadPoolExecutor]
     ) -> Future[R]:
         with self._gate:
             if self._closed:
@@ -161,7 +179,7 @@ class Database:
         self._gate.acquire()
         threads, self._threads = self._threads, None
         if threads is not None:
-            threads.close()
+            self._end(threads)
 
     def after_fork(self) -> None:
         """Let calls go on, in the parent as in the child."""
@@ -173,6 +191,7 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 result = work(connection)
+                threads.files.check()
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -205,34 +224,80 @@ class Database:
         finally:
             threads.end_reading()
 
-    def _outside(self, threads: _Threads, work: Work[T]) -> T:
+    def _purge(self, threads: _Threads, _: None = None) -> None:
         with mapped_errors(self._path):
-            return work(self._writing(threads))
+            threads.prepare_once(lambda: self._create(threads))
+            connection = self._connect(threads)
+            connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
+            connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes back is done again
+            Purge(
+                connection=connection,
+                raw=threads.open_raw(self._path),
+                path=self._path,
+                patience_s=max(self._settings.busy_timeout_s, _PURGE_PATIENCE_S),
+                is_closing=lambda: threads.closing,
+            ).run()
+
+    def _go_on_purging(self, threads: _Threads) -> None:
+        """Clear what a process that ended has left to clear, in the background."""
+
+        def purge() -> None:
+            try:
+                self._purge(threads)
+            except StoreError as exc:
+                _LOG.error("%r still holds pages of erased users, the next start tries again: %s", self._path, exc)
+
+        threads.purger.submit(purge)
+
+    def _end(self, threads: _Threads) -> None:
+        threads.close()
+        # POSIX: whoever closes a file loses all locks that this process has on it, so that the last one here does it.
+        for other in list(_OPENED):
+            if threads.raw and other is not self and other._inherit(self._settings.path, threads.raw):  # noqa: SLF001
+                return
+        for raw in threads.raw:
+            raw.close()
+
+    def _inherit(self, path: Path, raw: list[FileIO]) -> bool:
+        threads = self._threads
+        if threads is None or self._settings.path.resolve() != path.resolve():
+            return False
+        threads.raw.extend(raw)
+        return True
 
     def _writing(self, threads: _Threads) -> sqlite3.Connection:
         if threads.writing is None:
-            threads.prepare_once(self._create)
+            threads.prepare_once(lambda: self._create(threads))
             threads.writing = self._connect(threads)
         return threads.writing
 
     def _reading(self, threads: _Threads) -> sqlite3.Connection:
         connection = threads.of_this_thread()
         if connection is None:
-            threads.prepare_once(self._create)
+            threads.prepare_once(lambda: self._create(threads))
             connection = self._connect(threads)
             connection.execute("PRAGMA query_only = ON")
             threads.keep_for_this_thread(connection)
         return connection
 
-    def _create(self) -> None:
-        check_place(self._settings.path)
-        connection = self._bare()
-        try:
-            check_version(connection, self._path)  # before anything is written: what isn't ours stays as it is
-            self._use_log(connection)
-            prepare(connection, self._path, fts5=has_fts5(connection))
-        finally:
-            connection.close()
+    def _create(self, threads: _Threads) -> None:
+        path = self._settings.path
+        check_place(path)
+        with private_file(path):
+            connection = self._bare()
+            try:
+                # Before anything is written: what isn't ours stays as it is.
+                if check_version(connection, self._path) == 0:
+                    check_unused(path)
+                self._use_log(connection)
+                prepare(connection, self._path, fts5=has_fts5(connection))
+                due = bool(erased_scopes(connection))
+            finally:
+                connection.close()
+            mark_used(path)
+        threads.files = OpenedFiles(path)
+        if due:
+            self._go_on_purging(threads)
         terms("opened")  # loads the stemmer now: no first append is to wait for that
 
     def _use_log(self, connection: sqlite3.Connection) -> None:
@@ -252,7 +317,6 @@ class Database:
         connection = self._bare()
         threads.opened.append(connection)
         connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
-        connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA cache_size = -8000")
         if self._settings.max_bytes is not None:
             (page,) = connection.execute("PRAGMA page_size").fetchone()
@@ -260,10 +324,17 @@ class Database:
         return connection
 
     def _bare(self) -> sqlite3.Connection:
-        # Connections stay with their thread but for close(), which runs when those threads have ended.
-        return sqlite3.connect(
-            self._path, timeout=self._settings.busy_timeout_s, isolation_level=None, check_same_thread=False
+        # Connections stay with their thread but for close(), which runs when those threads have ended. A file that is
+        # gone is not made anew: `private_file` alone makes it.
+        connection = sqlite3.connect(
+            f"{self._settings.path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            timeout=self._settings.busy_timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
         )
+        connection.execute("PRAGMA secure_delete = ON")
+        return connection
 
 
 class _Threads:
@@ -273,10 +344,13 @@ class _Threads:
         self.writer = ThreadPoolExecutor(1, thread_name_prefix="reme-write")
         self.reader = ThreadPoolExecutor(1, thread_name_prefix="reme-read")
         self.more_readers = ThreadPoolExecutor(_READERS - 1, thread_name_prefix="reme-read-more")
+        self.purger = ThreadPoolExecutor(1, thread_name_prefix="reme-purge")
         self.behind = ThreadPoolExecutor(1, thread_name_prefix="reme-load")  # a thread is made when there is work
         self.closing = False
         self.writing: sqlite3.Connection | None = None
         self.opened: list[sqlite3.Connection] = []
+        self.files = OpenedFiles(None)
+        self.raw: list[FileIO] = []
         self._local = threading.local()
         self._counting = threading.Lock()
         self._reading = 0
@@ -306,9 +380,17 @@ class _Threads:
     def keep_for_this_thread(self, connection: sqlite3.Connection) -> None:
         self._local.connection = connection
 
+    def open_raw(self, path: str) -> FileIO:
+        """Open the file itself, once; called by the purging thread alone."""
+        for raw in self.raw:
+            if os.path.samestat(os.fstat(raw.fileno()), os.stat(path)):  # noqa: PTH116
+                return raw
+        self.raw.append(FileIO(path, "r+"))
+        return self.raw[-1]
+
     def close(self) -> None:
         self.closing = True
-        for pool in (self.behind, self.writer, self.reader, self.more_readers):
+        for pool in (self.purger, self.behind, self.writer, self.reader, self.more_readers):
             pool.shutdown(wait=True)
         for connection in self.opened:
             connection.close()

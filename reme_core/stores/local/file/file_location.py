@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sqlite3
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -19,6 +22,8 @@ from reme_core.errors import (
     StoreUnavailableError,
 )
 from reme_core.schema import describe
+
+_LOG = logging.getLogger("reme")
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "ceph", "lustre", "glusterfs", "fuse.sshfs", "fuse.glusterfs"}
@@ -35,7 +40,8 @@ def check_place(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> None
         ConfigurationError: The file would lie on a network file system.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_folder = path.is_dir()
     except OSError as exc:
         msg = f"the folder of {str(path)!r} can't be made or read ({exc.strerror}): give a path that can be written"
@@ -50,6 +56,98 @@ def check_place(path: Path, *, mounts: Path = Path("/proc/self/mounts")) -> None
             "relied on: use a local disk, or the qdrant store for several machines"
         )
         raise ConfigurationError(msg)
+
+
+@contextmanager
+def private_file(path: Path) -> Iterator[None]:
+    """Make the file if it is not there, readable by its owner alone; narrow it, and what stands beside it, if not.
+
+    SQLite gives its log the rights of the file. A folder is narrowed too when it holds nothing but the file.
+
+    Raises:
+        StoreAccessError: It can't be made, or it was there before and is gone.
+    """
+    if not path.exists():
+        check_unused(path)
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass  # another process has just made it
+        except OSError as exc:
+            msg = f"{str(path)!r} can't be made ({exc.strerror}): check permissions and the path"
+            raise StoreAccessError(msg) from exc
+    if os.name == "posix":
+        _narrow(path)
+    yield
+
+
+def _narrow(path: Path) -> None:
+    beside = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", _USED)]
+    own = set(path.parent.iterdir()) <= set(beside)
+    for item, wanted in [*((item, 0o600) for item in beside), *([(path.parent, 0o700)] if own else [])]:
+        with suppress(FileNotFoundError):
+            mode = stat.S_IMODE(item.stat().st_mode)
+            if mode & 0o077:
+                try:
+                    item.chmod(mode & wanted)
+                except PermissionError:
+                    _LOG.warning("%r can be read by others (mode %o) and belongs to another user", str(item), mode)
+                else:
+                    _LOG.warning("%r could be read by others (mode %o): now by its owner alone", str(item), mode)
+
+
+_USED = "-used"
+_MARKER = "The store beside this file was in use. If it is gone and a new one is wanted, delete this file.\n"
+
+
+def mark_used(path: Path) -> None:
+    """Leave a marker beside the file, by which an empty file in its place is told from a new one."""
+    marker = path.with_name(path.name + _USED)
+    with suppress(FileExistsError):
+        descriptor = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(_MARKER)
+
+
+def check_unused(path: Path) -> None:
+    """Refuse to begin anew where a store has been (StoreAccessError)."""
+    marker = path.with_name(path.name + _USED)
+    if marker.exists():
+        msg = (
+            f"a store was at {str(path)!r} and is gone or empty now: put it back, or delete {marker.name!r} beside it "
+            "to begin a new one"
+        )
+        raise StoreAccessError(msg)
+
+
+class OpenedFiles:
+    """The file and its log as they were when they were opened."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Remember the file; `None` checks nothing."""
+        self._path = path
+        self._paths = (
+            [] if path is None else [path.absolute().with_name(path.name + end) for end in ("", "-wal", "-shm")]
+        )
+        self._seen: list[tuple[int, int]] = []
+
+    def check(self) -> None:
+        """Compare what is there with what was there at the first call, which a writer makes (StoreAccessError)."""
+        try:
+            now = [(found.st_dev, found.st_ino) for found in map(os.stat, self._paths)]
+        except FileNotFoundError as exc:
+            raise StoreAccessError(_what_happened(f"{exc.filename!r} was removed", self._path)) from exc
+        if not self._seen:
+            self._seen = now
+        if now != self._seen:
+            raise StoreAccessError(_what_happened(f"{str(self._path)!r}, or its log, was replaced", self._path))
+
+
+def _what_happened(what: str, path: Path | None) -> str:
+    return (
+        f"{what} while it was open; nothing of this call was written: stop all processes that use {str(path)!r}, "
+        "put the file back (a copy, say), and open it again"
+    )
 
 
 def _file_system(folder: Path, mounts: Path) -> str | None:

@@ -1,0 +1,100 @@
+"""A file that is gone, replaced, empty where a store was, or readable by others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from reme_core import ReMe
+from reme_core.errors import StoreAccessError
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def _open(folder: Path) -> ReMe:
+    return ReMe("space", folder, llm=None, embedding=None)
+
+
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_write_after_the_file_or_its_log_is_gone_is_refused(
+    tmp_path: Path, ending: str, *, replaced: bool
+) -> None:
+    async with _open(tmp_path) as memory:
+        await memory.add_memory("was written", user_id="alice")
+        path = tmp_path / f"memory.db{ending}"
+        if replaced:
+            shutil.copy(path, tmp_path / "copy")
+            (tmp_path / "copy").replace(path)
+        else:
+            path.unlink()
+        with pytest.raises(
+            StoreAccessError, match=r"was (removed|replaced) while it was open|or its log, was replaced"
+        ):
+            await memory.add_memory("is lost", user_id="alice")
+
+
+async def test_no_empty_file_is_made_where_the_folder_was_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "memory"
+    async with _open(folder) as memory:
+        await memory.add_memory("was written", user_id="alice")
+        shutil.rmtree(folder)
+        folder.mkdir()
+        with pytest.raises(StoreAccessError):
+            await memory.add_memory("is lost", user_id="alice")
+        assert not (folder / "memory.db").exists()
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+async def test_an_empty_place_where_a_store_was_is_not_taken_for_a_new_one(tmp_path: Path, *, emptied: bool) -> None:
+    async with _open(tmp_path) as memory:
+        await memory.add_memory("was written", user_id="alice")
+    path = tmp_path / "memory.db"
+    path.write_bytes(b"") if emptied else path.unlink()
+    with pytest.raises(StoreAccessError, match="is gone or empty now"):
+        async with _open(tmp_path) as memory:
+            await memory.list_memories(user_id="alice")
+    (tmp_path / "memory.db-used").unlink()
+    async with _open(tmp_path) as memory:
+        assert not (await memory.list_memories(user_id="alice")).memories
+
+
+async def test_what_is_made_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with _open(tmp_path / "memory") as memory:
+            await memory.add_memory("was written", user_id="alice")
+            modes = {item.name: _mode(item) for item in (tmp_path / "memory").iterdir()}
+    finally:
+        os.umask(before)
+    assert set(modes) == {"memory.db", "memory.db-wal", "memory.db-shm", "memory.db-used"}
+    assert set(modes.values()) == {0o600}
+    assert _mode(tmp_path / "memory") == 0o700
+
+
+async def test_a_wider_file_is_narrowed_once_with_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "memory"
+    async with _open(folder) as memory:
+        await memory.add_memory("was written", user_id="alice")
+    folder.chmod(0o755)
+    (folder / "memory.db").chmod(0o644)
+    for _ in range(2):
+        async with _open(folder) as memory:
+            await memory.list_memories(user_id="alice")
+    assert _mode(folder / "memory.db") == 0o600
+    assert _mode(folder) == 0o700
+    assert len([record for record in caplog.records if "could be read by others" in record.message]) == 2
+
+
+def test_a_folder_that_holds_other_things_keeps_its_rights(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    tmp_path.chmod(0o755)
+    with ReMe.sync("space", tmp_path, llm=None, embedding=None) as memory:
+        memory.add_memory("was written", user_id="alice")
+    assert _mode(tmp_path) == 0o755

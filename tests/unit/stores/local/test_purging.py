@@ -1,0 +1,120 @@
+"""Erasing beside others that write, killed in the middle, and what a page's gaps are."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reme_core import ReMe
+from reme_core.stores.local.file import purging
+from reme_core.stores.local.file.purging import erased_scopes, find_gaps
+from tests.support import processes
+from tests.support.file_checks import bytes_on_disk, problems_of_file
+
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+async def _fill(folder: Path, messages: int) -> None:
+    async with ReMe("space", folder, llm=None, embedding=None) as memory:
+        for part in range(0, messages, 50):
+            for user in ("gone", "stays"):
+                said = [("user", f"secret{user} {number} and words around it {number * 7}") for number in range(50)]
+                await memory.summary(said, user_id=user, session_id=f"s{part}")
+        await memory.add_memory("secretgone keeps pelicans", user_id="gone")
+
+
+async def test_an_erasure_beside_a_writing_process_ends_and_loses_nothing(tmp_path: Path) -> None:
+    await _fill(tmp_path, 300)
+    with ProcessPoolExecutor(1, mp_context=_SPAWN) as pool:
+        writing = pool.submit(processes.write_many, tmp_path, "other", 120)
+        async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+            erased = await memory.delete_all_memories(user_id="gone")
+            found = await memory.retrieve("secretstays", user_id="stays")
+        ids = writing.result()
+    assert erased.messages == 300
+    assert found.results
+    assert b"secretgone" not in bytes_on_disk(tmp_path / "memory.db")
+    assert problems_of_file(tmp_path / "memory.db") == []
+    raw = bytes_on_disk(tmp_path / "memory.db")
+    assert not [one for one in ids if one.encode() not in raw]
+
+
+def _erase_slowly(path: Path, step: int, said: Connection) -> None:
+    """Erase a user with a stop before one step, told to the parent, which kills there."""
+    seen = [0]
+    transact = purging.Purge._transact
+
+    def stopping(self: purging.Purge, work: object) -> bool:
+        seen[0] += 1
+        if seen[0] == step:
+            said.send("here")
+            signal.pause()
+        return transact(self, work)  # type: ignore[arg-type]
+
+    purging._STEP_S = 0.0
+    purging.Purge._transact = stopping  # type: ignore[method-assign]
+    processes.erase(path, "gone")
+    said.send("done")
+
+
+@pytest.mark.parametrize("step", [1, 2, 5, 9])
+async def test_an_erasure_killed_in_the_middle_is_finished_by_the_next_start(tmp_path: Path, step: int) -> None:
+    await _fill(tmp_path, 150)
+    ours, theirs = _SPAWN.Pipe()
+    child = _SPAWN.Process(target=_erase_slowly, args=(tmp_path / "memory.db", step, theirs))
+    child.start()
+    heard = ours.recv()
+    os.kill(child.pid or 0, signal.SIGKILL)
+    child.join()
+    assert heard == "here"
+    assert b"secretgone" in bytes_on_disk(tmp_path / "memory.db")
+
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        assert not (await memory.retrieve("secretgone", user_id="gone")).results
+        assert (await memory.retrieve("secretstays", user_id="stays")).results
+
+    assert b"secretgone" not in bytes_on_disk(tmp_path / "memory.db")
+    assert problems_of_file(tmp_path / "memory.db") == []
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
+        assert erased_scopes(connection) == []
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=300), st.randoms(use_true_random=False))
+def test_gaps_of_pages_hold_no_byte_that_means_anything(lengths: list[int], chance: object) -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("PRAGMA secure_delete = OFF")
+        connection.execute("CREATE TABLE texts (key INTEGER PRIMARY KEY, text TEXT, mark INTEGER)")
+        connection.execute("CREATE INDEX by_text ON texts (text, mark)")
+        order = list(enumerate(lengths))
+        chance.shuffle(order)  # type: ignore[attr-defined]
+        for key, length in order:
+            connection.execute("INSERT INTO texts VALUES (?, ?, ?)", (key, f"{key}" + "x" * length, length))
+        connection.execute("DELETE FROM texts WHERE mark % 3 = 0")
+        connection.commit()
+        kept = connection.execute("SELECT * FROM texts ORDER BY key").fetchall()
+        image = bytearray(connection.serialize())
+    size = int.from_bytes(image[16:18], "big")
+    for start in range(0, len(image), size):
+        page = bytes(image[start : start + size])
+        for begin, end in find_gaps(page, header=100 if start == 0 else 0, usable=size):
+            image[start + begin : start + end] = bytes(end - begin)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(bytes(image))
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert connection.execute("SELECT * FROM texts ORDER BY key").fetchall() == kept
+
+
+@pytest.mark.parametrize("page", [bytes(512), b"\x0d" + b"\xff" * 511, b"\x00\x00\x00\x05" + b"text" * 127])
+def test_a_page_that_is_no_sound_tree_page_has_no_gaps(page: bytes) -> None:
+    assert find_gaps(page, header=0, usable=512) == []
