@@ -43,9 +43,10 @@ _SHOWN_TOKENS, _SHOWN_CHARS, _PROBLEM_CHARS = 400, 2_000, 300
 _LANGUAGE_MESSAGES, _LANGUAGE_CHARS = 50, 2_000
 # A summary shorter than this has no room for what a model would write beside headings and pointers.
 _LEAST_WRITTEN = 2 * LEAST_TOKENS
-# Who writes can't count tokens: limits are told in characters, as many for a token as these messages have, and in lines
-# of about so many characters.
-_LINE_CHARS, _SAMPLE_CHARS, _LEAST_CHARS_PER_TOKEN, _MOST_CHARS_PER_TOKEN = 120, 20_000, 1.0, 5.0
+# Who writes can't count tokens: limits are told in characters, as many for a token as these messages have.
+_SAMPLE_CHARS, _LEAST_CHARS_PER_TOKEN, _MOST_CHARS_PER_TOKEN = 20_000, 1.0, 5.0
+# Of what a model is asked for, so much is offered to it: one that writes somewhat more loses no line by it.
+_OFFERED_SHARE = 0.8
 # An endpoint without JSON schemas is told the schema in words.
 _SCHEMA_WORDS_TOKENS = 50
 
@@ -258,17 +259,14 @@ class _CompactionRun:
         )
 
     def _system(self) -> str:
-        values = {"chars": self.most_chars, "lines": max(6, self.most_chars // _LINE_CHARS), "line": MOST_LINE_CHARS}
-        return self._prompt("compact").fill({name: str(value) for name, value in values.items()})
+        return self._prompt("compact").fill({"line": str(MOST_LINE_CHARS)})
 
     def _user(self, before: Summary, chunk: str, place: _ChunkPosition) -> str:
-        used = sum(map(len, before.all_lines))
         asked: dict[str, JsonValue] = {
             "part": place.number,
             "parts": place.parts,
             "reference": self.request.reference,
-            "used_chars": used,
-            "free_chars": max(0, self.most_chars - used),
+            "free_chars": int(self.most_chars * _OFFERED_SHARE) - sum(map(len, before.all_lines)),
         }
         shown = numbered_lines(before) or "none so far"
         return "\n".join([fence("request", json_line(asked)), fence("summary", shown), fence("conversation", chunk)])

@@ -53,7 +53,13 @@ from tests.unit.working.summary.summarising import (
 )
 
 ORDER = [str(section) for section in Section]
-THREE = request(long_talk(28), previous_summary=PREVIOUS, limit_tokens=400, window_tokens=3100)
+PACKAGE = "reme_core.working.summary"
+PROMPT = load_prompt(PACKAGE, "compact", "en")
+AGAIN = load_prompt(PACKAGE, "compact_again", "en")
+# What is said takes three calls, however long the prompt is.
+THREE = request(
+    long_talk(28), previous_summary=PREVIOUS, limit_tokens=400, window_tokens=2600 + COUNTER.count(PROMPT.text)
+)
 ALLOWED = {REFERENCE, EARLIER}
 
 
@@ -147,7 +153,7 @@ async def test_each_call_works_on_what_the_one_before_has_written() -> None:
     assert done.method == "model"
     assert done.failures == ()
     assert done.usage.model_calls == 3
-    assert done.prompts == ("compact.en@2",)
+    assert done.prompts == (PROMPT.label,)
     check(done, THREE)
     assert summary_shown(model.requests[0]) == parse_summary(PREVIOUS)
     first = json.loads(model.good(model.requests[0]))
@@ -286,7 +292,7 @@ async def test_an_answer_that_is_no_summary_is_asked_for_once_more(kind: str, at
     done = await compact(THREE, model)
     assert done.method == "model", done.failures
     assert len(model.requests) == 4
-    assert done.prompts == ("compact.en@2", "compact_again.en@2")
+    assert done.prompts == (PROMPT.label, AGAIN.label)
     assert shown(model.requests[at + 1], "problem")
     check(done, THREE)
 
@@ -484,16 +490,40 @@ async def test_a_long_line_becomes_several_and_nothing_of_it_is_cut() -> None:
     assert any(f"(details: reload {KNOWN})" in part for part in lines)
 
 
-async def test_the_request_tells_the_room_in_characters() -> None:
+def used_chars(asked: ChatRequest) -> int:
+    return sum(map(len, summary_shown(asked).all_lines))
+
+
+async def test_the_request_tells_the_room_for_new_lines_in_characters() -> None:
     model = GoodModel()
     await compact(THREE, model)
     told = [json.loads(shown(one, "request")) for one in model.requests]
     assert [one["part"] for one in told] == [1, 2, 3]
-    before = parse_summary(PREVIOUS)
-    assert told[0]["used_chars"] == sum(map(len, before.all_lines))
-    room = told[0]["used_chars"] + told[0]["free_chars"]
-    assert f"room for {room} characters" in model.requests[0].messages[0].text
-    assert 3 * 400 * 0.8 < room < 5 * 400 * 0.8
+    rooms = {one["free_chars"] + used_chars(asked) for one, asked in zip(told, model.requests, strict=True)}
+    assert len(rooms) == 1
+    assert 3 * 400 * 0.64 < rooms.pop() < 5 * 400 * 0.64
+    assert "`free_chars`" in model.requests[0].messages[0].text
+    assert model.requests[0].messages[0].text == model.requests[2].messages[0].text
+
+
+async def test_new_lines_that_take_a_tenth_more_than_the_room_told_are_kept_whole() -> None:
+    def fills(asked: ChatRequest, _: int) -> str:
+        room = json.loads(shown(asked, "request"))["free_chars"] * 11 // 10
+        lines = [line["text"][:100] for line in shown_lines(asked)]
+        return answer_of({Section.PROGRESS: lines[: room // 100]})
+
+    model = GoodModel(fills)
+    asked = request(long_talk(40), limit_tokens=1000)
+    done = await compact(asked, model)
+    assert len(model.requests) == 1
+    assert set(json.loads(fills(model.requests[0], 0))["progress"]) <= set(parse_summary(done.summary).all_lines)
+
+
+async def test_a_summary_that_is_nearly_full_tells_by_how_much() -> None:
+    full = summary_of({Section.CONTEXT: [f"Batch {n} of the billing service lies in /srv/{n}.sql" for n in range(24)]})
+    model = GoodModel()
+    await compact(request(long_talk(3), previous_summary=full.text), model)
+    assert json.loads(shown(model.requests[0], "request"))["free_chars"] < 0
 
 
 async def test_tags_of_html_come_through_as_they_were_said() -> None:
@@ -592,6 +622,6 @@ def test_the_form_of_an_answer_is_taken_by_strict_endpoints() -> None:
 
 async def test_a_chinese_conversation_gets_the_chinese_prompt_unless_a_language_is_set() -> None:
     messages = TEXTS["Chinese"]
-    for language, label in ((None, "compact.zh@2"), ("en", "compact.en@2")):
+    for language, label in ((None, load_prompt(PACKAGE, "compact", "zh").label), ("en", PROMPT.label)):
         done = await compact(request(messages, language=language), GoodModel())
         assert done.prompts[0] == label
