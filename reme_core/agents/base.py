@@ -213,6 +213,7 @@ class BaseMemoryAgentOp(ABC):
         context = await self.begin(task, context)
         language = self.language_of(task)
         system, label = self._system(language)
+        system = f"{system}\n\n{context.guidance}" if context.guidance else system
         prompt = _load(self.task_prompt, language)
         told = prompt.fill(await self.prepare(task, context))
         done = await run_loop(

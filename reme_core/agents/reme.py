@@ -115,7 +115,7 @@ class ReMeSummaryAgentV1Op(BaseMemoryAgentOp):
             "identity": await _identity(context, enabled=self.enable_identity_memory),
             "targets": await _targets(context, tool=self.enable_tool_memory, identity=self.enable_identity_memory),
             "query": wish(task.query),
-            "conversation": fenced_messages(task.messages),
+            "conversation": fenced_messages(task.messages, context.zone),
             "said": said_between(task.messages, context),
         }
 
@@ -153,10 +153,10 @@ class ReMeRetrieveAgentV1Op(BaseMemoryAgentOp):
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Read the targets that there are."""
         return {
-            "now": prompt_time(context.clock.now()),
+            "now": prompt_time(context.clock.now(), context.zone),
             "targets": await _targets(context, tool=self.enable_tool_memory, identity=False),
             "query": quoted("query", task.query),
-            "conversation": fenced_messages(task.messages),
+            "conversation": fenced_messages(task.messages, context.zone),
         }
 
 
@@ -196,7 +196,7 @@ class ReMyAgentV1Op(BaseMemoryAgentOp):
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Read the identity and the targets that there are, and hand on what was found."""
         return {
-            "now": prompt_time(context.clock.now()),
+            "now": prompt_time(context.clock.now(), context.zone),
             "notes": task.notes or fenced_text("notes", "nothing was found"),
             "identity": await _identity(context, enabled=self.enable_identity_memory),
             "targets": await _targets(context, tool=self.enable_tool_memory, identity=self.enable_identity_memory),

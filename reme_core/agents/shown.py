@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import tzinfo
 
 from reme_core.ports import AgentTask, AppendMessages, MemoryFilter, MemorySearch, Target, ToolContext
 from reme_core.retrieval.embedding import try_embedding
@@ -96,14 +97,15 @@ _QUERIES, _QUERY_CHARS, _HITS_PER_QUERY = 64, 1000, 5
 _PLAIN_CHARS = 8000
 
 
-def fenced_messages(messages: Sequence[Message]) -> str:
-    """Return messages as JSON lines inside a fence."""
-    return fence("conversation", conversation_lines(messages))
+def fenced_messages(messages: Sequence[Message], zone: tzinfo) -> str:
+    """Return messages as JSON lines inside a fence, their times in a zone."""
+    return fence("conversation", conversation_lines(messages, zone=zone))
 
 
-def fenced_concerning(target: Target, messages: Sequence[Message]) -> str:
+def fenced_concerning(target: Target, messages: Sequence[Message], zone: tzinfo) -> str:
     """Return the messages that concern a target as JSON lines inside a fence, with their numbers among all."""
-    lines = [conversation_lines([messages[place]], first=place + 1) for place in concerning(target, messages)]
+    places = concerning(target, messages)
+    lines = [conversation_lines([messages[place]], first=place + 1, zone=zone) for place in places]
     return fence("conversation", "\n".join(lines))
 
 
@@ -112,9 +114,9 @@ def fenced_text(name: str, text: str) -> str:
     return fence(name, shortened(text, _PLAIN_CHARS))
 
 
-def fenced_memories(memories: Sequence[Memory]) -> str:
+def fenced_memories(memories: Sequence[Memory], zone: tzinfo) -> str:
     """Return memories of one target with their ids as JSON lines inside a fence, in the order given."""
-    return fence("memories", "\n".join(memory_line(memory, with_target=False) for memory in memories))
+    return fence("memories", "\n".join(memory_line(memory, zone, with_target=False) for memory in memories))
 
 
 def quoted(name: str, text: str) -> str:
@@ -131,8 +133,9 @@ def wish(text: str) -> str:
 
 def said_between(messages: Sequence[Message], context: ToolContext) -> str:
     """Return when messages were said: a time, or the first and the last; now, where there are none."""
-    times = sorted(prompt_time(message.created_at) for message in messages) or [prompt_time(context.clock.now())]
-    return times[0] if times[0] == times[-1] else f"{times[0]} – {times[-1]}"
+    moments = sorted(message.created_at for message in messages) or [context.clock.now()]
+    first, last = (prompt_time(moment, context.zone) for moment in (moments[0], moments[-1]))
+    return first if first == last else f"{first} – {last}"
 
 
 async def similar_memories(task: AgentTask, context: ToolContext) -> list[Memory]:

@@ -38,8 +38,8 @@ async def target_variables(task: AgentTask, context: ToolContext) -> dict[str, s
     return {
         "target": "\n".join(named),
         "query": wish(task.query),
-        "memories": fenced_memories(await similar_memories(task, context)),
-        "conversation": fenced_concerning(target, task.messages),
+        "memories": fenced_memories(await similar_memories(task, context), context.zone),
+        "conversation": fenced_concerning(target, task.messages, context.zone),
         "said": said_between(task.messages, context),
     }
 

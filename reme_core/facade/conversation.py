@@ -198,6 +198,7 @@ class ConversationMethods:
             clock=self._clock,
             summarizer=self._summarizer,
             retriever=self._runtime.simple_retriever(),
+            zone=self._runtime.zone,
         )
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
         return await chat.turn(self._scope(user_id), inputs.read_query(message, "message"), session, on_text)

@@ -18,7 +18,7 @@ from reme_core.facade.settings import UNSET, Settings, Unset
 from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
-from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, shown
+from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, read_zone, shown
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
 
@@ -153,6 +153,7 @@ class ReMe(
             model=self._ports.llm,
             clock=self._clock,
             counter=token_counter or CharacterTokenCounter(),
+            zone=read_zone(self._timezone),
         )
         self._work = JobService(
             memory_space=self._memory_space,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, tzinfo
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from reme_core.errors import ConfigurationError
@@ -37,6 +38,7 @@ class RuntimePorts:
     model: ChatModel | None
     clock: Clock
     counter: TokenCounter
+    zone: tzinfo = UTC
 
     def simple_retriever(self) -> SimpleRetriever:
         """Return the retriever that asks no chat model."""
@@ -85,7 +87,25 @@ class BindsRetriever(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimpleSummarizer:
+class _GuidedSettings:
+    """What an application wants of the memories that a distiller makes; see `SimpleSummarizer`."""
+
+    instructions: str = ""
+    types: Sequence[str] | None = None
+    examples: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Check what the application wants (InvalidInputError: naming what is wrong or too long)."""
+        read_guidance(self.instructions, self.types, self.examples)
+
+    @property
+    def guidance(self) -> Guidance:
+        """What the application wants."""
+        return read_guidance(self.instructions, self.types, self.examples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimpleSummarizer(_GuidedSettings):
     """Settings of the simple distiller: one model call extracts facts, one more reconciles those that have neighbours.
 
     Attributes:
@@ -102,18 +122,6 @@ class SimpleSummarizer:
     model: ChatModel | None = None
     language: Language | None = None
     use_reviser: bool = False
-    instructions: str = ""
-    types: Sequence[str] | None = None
-    examples: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        """Check what the application wants (InvalidInputError: naming what is wrong or too long)."""
-        read_guidance(self.instructions, self.types, self.examples)
-
-    @property
-    def guidance(self) -> Guidance:
-        """What the application wants."""
-        return read_guidance(self.instructions, self.types, self.examples)
 
     def bind_distiller(self, ports: RuntimePorts) -> Distiller:
         """Return the distiller over these ports (ConfigurationError: no chat model)."""
@@ -130,7 +138,7 @@ class SimpleSummarizer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgenticSummarizer:
+class AgenticSummarizer(_GuidedSettings):
     """Settings of the agentic distiller: an agent routes the blocks to sub-agents, one for each target.
 
     Attributes:
@@ -146,6 +154,9 @@ class AgenticSummarizer:
         enable_thinking_params: Require a text `thinking` in each call.
         enable_think_tool: Offer a tool to think with.
         use_reviser: Have a further call check what came out, and do it again once if something is wrong.
+        instructions: As for `SimpleSummarizer`; every agent is told.
+        types: As for `SimpleSummarizer`.
+        examples: As for `SimpleSummarizer`.
     """
 
     tools: Sequence[Tool] | None = None
@@ -248,6 +259,7 @@ class AgenticRetriever:
             clock=ports.clock,
             counter=ports.counter,
             simple=ports.simple_retriever(),
+            zone=ports.zone,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Protocol, runtime_checkable
 
 from pydantic import BaseModel
@@ -68,6 +69,8 @@ class ToolContext:
         sources: The block and messages that what is written comes from.
         messages: The messages that the call is about, in order.
         instruction: What the run is asked besides, such as a reviewer's findings; sub-agents are asked it, too.
+        guidance: What the application wants of memories, as prompts show it: fenced; "" for nothing.
+        zone: Where the user is: times are shown and read in it.
         trace: What happened so far.
     """
 
@@ -85,6 +88,8 @@ class ToolContext:
     sources: tuple[Source, ...] = ()
     messages: tuple[Message, ...] = ()
     instruction: str = ""
+    guidance: str = ""
+    zone: tzinfo = UTC
     trace: RunTrace = field(default_factory=RunTrace)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 
 from reme_core.agents import ReMyAgentV1Op
 from reme_core.ports import (
@@ -48,6 +48,7 @@ class AgenticRetrieval:
     clock: Clock
     counter: TokenCounter
     simple: SimpleRetriever
+    zone: tzinfo = UTC
 
     async def retrieve(self, scope: Scope, request: RetrieveRequest) -> RetrieveResult:
         """Return what was found and the agent's answer; see `Retriever.retrieve`."""
@@ -64,6 +65,7 @@ class AgenticRetrieval:
             clock=self.clock,
             author=self.agent.name,
             targets=await self._targets(scope, request),
+            zone=self.zone,
             trace=trace,
         )
         result = await self.agent.run(AgentTask(workspace_id=scope.memory_space, query=request.query), context)
@@ -128,6 +130,7 @@ class Chat:
         clock: Tells the time.
         summarizer: Keeps the turn.
         retriever: Finds what the person speaks of before the agent is asked; calls no model.
+        zone: Where the person is: times are shown in it.
     """
 
     agent: ReMyAgentV1Op
@@ -137,6 +140,7 @@ class Chat:
     clock: Clock
     summarizer: Summarizer
     retriever: Retriever
+    zone: tzinfo = UTC
 
     async def turn(self, scope: Scope, text: str, session_id: str, on_text: Callable[[str], None] | None) -> ChatReply:
         """Answer; the turn is on disk when this returns, and memories are made of it in the background."""
@@ -155,6 +159,7 @@ class Chat:
             model=self.model,
             clock=self.clock,
             author=self.agent.name,
+            zone=self.zone,
             trace=trace,
         )
         task = AgentTask(workspace_id=scope.memory_space, query=text, messages=earlier, notes=found_text(hits))

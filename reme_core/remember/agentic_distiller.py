@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import tzinfo
 
 from pydantic import JsonValue
 
@@ -19,6 +20,7 @@ from reme_core.ports import (
     Target,
     ToolContext,
 )
+from reme_core.remember.fact_extraction import wanted_types
 from reme_core.rules import Change
 from reme_core.schema import Memory, MemoryType, Scope, Source, Usage
 from reme_core.schema.checks import check_id
@@ -69,15 +71,29 @@ class AgenticDistiller:
             changes = _statements(draft.changes)
             before = [change.before for change in changes if change.before is not None]
             after = [change.after for change in changes if change.after is not None]
-            language = self.language or prompt_language(message.full_text for message in task.messages)
-            verdict = await revise(MeteredChatModel(self.model, task.meter), task.messages, before, after, language)
+            language = self._language(task)
+            verdict = await revise(
+                MeteredChatModel(self.model, task.meter),
+                task.messages,
+                before,
+                after,
+                language,
+                remark=task.guidance.shown(language),
+                zone=task.zone,
+            )
             usage += verdict.usage
             if not verdict.ok:
-                draft, trace, again = await self._attempt(scope, task, _said_of(changes, verdict, language))
+                draft, trace, again = await self._attempt(scope, task, _said_of(changes, verdict, language, task.zone))
                 usage += again
         batch = draft.batch(reason=REASON, run_id=task.run_id, actor=self.name, at=self.clock.now())
+        if not task.guidance.wants_summaries:
+            puts = [put for put in batch.puts if put.memory.memory_type is not MemoryType.SUMMARY]
+            batch = replace(batch, puts=puts)
         degraded = tuple(trace.degraded)
         return Distilled(batch=batch, usage=usage, failures=tuple(trace.failures), degraded=degraded)
+
+    def _language(self, task: DistilTask) -> Language:
+        return self.language or prompt_language(message.full_text for message in task.messages)
 
     async def _attempt(self, scope: Scope, task: DistilTask, query: str) -> tuple[DraftStore, RunTrace, Usage]:
         draft, trace = DraftStore(self.store), RunTrace()
@@ -103,6 +119,8 @@ class AgenticDistiller:
             sources=_sources(task),
             messages=task.messages,
             instruction=query,
+            guidance=task.guidance.shown(self._language(task)),
+            zone=task.zone,
             trace=trace,
         )
         known = [entry.target for entry in await read_meta(self.store, scope)]
@@ -110,9 +128,11 @@ class AgenticDistiller:
         if targets is not None:
             await self._hand_on(context, targets)
             return Usage()
-        agents = [agent for agent in self.agents if task.memory_type in {None, agent.memory_type}]
+        kinds = wanted_types(task)
+        is_open = task.memory_type is None and task.guidance.types is None
+        agents = [agent for agent in self.agents if is_open or agent.memory_type in kinds]
         if not agents:
-            msg = f"no agent makes {task.memory_type} memories: give one in agents="
+            msg = f"no agent makes {' or '.join(kinds)} memories: give one in agents="
             raise RunError(msg)
         router = self.make_router(agents)
         ref = task.blocks[0].block_id if len(task.blocks) == 1 else None
@@ -146,14 +166,14 @@ def _states(change: Change) -> list[Memory]:
     return [memory for memory in (change.before, change.after) if memory is not None]
 
 
-def _said_of(changes: Sequence[Change], verdict: RevisionVerdict, language: Language) -> str:
+def _said_of(changes: Sequence[Change], verdict: RevisionVerdict, language: Language, zone: tzinfo) -> str:
     """Return what a second attempt is told: what the first has made, and what is wrong with it."""
     words = load_prompt("reme_core.remember", "second_attempt", language)
     problems = "\n".join(json_line({"problem": " ".join(problem.split())}) for problem in verdict.problems)
-    return words.fill({"attempt": "\n".join(map(_made, changes)), "problems": problems})
+    return words.fill({"attempt": "\n".join(_made(change, zone) for change in changes), "problems": problems})
 
 
-def _made(change: Change) -> str:
+def _made(change: Change, zone: tzinfo) -> str:
     """Write a change on one line. A memory that was added has no id: there is none that it could be changed by."""
     before, memory = change.before, _states(change)[-1]
     if before is None:
@@ -162,9 +182,9 @@ def _made(change: Change) -> str:
         did = {"did": "deleted", "memory_id": change.memory_id}
     else:
         did = {"did": "changed" if memory.superseded_by is None else "closed", "memory_id": change.memory_id}
-    times: dict[str, JsonValue] = {"valid_from": prompt_time(memory.valid_from)}
+    times: dict[str, JsonValue] = {"valid_from": prompt_time(memory.valid_from, zone)}
     if memory.valid_to is not None:
-        times["valid_to"] = prompt_time(memory.valid_to)
+        times["valid_to"] = prompt_time(memory.valid_to, zone)
     return json_line({**did, "about": "/".join(target_of(memory)), **times, "text": memory.content})
 
 

@@ -101,7 +101,9 @@ class _DistilState:
         before = list(self.seen.values())
         after = changes.after(before)
         remark = self.task.guidance.shown(self.language)
-        verdict = await revise(self.model, self.task.messages, before, after, self.language, remark=remark)
+        verdict = await revise(
+            self.model, self.task.messages, before, after, self.language, remark=remark, zone=self.task.zone
+        )
         self.usage += verdict.usage
         return verdict.problems
 

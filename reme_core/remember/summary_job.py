@@ -81,7 +81,7 @@ def _targets(value: object) -> tuple[Target, ...] | None:
     return tuple(Target(MemoryType(kind), name) for kind, name in pairs)
 
 
-NOT_GUIDED = "instructions, types and examples are for the simple summarizer: set_summarizer(SimpleSummarizer())"
+NOT_GUIDED = "this summarizer follows no instructions, types or examples: SimpleSummarizer() and AgenticSummarizer() do"
 """What is said where somebody else is to follow them."""
 
 # What a reader needs to know who "she" is; and where to look for it, past what was said at the same moment.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
@@ -55,15 +55,16 @@ StatedTime = Annotated[str | None, BeforeValidator(_stated), Field(default=None)
 """A field for a time as `read_said_time` reads it, kept as it was written; None where none was stated."""
 
 
-def with_stated_times(memory: Memory, valid_from: str | None, valid_to: str | None) -> Memory:
+def with_stated_times(memory: Memory, valid_from: str | None, valid_to: str | None, zone: tzinfo) -> Memory:
     """Return a memory with the times that a model has stated, each with its precision; what it left out stays.
 
+    A time of the day without an offset is that of `zone`.
     A memory of which only an end is stated that lies before its beginning began in its last day, month or year.
 
     Raises:
         ToolFeedback: The end lies before the beginning.
     """
-    begins, ends = parse_said_time(valid_from), parse_said_time(valid_to)
+    begins, ends = parse_said_time(valid_from, zone), parse_said_time(valid_to, zone)
     changes: dict[str, object] = {}
     if begins is not None:
         changes |= {"valid_from": begins.start, "valid_from_precision": begins.precision}

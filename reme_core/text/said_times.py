@@ -67,14 +67,14 @@ def _in_figures(found: re.Match[str]) -> str:
     return f"{found['year']}-{number:02d}{day}"
 
 
-def parse_said_time(value: object) -> PartialTime | None:
-    """Read a time as a model writes it, in UTC; what is wrong with it is told in words for a model.
+def parse_said_time(value: object, zone: tzinfo = UTC) -> PartialTime | None:
+    """Read a time as a model writes it, as `read_said_time` does; what is wrong with it is told in words for a model.
 
     Raises:
         ValueError: It is something else; the message says how to write it.
     """
     try:
-        return read_said_time(value)
+        return read_said_time(value, zone)
     except ValueError as exc:
         if not isinstance(value, str | int) or isinstance(value, bool):
             raise

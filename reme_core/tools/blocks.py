@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 
 from pydantic import Field
 
@@ -48,7 +48,10 @@ class RetrieveBlockOp(BaseMemoryToolOp[RetrieveBlockItem]):
         parts = []
         for item in items:
             block = await block_of(item.block_id, context)
-            parts += [block_line(block), show_messages(context, await messages_of(block.message_ids, context))]
+            parts += [
+                block_line(block, context.zone),
+                show_messages(context, await messages_of(block.message_ids, context)),
+            ]
         return "\n".join(parts)
 
 
@@ -117,9 +120,10 @@ class TimeAwareRetrieveOp(BaseMemoryToolOp[TimeRangeItem]):
         return "\n".join(parts) or "nothing was said and nothing learned in this time"
 
 
-def block_line(block: Block) -> str:
+def block_line(block: Block, zone: tzinfo) -> str:
     """Write a block's entry in the index on one line."""
-    fields = {"block_id": block.block_id, "from": prompt_time(block.started_at), "to": prompt_time(block.ended_at)}
+    begun, ended = prompt_time(block.started_at, zone), prompt_time(block.ended_at, zone)
+    fields = {"block_id": block.block_id, "from": begun, "to": ended}
     return json_line({**fields, "summary": shortened(block.summary, _SUMMARY_CHARS)})
 
 
@@ -128,7 +132,7 @@ async def _blocks(start: datetime, end: datetime, context: ToolContext) -> list[
     page = await context.store.list_blocks(context.scope, query)
     found = (ScoredBlock(block=block, score=0.0) for block in page.blocks)
     note_hits(context, (block_hit(context.scope, item, READ_SCORE) for item in found))
-    lines = [block_line(block) for block in page.blocks]
+    lines = [block_line(block, context.zone) for block in page.blocks]
     return [*lines, _more("blocks")] if page.next_cursor is not None else lines
 
 
@@ -143,7 +147,7 @@ async def _memories(start: datetime, end: datetime, context: ToolContext) -> lis
         has_more = has_more or page.next_cursor is not None
     memories.sort(key=lambda memory: memory.observed_at)
     note_hits(context, (memory_hit(ScoredMemory(memory=memory, score=0.0), READ_SCORE) for memory in memories))
-    lines = [memory_line(memory) for memory in memories]
+    lines = [memory_line(memory, context.zone) for memory in memories]
     return [*lines, _more("memories")] if has_more else lines
 
 

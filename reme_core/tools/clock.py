@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
@@ -51,11 +51,12 @@ class DatetimeToolOp(BaseMemoryToolOp[NoArguments]):
     """Tells the time of the run's clock."""
 
     name = "datetime_tool"
-    description = "Tell the present date, weekday and time (UTC)."
+    description = "Tell the present date, weekday and time."
     item = NoArguments
     is_concurrent = True
 
     async def execute(self, items: Sequence[NoArguments], context: ToolContext) -> str:
         """Tell the time; see `BaseMemoryToolOp.execute`."""
         now = context.clock.now()
-        return f"{prompt_time(now)} UTC ({format_time(now)})"
+        name = " UTC" if context.zone is UTC else ""
+        return f"{prompt_time(now, context.zone)}{name} ({format_time(now)})"

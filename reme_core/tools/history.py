@@ -107,7 +107,7 @@ def show_messages(context: ToolContext, messages: Sequence[StoredMessage]) -> st
     lines: list[str] = []
     size = 0
     for number, stored in enumerate(messages, 1):
-        line = conversation_lines([stored.message], first=number, max_chars=_MESSAGE_CHARS)
+        line = conversation_lines([stored.message], first=number, max_chars=_MESSAGE_CHARS, zone=context.zone)
         size += len(line)
         if lines and size > ANSWER_CHARS:
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -53,12 +54,13 @@ async def revise(
     *,
     trace: RunTrace | None = None,
     remark: str = "",
+    zone: tzinfo = UTC,
 ) -> RevisionVerdict:
     """Ask whether memories hold what messages say, without repetition or conflict.
 
     `before` are the memories concerned as they were, `after` as they are now. What asking has cost is in the verdict;
     where there is none, because it failed or was cancelled, it is added to the usage of `trace`. `remark` is what else
-    the model has to know, such as what is not to be kept.
+    the model has to know, such as what is not to be kept; times are shown in `zone`.
 
     Raises:
         ModelOutputError: The model answered twice what can't be used.
@@ -67,7 +69,8 @@ async def revise(
     spent: list[Usage] = []
     verdict: RevisionVerdict | None = None
     try:
-        answer = await _answer(model, _questions(messages, before, after, language, remark), spent)
+        asked = _questions(messages, before, after, language, remark=remark, zone=zone)
+        answer = await _answer(model, asked, spent)
         problems = tuple(text for text in answer.problems if text.strip())
         verdict = RevisionVerdict(ok=not problems, problems=problems, usage=sum(spent, Usage()))
     finally:
@@ -125,7 +128,16 @@ class ReviseMemoryOp(BaseMemoryToolOp[NoArguments]):
         before = [change.before for change in changes if change.before is not None]
         after = [change.after for change in changes if change.after is not None]
         language = prompt_language(message.full_text for message in context.messages)
-        verdict = await revise(context.model, context.messages, before, after, language, trace=context.trace)
+        verdict = await revise(
+            context.model,
+            context.messages,
+            before,
+            after,
+            language,
+            trace=context.trace,
+            remark=context.guidance,
+            zone=context.zone,
+        )
         context.trace.usage += verdict.usage
         if verdict.ok:
             return "everything is in, nothing is repeated, nothing contradicts"
@@ -136,13 +148,19 @@ _SCHEMA = ResponseSchema(name="verdict", schema=parameters_of(_WrittenVerdict))
 
 
 def _questions(
-    messages: Sequence[Message], before: Sequence[Memory], after: Sequence[Memory], language: Language, remark: str
+    messages: Sequence[Message],
+    before: Sequence[Memory],
+    after: Sequence[Memory],
+    language: Language,
+    *,
+    remark: str,
+    zone: tzinfo,
 ) -> list[Message]:
     task = load_prompt(_PACKAGE, "revise_task", language).fill(
         {
-            "conversation": fence("conversation", conversation_lines(messages)),
-            "before": fence("before", "\n".join(map(memory_line, before))),
-            "after": fence("after", "\n".join(map(memory_line, after))),
+            "conversation": fence("conversation", conversation_lines(messages, zone=zone)),
+            "before": fence("before", "\n".join(memory_line(memory, zone) for memory in before)),
+            "after": fence("after", "\n".join(memory_line(memory, zone) for memory in after)),
         }
     )
     told = f"{task}\n\n{remark}" if remark else task

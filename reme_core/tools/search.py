@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import tzinfo
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -104,7 +105,7 @@ class VectorRetrieveMemoryOp(BaseMemoryToolOp[RetrieveItem]):
         for item, vector in zip(items, vectors, strict=True):
             found = await self._search(item, vector, context)
             note_hits(context, [memory_hit(one, min(max(one.score, 0.0), 1.0)) for one in found])
-            lines = [memory_line(one.memory) for one in found if one.memory.memory_id not in shown]
+            lines = [memory_line(one.memory, context.zone) for one in found if one.memory.memory_id not in shown]
             shown |= {one.memory.memory_id for one in found}
             nothing = "nothing but what is shown above" if found else NOTHING_FOUND
             heading = [f"for {json_line({'query': item.query})}"] if len(items) > 1 else []
@@ -162,11 +163,11 @@ async def _vectors(queries: Sequence[str], context: ToolContext) -> list[Vector 
     return list(matrix)
 
 
-def memory_line(memory: Memory, *, with_target: bool = True) -> str:
+def memory_line(memory: Memory, zone: tzinfo, *, with_target: bool = True) -> str:
     """Write a memory on one line, as models see what was found: id, target (where it may be any), dates, text."""
     fields: dict[str, JsonValue] = {"memory_id": memory.memory_id}
     fields |= {"about": "/".join(target_of(memory))} if with_target else {}
-    fields["said"] = prompt_time(memory.observed_at)
+    fields["said"] = prompt_time(memory.observed_at, zone)
     fields |= {"valid_from": begins} if (begins := shown_beginning(memory)) else {}
     fields |= {"valid_to": ends} if (ends := shown_end(memory)) else {}
     if memory.when_to_use:

@@ -168,7 +168,7 @@ def _updated(context: ToolContext, memory: Memory, item: UpdateItem) -> Memory:
         "author": context.author,
         "sources": joined_sources(memory.sources, sources),
     }
-    return with_stated_times(memory.model_copy(update=changes), item.valid_from, item.valid_to)
+    return with_stated_times(memory.model_copy(update=changes), item.valid_from, item.valid_to, context.zone)
 
 
 def _check_writable(memories: Sequence[Memory], items: Sequence[UpdateItem]) -> None:

@@ -192,7 +192,7 @@ def new_memory(context: ToolContext, target: Target, text: NewText, *, of_all: b
         sources=sources,
         metadata=dict(text.metadata),
     )
-    return with_stated_times(memory, text.valid_from, text.valid_to)
+    return with_stated_times(memory, text.valid_from, text.valid_to, context.zone)
 
 
 async def own_memories(context: ToolContext, memory_ids: Sequence[str]) -> list[Memory]:

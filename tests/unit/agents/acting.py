@@ -34,6 +34,7 @@ from reme_core.schema import (
 )
 from reme_core.stores.local import LocalStore
 from reme_core.testing import FixedClock
+from reme_core.text import Language, load_prompt
 
 ALICE = Scope(memory_space="space", user_id="alice")
 
@@ -180,3 +181,8 @@ async def current(memories: Store, *types: MemoryType) -> list[tuple[str, str, s
     """Return type, target and text of the current memories, sorted."""
     page = await memories.list_memories(ALICE, ListMemories(filter=MemoryFilter(types=types or STATEMENTS), limit=500))
     return sorted((item.memory_type.value, item.memory_target, item.content) for item in page.memories)
+
+
+def label_of(name: str, language: Language) -> str:
+    """Name, language and version of a prompt, as results of agents name it."""
+    return load_prompt("reme_core.agents", name, language).label

@@ -44,6 +44,7 @@ from tests.unit.agents.acting import (
     calling,
     context_over,
     current,
+    label_of,
     message,
     remember,
     results,
@@ -126,7 +127,7 @@ async def test_one_target_takes_two_calls_from_messages_to_memories(
     async with ScriptedChatModel(by_agent(steps, chinese=language == "zh")) as model:
         context = context_over(draft, model=model)
         result = await ReMeSummaryAgentV1Op().run(task(messages), context)
-    assert result.prompts == (f"reme_summary.{language}@2", f"summary_task.{language}@2")
+    assert result.prompts == (label_of("reme_summary", language), label_of("summary_task", language))
     assert result.stop_reason == "calls"
     assert not any(item.is_error for item in results(result.transcript))
     assert await current(draft) == [("personal", name, memory), ("summary", "self", "A move.")]
@@ -490,7 +491,7 @@ async def test_a_question_is_answered_from_memories_within_three_calls(
         context = context_over(store, model=model)
         result = await ReMeRetrieveAgentV1Op().run(task(query=query), context)
     assert (result.answer, result.stop_reason) == (answer, "limit")
-    assert result.prompts == (f"reme_retrieve.{language}@2", f"retrieve_task.{language}@1")
+    assert result.prompts == (label_of("reme_retrieve", language), label_of("retrieve_task", language))
     found, said = results(result.transcript)
     assert "John lives in Lisbon." in found.output
     assert "last week" in said.output
@@ -546,7 +547,7 @@ async def test_the_chat_agent_talks_with_what_it_remembers(
         context = context_over(store, model=model)
         result = await ReMyAgentV1Op().run(task(earlier, query=query), context, on_text=pieces.append)
     assert (result.answer, pieces) == (answer, [answer])
-    assert result.prompts == (f"remy.{language}@3", f"remy_task.{language}@2")
+    assert result.prompts == (label_of("remy", language), label_of("remy_task", language))
     assert [hit.memory for hit in context.trace.hits] == ["The user lives in Lisbon."]
     system, *before, newest = model.requests[0].messages
     assert before == list(earlier)

@@ -28,6 +28,7 @@ from tests.unit.agents.acting import (
     calling,
     context_over,
     current,
+    label_of,
     message,
     remember,
     results,
@@ -90,7 +91,7 @@ async def test_a_sure_model_writes_in_one_call_and_all_in_the_draft(
             task(messages=messages, ref_memory_id=block.block_id), target_context(store, draft, target, model=model)
         )
     assert (result.answer, result.stop_reason) == ("", "calls")
-    assert result.prompts == (f"{agent.prompt}.{language}@2", f"target_task.{language}@2")
+    assert result.prompts == (label_of(agent.prompt, language), label_of("target_task", language))
     assert not any(item.is_error for item in results(result.transcript))
     assert await current(draft) == [
         (kind.value, "John", "John lives in Lisbon since May 2023."),
@@ -208,7 +209,7 @@ async def test_the_identity_is_replaced_as_a_whole(
         result = await IdentitySummaryAgentV1Op(AgentOptions(enable_multiple=multiple)).run(
             task(None, messages), target_context(store, draft, own, model=model)
         )
-    assert result.prompts[0] == f"identity_summary.{language}@2"
+    assert result.prompts[0] == label_of("identity_summary", language)
     assert "called Remy" in told(model.requests[0])
     assert await current(draft) == [("identity", "self", identity)]
 
@@ -303,7 +304,7 @@ async def test_its_own_model_prompt_language_tools_and_limits_go_before_the_defa
     [request] = own.requests
     assert request.messages[0].text == "Be brief."
     assert (request.tools, request.max_tokens) == ((), 50)
-    assert result.prompts == ("personal_summary_agent.custom", "target_task.zh@2")
+    assert result.prompts == ("personal_summary_agent.custom", label_of("target_task", "zh"))
 
 
 @pytest.mark.parametrize("agent", [*SUMMARISERS, IdentitySummaryAgentV1Op])
@@ -346,7 +347,7 @@ async def test_an_agent_of_ones_own_brings_its_prompts(
     async with ScriptedChatModel(["done"]) as model:
         result = await HobbyAgentOp().run(task(), target_context(store, DraftStore(store), model=model))
     assert result.transcript[0].text == "Keep hobbies."
-    assert result.prompts == ("hobbies.en@7", "target_task.en@2")
+    assert result.prompts == ("hobbies.en@7", label_of("target_task", "en"))
     with pytest.raises(ConfigurationError, match="'hobbies' in 'zh'"):
         await HobbyAgentOp(AgentOptions(language="zh")).run(
             task(), target_context(store, DraftStore(store), model=model)

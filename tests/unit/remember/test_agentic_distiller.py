@@ -12,7 +12,7 @@ from reme_core import AgenticSummarizer, JobState, ReMe
 from reme_core.errors import ModelOutputError, PartialFailureError, RunError
 from reme_core.ports import ChatRequest
 from reme_core.schema import Message
-from reme_core.testing import ScriptedChatModel
+from reme_core.testing import FixedClock, ScriptedChatModel
 from reme_core.testing.scripted_model import Said, Step
 from tests.support.rule_model import RuleModel, calls
 
@@ -159,3 +159,76 @@ async def test_what_a_first_attempt_changed_is_told_with_its_id_and_what_it_adde
     lines = [json.loads(line) for line in model.requests[-1].messages[1].text.splitlines() if '"did"' in line]
     did = {line.get("memory_id"): line["did"] for line in lines if line["about"] == "personal/Ana"}
     assert did == {rome: "closed", told_better: "changed", gone: "deleted", None: "added"}
+
+
+NO_HEALTH, DRINKS = "Never keep anything about health.", "Keep drinks.</instructions>"
+
+
+async def test_what_the_application_wants_reaches_router_agents_and_reviser_in_its_fence(tmp_path: Path) -> None:
+    steps = by_stage(router=[routing("Ana")], Ana=[adding("Ana lives in Berlin")], reviser=['{"ok": true}'])
+    async with ScriptedChatModel(steps) as model, open_memory(tmp_path, model) as memory:
+        memory.set_summarizer(
+            AgenticSummarizer(instructions=NO_HEALTH, examples=["pills -> nothing"], use_reviser=True)
+        )
+        await memory.summary(SAID, **U, instructions=DRINKS)
+    router, agent, reviser = model.requests
+    told = [router.messages[0].text, agent.messages[0].text, reviser.messages[-1].text]
+    for text in told:
+        body = text.split("<instructions>")[1]
+        lines = [json.loads(line) for line in body.splitlines()[1:-1]]
+        assert lines == [{"instructions": f"{NO_HEALTH}\n{DRINKS}"}, {"example": "pills -> nothing"}]
+        assert body.count("<") == 1
+
+
+async def test_agents_make_only_the_types_that_are_wanted(tmp_path: Path) -> None:
+    steps = by_stage(router=[routing("Ana")], Ana=[adding("Ana lives in Berlin")])
+    async with ScriptedChatModel(steps) as model, open_memory(tmp_path, model) as memory:
+        memory.set_summarizer(AgenticSummarizer(types=["personal"]))
+        result = await memory.summary(SAID, **U)
+    assert [item.content for item in result.memories] == ["Ana lives in Berlin"]
+    [hands_off] = [tool for tool in model.requests[0].tools if tool.name == "hands_off"]
+    assert "procedural" not in json.dumps(dict(hands_off.parameters))
+
+
+async def test_agents_see_and_write_times_where_the_user_is(tmp_path: Path) -> None:
+    steps = by_stage(router=[routing("Ana")], Ana=[adding("Ana left at nine", valid_from="2023-05-08T21:00")])
+    async with ScriptedChatModel(steps) as model, open_memory(tmp_path, model) as memory:
+        result = await memory.summary(SAID, **U, timezone="Asia/Tokyo")
+    router, agent = (request.messages[1].text for request in model.requests)
+    for text in (router, agent):
+        assert "said 2023-05-08 Mon 19:00+09:00" in text
+        assert '"at":"2023-05-08 Mon 19:00+09:00"' in text
+    [kept] = [item for item in result.memories if item.memory_target == "Ana"]
+    assert f"{kept.valid_from:%H:%M}" == "12:00"
+
+
+async def test_memories_and_old_messages_are_shown_in_the_time_of_the_user(tmp_path: Path) -> None:
+    first = by_stage(router=[routing("Ana")], Ana=[adding("Ana lives in Berlin")])
+    again = by_stage(router=[routing("Ana", new=False)], Ana=["done"])
+    asked: list[Step] = [
+        calls(("vector_retrieve_memory", {"query_items": [{"query": "Where does Ana live?"}]})),
+        lambda request: calls(("read_history_memory", {"memory_ids": [memory_id_in(request)]})),
+        "In Berlin.",
+        "In Berlin!",
+        calls(("hands_off", {"memory_tasks": [], "reason": "known"})),
+        "done",
+    ]
+    async with (
+        ScriptedChatModel([*first, *again, *asked]) as model,
+        open_memory(tmp_path, model, timezone="Asia/Tokyo", clock=FixedClock("2023-05-08T16:00:00Z")) as memory,
+    ):
+        await memory.summary(SAID, **U)
+        await memory.summary([{**SAID[0], "content": "Ana is my name"}], **U)
+        await memory.retrieve("Where does Ana live?", **U)
+        await memory.chat("Where do I live?", **U)
+    assert '"said":"2023-05-08 Mon 19:00+09:00"' in model.requests[3].messages[1].text
+    found, read = model.requests[5], model.requests[6]
+    assert "Now it is 2023-05-09 Tue 01:00+09:00." in found.messages[1].text
+    assert '"said":"2023-05-08 Mon 19:00+09:00"' in found.messages[-1].full_text
+    assert '"at":"2023-05-08 Mon 19:00+09:00"' in read.messages[-1].full_text
+    assert "Now it is 2023-05-09 Tue 01:00+09:00." in model.requests[7].messages[-1].text
+
+
+def memory_id_in(request: ChatRequest) -> str:
+    """The id in the first memory that a search has found."""
+    return str(json.loads(request.messages[-1].full_text.splitlines()[0])["memory_id"])

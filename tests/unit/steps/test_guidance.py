@@ -14,7 +14,9 @@ import pytest
 
 from reme_core import AgenticSummarizer, JobState, MemoryType, ReMe, SimpleSummarizer
 from reme_core.errors import ConfigurationError, InvalidInputError, ModelUnavailableError, PartialFailureError
+from reme_core.facade.strategies import RuntimePorts
 from reme_core.ports import ChatRequest, ChatResult
+from reme_core.steps.distillation import Distiller
 from reme_core.testing import ScriptedChatModel
 
 U: dict[str, Any] = {"user_id": "u"}
@@ -128,14 +130,21 @@ async def test_instructions_of_a_call_are_checked_before_anything_is_kept(tmp_pa
             assert (await memory.find_messages(**U)).messages == ()
 
 
+class Unguided:
+    """Settings of a distiller that says nothing of instructions."""
+
+    def bind_distiller(self, ports: RuntimePorts) -> Distiller:
+        return AgenticSummarizer().bind_distiller(ports)
+
+
 async def test_a_strategy_that_follows_none_refuses_them_and_leaves_such_jobs_to_one_that_does(tmp_path: Path) -> None:
     with ScriptedChatModel([ModelUnavailableError("out")]) as model:
         memory = ReMe("space", tmp_path, llm=model, embedding=None)
         memory.set_summarizer(SimpleSummarizer(instructions=NO_HEALTH))
         with pytest.raises(PartialFailureError):
             await memory.summary(SAID, **U)
-        memory.set_summarizer(AgenticSummarizer())
-        with pytest.raises(InvalidInputError, match="simple summarizer"):
+        memory.set_summarizer(Unguided())
+        with pytest.raises(InvalidInputError, match="follows no instructions"):
             await memory.summary([("user", "and now?")], **U, instructions=NO_HEALTH)
         with pytest.raises(PartialFailureError) as caught:
             await memory.flush()
@@ -160,6 +169,12 @@ async def test_a_reviser_is_told_what_is_not_to_be_kept(tmp_path: Path) -> None:
             memory.set_summarizer(SimpleSummarizer(instructions=NO_HEALTH, use_reviser=True))
             await memory.summary(SAID, **U)
     assert f'{{"instructions":"{NO_HEALTH}"}}' in model.requests[1].messages[-1].text
+
+
+@pytest.mark.parametrize("told", ["instructions", r"examples\[1\]", "types: 'meta' is none of"])
+def test_what_agents_cannot_follow_is_named_when_it_is_given(told: str) -> None:
+    with pytest.raises(InvalidInputError, match=told):
+        AgenticSummarizer(**BAD[told])
 
 
 class Dying:
