@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -96,39 +97,24 @@ class AddMetaMemoryOp(BaseMemoryToolOp[AddMetaItem]):
         return "\n".join(lines)
 
 
+@dataclass(kw_only=True, eq=False)
 class ReadMetaMemoryOp(BaseMemoryToolOp[NoArguments]):
-    """Shows the routing table, a line for each target: `- personal(Alice): personal memories about Alice`."""
+    """Shows the routing table, a line for each target: `- personal(Alice): personal memories about Alice`.
+
+    Descriptions of `memory_metadata_dir` go before those of the routing table; see `read_descriptions`.
+
+    Attributes:
+        enable_tool_memory: Show tools as well.
+        enable_identity_memory: Show the assistant itself as well.
+    """
 
     name = "read_meta_memory"
     description = "List the targets that there are memories about: their type, name and description."
     item = NoArguments
     is_concurrent = True
 
-    def __init__(
-        self,
-        *,
-        enable_tool_memory: bool = False,
-        enable_identity_memory: bool = False,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        memory_metadata_dir: str | Path | None = None,
-    ) -> None:
-        """Keep the options.
-
-        Args:
-            enable_tool_memory: Show tools as well.
-            enable_identity_memory: Show the assistant itself as well.
-            enable_multiple: See `BaseMemoryToolOp`.
-            enable_thinking_params: See `BaseMemoryToolOp`.
-            memory_metadata_dir: Descriptions that go before those of the routing table; see `read_descriptions`.
-        """
-        super().__init__(
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            memory_metadata_dir=memory_metadata_dir,
-        )
-        self.enable_tool_memory = enable_tool_memory
-        self.enable_identity_memory = enable_identity_memory
+    enable_tool_memory: bool = False
+    enable_identity_memory: bool = False
 
     async def execute(self, items: Sequence[NoArguments], context: ToolContext) -> str:
         """List the targets that the call may touch; see `BaseMemoryToolOp.execute`."""
@@ -137,7 +123,7 @@ class ReadMetaMemoryOp(BaseMemoryToolOp[NoArguments]):
             entries = {IDENTITY: "", **entries}
         told: Mapping[Target, str] = {}
         if self.memory_metadata_dir is not None:
-            told = await asyncio.to_thread(read_descriptions, self.memory_metadata_dir)
+            told = await asyncio.to_thread(read_descriptions, Path(self.memory_metadata_dir))
         lines = []
         for target, description in entries.items():
             if self._is_shown(target) and may_touch(context, target):

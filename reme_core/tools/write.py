@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, JsonValue
@@ -88,11 +87,14 @@ class DeleteItem(ToolItem):
     memory_id: Id = Field(description=ID_HELP)
 
 
+@dataclass(kw_only=True, eq=False)
 class AddMemoryOp(BaseMemoryToolOp[NewItem]):
     """Adds memories of the context's type and target; one that says what a current one says is that one.
 
     Attributes:
         is_of_all: What is added comes from all messages of the call, not from those that it is closest to.
+        add_when_to_use: Offer `when_to_use`.
+        add_metadata: Offer `metadata`.
     """
 
     name = "add_memory"
@@ -101,31 +103,13 @@ class AddMemoryOp(BaseMemoryToolOp[NewItem]):
     items_name: ClassVar[str | None] = "memories"
     is_of_all: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        *,
-        add_when_to_use: bool = False,
-        add_metadata: bool = True,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        memory_metadata_dir: str | Path | None = None,
-    ) -> None:
-        """Keep the options.
+    add_when_to_use: bool = False
+    add_metadata: bool = True
 
-        Args:
-            add_when_to_use: Offer `when_to_use`.
-            add_metadata: Offer `metadata`.
-            enable_multiple: See `BaseMemoryToolOp`.
-            enable_thinking_params: See `BaseMemoryToolOp`.
-            memory_metadata_dir: See `BaseMemoryToolOp`.
-        """
-        offered = {"when_to_use": add_when_to_use, "metadata": add_metadata}
-        super().__init__(
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            memory_metadata_dir=memory_metadata_dir,
-            hidden_fields=frozenset(name for name, wanted in offered.items() if not wanted),
-        )
+    def hidden_fields(self) -> frozenset[str]:
+        """Return what the options leave out."""
+        offered = {"when_to_use": self.add_when_to_use, "metadata": self.add_metadata}
+        return frozenset(name for name, wanted in offered.items() if not wanted)
 
     def target(self, context: ToolContext) -> Target:
         """Return what the new memories are about (ConfigurationError, if the context doesn't say so)."""
