@@ -226,13 +226,7 @@ class BaseMemoryAgentOp(ABC):
             last_tools=self.last_tools,
             on_text=on_text,
         )
-        return AgentResult(
-            answer=done.answer,
-            transcript=done.transcript,
-            usage=done.usage,
-            stop_reason=done.stop_reason,
-            prompts=(label, prompt.label),
-        )
+        return replace(done, prompts=(label, prompt.label))
 
     async def __call__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from reme_core.agents.base import AgentOptions, BaseMemoryAgentOp, TargetArguments
 from reme_core.agents.loop import Limits, StopRule
@@ -26,8 +27,6 @@ TARGET_LIMITS = Limits(max_steps=5)
 other four are for a search, a correction, or changes made one by one. What is not finished by then has failed, and is
 told so: an agent that was made to stop would lose memories without a word."""
 
-_WRITING = frozenset({"add_memory", "update_memory", "delete_memory"})
-
 
 async def target_variables(task: AgentTask, context: ToolContext) -> dict[str, str]:
     """Return the variables of `target_task`: what an agent of one target is shown."""
@@ -44,81 +43,70 @@ async def target_variables(task: AgentTask, context: ToolContext) -> dict[str, s
     }
 
 
-class PersonalSummaryAgentV1Op(BaseMemoryAgentOp):
+class _TargetAgentOp(BaseMemoryAgentOp):
+    """What the agents of one person, one kind of task and one tool have in common.
+
+    Attributes:
+        add_when_to_use: Its memories say when to use them.
+        may_delete: It may delete memories; else they are corrected alone.
+    """
+
+    final_tools = frozenset({"add_memory", "update_memory", "delete_memory"})
+    task_prompt = "target_task"
+    arguments = TargetArguments
+    own_limits = TARGET_LIMITS
+    add_when_to_use: ClassVar[bool] = False
+    may_delete: ClassVar[bool] = True
+
+    def build_tools(self) -> Sequence[Tool]:
+        """Build add, update, delete and search. Metadata is not offered: what a memory says belongs into its text."""
+        multiple, thinking = self.options.enable_multiple, self.options.enable_thinking_params
+        adding = AddMemoryOp(
+            add_when_to_use=self.add_when_to_use,
+            add_metadata=False,
+            enable_multiple=multiple,
+            enable_thinking_params=thinking,
+        )
+        updating = UpdateMemoryOp(
+            keep_past=True, add_metadata=False, enable_multiple=multiple, enable_thinking_params=thinking
+        )
+        deleting = DeleteMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking)
+        searching = VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking)
+        return [adding, updating, *([deleting] if self.may_delete else []), searching]
+
+    async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
+        """Recall the memories of the target that come closest."""
+        return await target_variables(task, context)
+
+
+class PersonalSummaryAgentV1Op(_TargetAgentOp):
     """Writes what messages say about one person."""
 
     name = "personal_summary_agent"
     description = "Keeps the memories about one person."
     memory_type = MemoryType.PERSONAL
-    final_tools = _WRITING
     prompt = "personal_summary"
-    task_prompt = "target_task"
-    arguments = TargetArguments
-    own_limits = TARGET_LIMITS
-
-    def build_tools(self) -> Sequence[Tool]:
-        """Build add, update, delete and search."""
-        multiple, thinking = self.options.enable_multiple, self.options.enable_thinking_params
-        return [
-            *_writing(when_to_use=False, multiple=multiple, thinking=thinking),
-            DeleteMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
-            VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
-        ]
-
-    async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
-        """Recall the memories about the person that come closest."""
-        return await target_variables(task, context)
 
 
-class ProceduralSummaryAgentV1Op(BaseMemoryAgentOp):
+class ProceduralSummaryAgentV1Op(_TargetAgentOp):
     """Writes what messages teach about one kind of task."""
 
     name = "procedural_summary_agent"
     description = "Keeps the lessons about one kind of task."
     memory_type = MemoryType.PROCEDURAL
-    final_tools = _WRITING
     prompt = "procedural_summary"
-    task_prompt = "target_task"
-    arguments = TargetArguments
-    own_limits = TARGET_LIMITS
-
-    def build_tools(self) -> Sequence[Tool]:
-        """Build add (with when to use it), update, delete and search."""
-        multiple, thinking = self.options.enable_multiple, self.options.enable_thinking_params
-        return [
-            *_writing(when_to_use=True, multiple=multiple, thinking=thinking),
-            DeleteMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
-            VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
-        ]
-
-    async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
-        """Recall the lessons of the domain that come closest."""
-        return await target_variables(task, context)
+    add_when_to_use = True
 
 
-class ToolSummaryAgentV1Op(BaseMemoryAgentOp):
-    """Writes what calls and results teach about one tool."""
+class ToolSummaryAgentV1Op(_TargetAgentOp):
+    """Writes what calls and results teach about one tool; a guideline is corrected, never deleted."""
 
     name = "tool_summary_agent"
     description = "Keeps the guidelines for one tool."
     memory_type = MemoryType.TOOL
-    final_tools = _WRITING
     prompt = "tool_summary"
-    task_prompt = "target_task"
-    arguments = TargetArguments
-    own_limits = TARGET_LIMITS
-
-    def build_tools(self) -> Sequence[Tool]:
-        """Build add (with when to use it), update and search; a guideline is corrected, never deleted."""
-        multiple, thinking = self.options.enable_multiple, self.options.enable_thinking_params
-        return [
-            *_writing(when_to_use=True, multiple=multiple, thinking=thinking),
-            VectorRetrieveMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
-        ]
-
-    async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
-        """Recall the guidelines for the tool that come closest."""
-        return await target_variables(task, context)
+    add_when_to_use = True
+    may_delete = False
 
 
 class IdentitySummaryAgentV1Op(BaseMemoryAgentOp):
@@ -151,19 +139,6 @@ class IdentitySummaryAgentV1Op(BaseMemoryAgentOp):
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Recall the identity as it stands."""
         return await target_variables(task, context)
-
-
-def _writing(*, when_to_use: bool, multiple: bool, thinking: bool) -> list[Tool]:
-    """Return adding and updating. Metadata is not offered: what a memory says belongs into its text."""
-    return [
-        AddMemoryOp(
-            add_when_to_use=when_to_use,
-            add_metadata=False,
-            enable_multiple=multiple,
-            enable_thinking_params=thinking,
-        ),
-        UpdateMemoryOp(keep_past=True, add_metadata=False, enable_multiple=multiple, enable_thinking_params=thinking),
-    ]
 
 
 def target_agents(options: AgentOptions, *, tool: bool, identity: bool) -> list[MemoryAgent]:
