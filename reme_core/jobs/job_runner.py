@@ -31,7 +31,7 @@ from reme_core.ports import (
     SettleJob,
     Store,
 )
-from reme_core.schema import Job, JobState, Scope, Usage
+from reme_core.schema import Job, JobState, Scope
 from reme_core.steps.distillation import Distilled, UsageCounter, Worker, run_events
 
 _LOG = logging.getLogger("reme")
@@ -284,10 +284,8 @@ class JobRunner:
             raise _LostError(str(exc)) from exc
 
     async def _do(self, scope: Scope, job: Job, owner: str, worker: Worker, meter: UsageCounter) -> JobOutcome:
-        usage = Usage()
         for left in reversed(range(_TIMES_OVERTAKEN)):
             distilled = await worker.work(scope, job, meter)
-            usage += distilled.usage
             try:
                 written = await self._store.put_and_settle(scope, distilled.batch, self._end(job, owner, distilled))
             except ConflictError:
@@ -296,7 +294,7 @@ class JobRunner:
                 if not left:
                     raise
             else:
-                return outcome_of(job, distilled, tuple(written), usage)
+                return outcome_of(job, distilled, tuple(written), meter.usage)
         raise AssertionError  # the last round returns or raises
 
     def _end(self, job: Job, owner: str, distilled: Distilled) -> SettleJob:

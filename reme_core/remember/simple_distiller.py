@@ -70,7 +70,7 @@ def _language(task: DistilTask) -> Language:
 
 @dataclass(slots=True, kw_only=True)
 class _DistilState:
-    """One call of `distil`, and what it has cost so far: the context of its stages."""
+    """One call of `distil`: the context of its stages."""
 
     options: SimpleDistiller
     scope: Scope
@@ -78,7 +78,6 @@ class _DistilState:
     language: Language
     problems: Sequence[str] = ()
     near: ComparedMemories = field(init=False)
-    usage: Usage = field(default_factory=Usage)
     rejected: list[RejectedFact] = field(default_factory=list)
     summaries: tuple[str, ...] = ()
     seen: dict[str, Memory] = field(default_factory=dict)
@@ -101,9 +100,7 @@ class _DistilState:
         before = list(self.seen.values())
         after = changes.after(before)
         remark = self.task.guidance.shown(self.language)
-        verdict = await revise(self.model, self.task.messages, before, after, self.language, remark=remark)
-        self.usage += verdict.usage
-        return verdict.problems
+        return await revise(self.model, self.task.messages, before, after, self.language, remark=remark)
 
     async def distilled(self, changes: MemoryChanges) -> Distilled:
         """Return changes as a write, with the vectors of all that is new, and what the index is to say."""
@@ -115,7 +112,6 @@ class _DistilState:
         batch = changes.batch(self.task.run_id, self.vectors, want_vectors=self.options.embedder is not None)
         return Distilled(
             batch=batch,
-            usage=self.usage,
             rejected_facts=tuple(self.rejected),
             degraded=tuple(self.degraded),
             summaries=tuple(
@@ -134,8 +130,7 @@ class _DistilState:
         if isinstance(rows, str):
             self.degraded[rows] = None
             return
-        self.usage += Usage(embedding_calls=1)
-        self.task.meter.add(Usage(embedding_calls=1))
+        self.task.meter.usage += Usage(embedding_calls=1)
         self.vectors |= dict(zip(missing, rows, strict=True))
 
 
@@ -152,8 +147,7 @@ class _SortedFacts:
 async def extract(task: DistilTask, run: _DistilState) -> tuple[Fact, ...]:
     """Have the model take facts from the messages."""
     known = await read_known_targets(run.options.store, run.scope)
-    written, usage = await ask(run.model, extraction_question(task, known, run.language, run.problems))
-    run.usage += usage
+    written = await ask(run.model, extraction_question(task, known, run.language, run.problems))
     run.rejected = list(written.rejected)
     run.summaries = written.summaries
     return tuple(facts_of(written.facts, task, known))
@@ -202,8 +196,7 @@ async def reconcile(given: _SortedFacts, run: _DistilState) -> tuple[FactOutcome
     if not given.cases:
         return given.outcomes
     question = reconcile_question(given.cases, run.language, run.problems, zone=run.task.zone)
-    decided, usage = await ask(run.model, question)
-    run.usage += usage
+    decided = await ask(run.model, question)
     for place, problem in decided.problems.items():
         run.rejected.append(rejected(given.cases[place].fact.content, f"what becomes of it was not told: {problem}"))
     return (*given.outcomes, *(outcome for outcome in decided.outcomes if outcome is not None))

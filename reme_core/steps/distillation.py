@@ -173,10 +173,6 @@ class UsageCounter:
 
     usage: Usage = field(default_factory=Usage)
 
-    def add(self, usage: Usage) -> None:
-        """Count something more."""
-        self.usage += usage
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistilTask:
@@ -193,7 +189,7 @@ class DistilTask:
         guidance: What the application wants of the memories.
         zone: Where the user is: their days are reckoned in it.
         targets: Only for these targets: what an earlier attempt left. None: all.
-        meter: Where a distiller adds what its calls cost, as they happen; in the end as much as `Distilled.usage`.
+        meter: Where a distiller adds what its calls cost, as they happen.
     """
 
     run_id: str
@@ -215,7 +211,6 @@ class Distilled:
 
     Attributes:
         batch: The changes, to be written at once with the run id of the task; may be empty.
-        usage: What it cost.
         failures: Targets that failed, and why; the batch holds what the others came to.
         rejected: Experiences that were left out, and why.
         rejected_facts: Facts likewise.
@@ -224,7 +219,6 @@ class Distilled:
     """
 
     batch: WriteBatch
-    usage: Usage = field(default_factory=Usage)
     failures: tuple[tuple[Target, ReMeError], ...] = ()
     rejected: tuple[RejectedExperience, ...] = ()
     rejected_facts: tuple[RejectedFact, ...] = ()

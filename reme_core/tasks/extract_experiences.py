@@ -72,8 +72,7 @@ def _extraction(
     async def run(attempts: Attempts, context: FlowContext) -> Experiences:
         async def learn(step: _AttemptStep) -> Experiences:
             question = experience_question(_lesson(step, origin, most, context))
-            experiences, _ = await ask(context.chat_model(name), question)
-            return experiences
+            return await ask(context.chat_model(name), question)
 
         steps = [step for attempt in attempts if wanted(attempt.trajectory.score) for step in _steps(attempt)]
         learnt = await for_each(learn, steps, at_once=AT_ONCE)
@@ -206,8 +205,7 @@ async def _learn(
         language=language_of((better.attempt, worse.attempt), context),
         most=most,
     )
-    experiences, _ = await ask(context.chat_model(wanted_for), experience_question(lesson))
-    return experiences
+    return await ask(context.chat_model(wanted_for), experience_question(lesson))
 
 
 def _task_line(sides: tuple[_ComparedAttempt, _ComparedAttempt], context: FlowContext) -> str:

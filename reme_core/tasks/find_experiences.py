@@ -166,14 +166,15 @@ async def search(question: TaskQuestion, context: FlowContext) -> TaskAnswer:
     if isinstance(vector, str):
         context.trace.degraded[vector] = None
         vector = None
+    elif vector is not None:
+        context.trace.usage += Usage(embedding_calls=1)
     parts = [await _found(question, context, scope, vector) for scope in _scopes(question, context.scope)]
     if vector is None:
         parts = on_one_scale(parts, question.query)
     found = [item for part in parts for item in part]
     if context.memory_target is not None and all(item.score <= 0 for item in found):
         found = [item for scope in _scopes(question, context.scope) for item in await _best_of_target(context, scope)]
-    usage = Usage(embedding_calls=0 if vector is None else 1)
-    return TaskAnswer(question=question, hits=_hits(found, question), usage=usage)
+    return TaskAnswer(question=question, hits=_hits(found, question))
 
 
 def weighed(score: float, *, importance: float, confidence: float) -> float:

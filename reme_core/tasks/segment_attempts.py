@@ -107,8 +107,7 @@ async def _ends(part: _AttemptPart, context: FlowContext, max_steps: int) -> tup
         language=language,
         read=lambda value: read_ends(value, shown, max_steps),
     )
-    ends, _ = await ask(context.chat_model("segmentation"), question)
-    return ends
+    return await ask(context.chat_model("segmentation"), question)
 
 
 def read_ends(value: JsonValue, shown: ShownAttempt, max_steps: int) -> tuple[int, ...]:

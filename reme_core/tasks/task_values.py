@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from reme_core.errors import RunError
-from reme_core.schema import Hit, Job, Message, Source, Trajectory, Usage, bounded_query
+from reme_core.schema import Hit, Job, Message, Source, Trajectory, bounded_query
 from reme_core.steps.flow import FlowContext, Stage
 
 TASK = "task"
@@ -192,13 +192,11 @@ class TaskAnswer:
         question: What was asked, its query filled in.
         hits: Procedural memories, best first.
         text: The plain text for a prompt.
-        usage: What embeddings have cost.
     """
 
     question: TaskQuestion
     hits: tuple[Hit, ...] = ()
     text: str = ""
-    usage: Usage = field(default_factory=Usage)
 
 
 RetrievalFlow: TypeAlias = Stage[TaskQuestion, TaskAnswer, FlowContext]

@@ -172,7 +172,7 @@ async def rerank(answer: TaskAnswer, context: FlowContext) -> TaskAnswer:
     ranked, others = answer.hits[:MAX_RANKED], answer.hits[MAX_RANKED:]
     shown = shown_of(ranked)
     question = rerank_question(answer.question.query, shown, language_of(answer, context))
-    places, _ = await ask(model, question)
+    places = await ask(model, question)
     return replace(answer, hits=(*(ranked[place] for place in places), *others)[:most])
 
 
@@ -234,7 +234,7 @@ async def rewrite(answer: TaskAnswer, context: FlowContext) -> TaskAnswer:
     budget = answer.question.token_budget
     most = MAX_TEXT_TOKENS if budget is None else min(budget, MAX_TEXT_TOKENS)
     question = rewrite_question(answer.question.query, shown, language_of(answer, context), limit_tokens=most)
-    text, _ = await ask(model, question)
+    text = await ask(model, question)
     return replace(answer, text=text)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Strict, ValidationError
 
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ResponseSchema, Target, Vector
+from reme_core.ports import ResponseSchema, Target
 from reme_core.remember.fact_extraction import join_sources, list_schema
 from reme_core.schema import MemoryType, RejectedExperience
 from reme_core.schema.checks import Text
@@ -176,8 +176,7 @@ def _batches(experiences: Sequence[Experience]) -> list[list[Experience]]:
 async def _judge(experiences: Sequence[Experience], context: FlowContext) -> list[JudgedExperience]:
     attempts = {attempt.block_id: attempt for experience in experiences for attempt in experience.attempts}
     language = language_of(list(attempts.values()), context)
-    verdicts, _ = await ask(context.chat_model("validation"), validation_question(experiences, language))
-    return verdicts
+    return await ask(context.chat_model("validation"), validation_question(experiences, language))
 
 
 def validation_question(experiences: Sequence[Experience], language: Language) -> JsonQuestion[list[JudgedExperience]]:
@@ -284,21 +283,11 @@ async def _new_memories(experiences: Sequence[Experience], context: FlowContext)
         msg = "deduplication needs the target that the run is about: give memory_target"
         raise ConfigurationError(msg)
     target = Target(MemoryType.PROCEDURAL, context.memory_target)
-    vectors = await _vectors([experience.index_text for experience in experiences], context)
+    vectors = await context.vectors(experience.index_text for experience in experiences)
     return [
         NewMemory(target=target, content=item.content, index_text=item.index_text, vector=vectors.get(item.index_text))
         for item in experiences
     ]
-
-
-async def _vectors(texts: Sequence[str], context: FlowContext) -> dict[str, Vector]:
-    """Return the vectors of texts, those in the trace as well; none without an embedder."""
-    known = context.trace.vectors
-    missing = [text for text in dict.fromkeys(texts) if text not in known]
-    rows = await context.try_embedding(missing)
-    if rows is not None:
-        known.update(zip(missing, rows, strict=True))
-    return known
 
 
 def _rejected_as_known(experience: Experience, same: Duplicate) -> RejectedExperience:

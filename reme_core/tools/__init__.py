@@ -21,7 +21,7 @@ from reme_core.tools.history import AddHistoryMemoryOp, ReadHistoryMemoryOp
 from reme_core.tools.identity import ReadIdentityMemoryOp, UpdateIdentityMemoryOp
 from reme_core.tools.meta import AddMetaMemoryOp, ReadMetaMemoryOp, describe_target, read_descriptions, read_meta
 from reme_core.tools.reload import ReloadOp
-from reme_core.tools.reviser import ReviseMemoryOp, RevisionVerdict, revise
+from reme_core.tools.reviser import ReviseMemoryOp, revise
 from reme_core.tools.search import VectorRetrieveMemoryOp
 from reme_core.tools.think import ThinkToolOp
 from reme_core.tools.update import UpdateMemoryOp
@@ -45,7 +45,6 @@ __all__ = [
     "RetrieveBlockOp",
     "RetrieveMessageOp",
     "ReviseMemoryOp",
-    "RevisionVerdict",
     "ThinkToolOp",
     "TimeAwareRetrieveOp",
     "ToolItem",

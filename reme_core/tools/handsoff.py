@@ -139,9 +139,7 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
     def _problem(self, wanted: Target, found: Target | None, context: ToolContext) -> str | None:
         """Say why a target can't be handed on; None if it can."""
         if wanted.memory_type not in self._agents:
-            return (
-                f"nobody keeps {wanted.memory_type} memories here, leave it out: there are {', '.join(self._agents)}"
-            )
+            return f"nobody keeps {wanted.memory_type} memories here, leave it out: there are {', '.join(self._agents)}"
         if found is None and wanted.memory_type is MemoryType.IDENTITY:
             return "identity memories are about the assistant alone, and have one target, self: write that"
         if not may_touch(context, found or wanted):
