@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reme_core.ports import AgentTask, AppendMessages, MemoryFilter, MemorySearch, Target, ToolContext
+from reme_core.ports import AgentTask, AppendMessages, MemorySearch, Target, ToolContext
 from reme_core.retrieval.embedding import try_embedding
 from reme_core.rules import block_from
 from reme_core.schema import Memory, MemoryType, Message, Source, Usage, new_id
 from reme_core.steps.message_lines import find_messages_by_id
-from reme_core.steps.targets import all_memories, assigned_target
+from reme_core.steps.targets import all_memories, assigned_target, memories_about
 from reme_core.text import conversation_lines, fence, json_line, prompt_time, shortened
 from reme_core.tools.search import memory_line
 
@@ -143,7 +143,7 @@ async def similar_memories(task: AgentTask, context: ToolContext) -> list[Memory
     target = assigned_target(context, "the memories that come closest")
     counts = await context.store.count_targets(context.scope)
     if counts.get(target, 0) <= SHOWN_MEMORIES:
-        return await all_memories(context.store, context.scope, _of(target))
+        return await all_memories(context.store, context.scope, memories_about(target))
     best: dict[str, tuple[float, Memory]] = {}
     for search in await _searches(task, context, target):
         for found in await context.store.search(context.scope, search):
@@ -154,12 +154,8 @@ async def similar_memories(task: AgentTask, context: ToolContext) -> list[Memory
     return [memory for _, memory in ranked[:SHOWN_MEMORIES]]
 
 
-def _of(target: Target) -> MemoryFilter:
-    return MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,))
-
-
 async def _searches(task: AgentTask, context: ToolContext, target: Target) -> list[MemorySearch]:
-    wanted = _of(target)
+    wanted = memories_about(target)
     concerned = [task.messages[place] for place in concerning(target, task.messages)]
     said = [task.query, *(message.full_text for message in concerned[-_QUERIES:])]
     texts = list(dict.fromkeys(text[:_QUERY_CHARS] for text in said if text.strip()))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
-from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, Store, Target, Vector
+from reme_core.ports import ListMemories, MemorySearch, Store, Target, Vector
 from reme_core.remember.fact_extraction import Fact
 from reme_core.schema import Memory, Scope
 from reme_core.schema.tool_calls import is_guideline
-from reme_core.steps.targets import all_memories
-from reme_core.text import normalise_content, query_terms, terms
+from reme_core.steps.targets import all_memories, memories_about
+from reme_core.text import query_terms, terms
 
 FEW = 12
 """A target with no more memories is shown whole: two that contradict each other need not share a word."""
@@ -28,11 +27,6 @@ _LEAST_COSINE = 0.4
 _LEAST_OVERLAP, _LEAST_WORDS, _ENOUGH_OVERLAP = 0.34, 2, 0.5
 _DATED = re.compile(r"[(（][^()（）]*\d{4}[^()（）]*[)）]")
 _SEARCHED = 20
-_PAGE = 50
-
-# From so many facts on a target is read once for all of them, unless it is larger than that.
-_MANY_FACTS = 8
-_READ_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,45 +41,10 @@ class ComparedMemories:
     store: Store
     scope: Scope
     _first: dict[Target, tuple[Memory, ...] | None] = field(default_factory=dict)
-    _read: dict[Target, dict[str, list[Memory]]] = field(default_factory=dict)
-
-    async def prepare(self, facts: Iterable[Fact]) -> None:
-        """Read the targets that many facts are about as a whole, so that equal ones are found without the store."""
-        for target, count in Counter(fact.target for fact in facts).items():
-            if count < _MANY_FACTS or await self._few(target) is not None:
-                continue
-            query = ListMemories(filter=_of(target), limit=_READ_AT_ONCE)
-            page = await self.store.list_memories(self.scope, query)
-            if page.next_cursor is not None:
-                continue
-            read: dict[str, list[Memory]] = {}
-            for memory in page.memories:
-                read.setdefault(normalise_content(memory.content), []).append(memory)
-            self._read[target] = read
 
     async def all_of(self, target: Target) -> list[Memory]:
         """Return all memories of a target, replaced ones included."""
-        return await all_memories(self.store, self.scope, replace(_of(target), include_superseded=True))
-
-    async def find_equal(self, target: Target, content: str) -> list[Memory]:
-        """Return the memories of a target that say the same, whatever the case, blanks and punctuation around it."""
-        wanted = normalise_content(content)
-        few = await self._few(target)
-        if few is not None:
-            return [memory for memory in few if normalise_content(memory.content) == wanted]
-        read = self._read.get(target)
-        if read is not None:
-            return list(read.get(wanted, ()))
-        keyword = content if query_terms(content) else None
-        equal: list[Memory] = []
-        cursor: str | None = None
-        while True:
-            query = ListMemories(filter=_of(target, keyword=keyword), limit=_PAGE, cursor=cursor)
-            page = await self.store.list_memories(self.scope, query)
-            equal += [memory for memory in page.memories if normalise_content(memory.content) == wanted]
-            cursor = page.next_cursor
-            if cursor is None:
-                return equal
+        return await all_memories(self.store, self.scope, replace(memories_about(target), include_superseded=True))
 
     async def near(self, fact: Fact, vector: Vector | None) -> tuple[Memory, ...]:
         """Return the memories that a fact may repeat, better, replace or take back, nearest first."""
@@ -100,25 +59,21 @@ class ComparedMemories:
         return tuple(memory for memory in near if not is_guideline(memory))
 
     async def _by_vector(self, fact: Fact, vector: Vector) -> list[Memory]:
-        search = MemorySearch(vector=vector, limit=MOST, filter=_of(fact.target), min_score=_LEAST_COSINE)
+        search = MemorySearch(vector=vector, limit=MOST, filter=memories_about(fact.target), min_score=_LEAST_COSINE)
         return [item.memory for item in await self.store.search(self.scope, search)]
 
     async def _by_words(self, fact: Fact) -> list[Memory]:
         words = _DATED.sub(" ", fact.index_text).strip() or fact.index_text
-        search = MemorySearch(text=words, limit=_SEARCHED, filter=_of(fact.target))
+        search = MemorySearch(text=words, limit=_SEARCHED, filter=memories_about(fact.target))
         return [item.memory for item in await self.store.search(self.scope, search) if _is_near(fact, item.memory)]
 
     async def _few(self, target: Target) -> tuple[Memory, ...] | None:
         """Return the memories of a target, if they are few."""
         if target not in self._first:
-            query = ListMemories(filter=_of(target), limit=FEW + 1)
+            query = ListMemories(filter=memories_about(target), limit=FEW + 1)
             memories = (await self.store.list_memories(self.scope, query)).memories
             self._first[target] = memories if len(memories) <= FEW else None
         return self._first[target]
-
-
-def _of(target: Target, *, keyword: str | None = None) -> MemoryFilter:
-    return MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), keyword=keyword)
 
 
 def _is_near(fact: Fact, memory: Memory) -> bool:

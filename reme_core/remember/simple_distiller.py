@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, Store, Target, Vector, WriteBatch
+from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, Store, Vector, WriteBatch
 from reme_core.remember.compared_memories import ComparedMemories
 from reme_core.remember.fact_extraction import Fact, extraction_question, facts_of, read_known_targets
 from reme_core.remember.fact_reconciliation import ComparedFact, FactAction, FactOutcome, nearest, reconcile_question
-from reme_core.remember.fact_resolution import AUTHOR, MemoryChanges, is_of_another_time, key_of, needs_past, summed_up
+from reme_core.remember.fact_resolution import AUTHOR, MemoryChanges, is_of_another_time, needs_past, summed_up
 from reme_core.remember.written_facts import rejected
+from reme_core.rules import Claim
 from reme_core.schema import Memory, RejectedFact, Scope, Usage
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.ask_json import MeteredChatModel, ask
 from reme_core.steps.distillation import Distilled, DistilTask
 from reme_core.steps.embedding import try_embedding
 from reme_core.steps.flow import Stage, stage
-from reme_core.steps.targets import target_of
+from reme_core.steps.similar_memories import find_equal_memories
+from reme_core.steps.targets import claim_on, target_of
 from reme_core.text import Language, prompt_language
 from reme_core.tools import revise
 
@@ -160,16 +162,14 @@ async def settle_known(facts: tuple[Fact, ...], run: _DistilState) -> _SortedFac
     A memory whose words are said again with an end gets that end. One that speaks of another time is another memory.
     """
     outcomes, others = list[FactOutcome](), list[Fact]()
-    await run.near.prepare(facts)
+    equal = await find_equal_memories(run.options.store, run.scope, [fact.claim for fact in facts])
+    run.seen |= {memory.memory_id: memory for memory in equal.values()}
     for fact in facts:
-        found = await run.near.find_equal(fact.target, fact.content)
-        run.seen |= {memory.memory_id: memory for memory in found}
-        equal = [memory for memory in found if not is_of_another_time(memory, fact)]
-        told = tuple(memory for memory in equal if not is_guideline(memory))
-        if told and fact.ended_at is not None:
-            outcomes.append(FactOutcome(fact=fact, action=FactAction.UPDATE, memories=told[:1]))
-        elif not equal:
+        same = equal.get(fact.claim)
+        if same is None or is_of_another_time(same, fact):
             others.append(fact)
+        elif fact.ended_at is not None and not is_guideline(same):
+            outcomes.append(FactOutcome(fact=fact, action=FactAction.UPDATE, memories=(same,)))
     return _SortedFacts(outcomes=tuple(outcomes), facts=tuple(others))
 
 
@@ -217,15 +217,11 @@ async def resolve(outcomes: tuple[FactOutcome, ...], run: _DistilState) -> Memor
     return changes
 
 
-async def _equal(outcomes: Sequence[FactOutcome], run: _DistilState) -> dict[tuple[Target, str], Memory]:
+async def _equal(outcomes: Sequence[FactOutcome], run: _DistilState) -> dict[Claim, Memory]:
     """Return the current memories that say what facts say, which were seen, or what the model wrote into updates."""
-    equal = {key_of(target_of(memory), memory.content): memory for memory in run.seen.values()}
-    for outcome in outcomes:
-        if outcome.content:
-            target = outcome.fact.target
-            for memory in await run.near.find_equal(target, outcome.content):
-                equal[key_of(target, outcome.content)] = memory
-    return equal
+    seen = {claim_on(target_of(memory), memory.content): memory for memory in run.seen.values()}
+    told = [claim_on(outcome.fact.target, outcome.content) for outcome in outcomes if outcome.content]
+    return seen | await find_equal_memories(run.options.store, run.scope, told)
 
 
 _DISTILLING: Stage[DistilTask, MemoryChanges, _DistilState] = (

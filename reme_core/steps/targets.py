@@ -9,8 +9,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ListMemories, MemoryFilter, Store, Target, ToolContext
+from reme_core.rules import Claim
 from reme_core.schema import Memory, MemoryType, Scope
 from reme_core.schema.checks import check_id
+from reme_core.text import normalise_content
 
 SELF = "self"
 """The user whose scope it is, where no name is known; of identity memories, the assistant."""
@@ -50,11 +52,12 @@ def label(target: Target) -> str:
 
 def find_target(known: Iterable[Target], wanted: Target) -> Target | None:
     """Return the known target that is meant: case and blanks at the ends don't count, an equal one goes first."""
-    same = [target for target in known if target.memory_type is wanted.memory_type and _folded(target, wanted)]
+    same = [target for target in known if target.memory_type is wanted.memory_type and same_name(target, wanted)]
     return wanted if wanted in same else next(iter(same), None)
 
 
-def _folded(one: Target, other: Target) -> bool:
+def same_name(one: Target, other: Target) -> bool:
+    """Tell whether two names are the same, whatever their case and the blanks at their ends."""
     return one.memory_target.strip().casefold() == other.memory_target.strip().casefold()
 
 
@@ -105,6 +108,16 @@ def reachable(context: ToolContext, types: Iterable[MemoryType]) -> list[MemoryF
         if own:
             names.setdefault(tuple(own), []).append(kind)
     return [MemoryFilter(types=tuple(group), targets=own) for own, group in names.items()]
+
+
+def claim_on(target: Target, content: str) -> Claim:
+    """Return what a memory of a target claims for itself alone, if it says this."""
+    return Claim(target.memory_type, target.memory_target, normalise_content(content))
+
+
+def memories_about(target: Target) -> MemoryFilter:
+    """Return the filter that means the current memories of a target."""
+    return MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,))
 
 
 async def all_memories(store: Store, scope: Scope, wanted: MemoryFilter) -> list[Memory]:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from reme_core.errors import ConfigurationError, ConflictError, ToolFeedback
-from reme_core.ports import MemoryFilter, PutMemory, ToolContext
+from reme_core.ports import PutMemory, ToolContext
 from reme_core.schema import Memory
-from reme_core.steps.targets import IDENTITY, all_memories
+from reme_core.steps.targets import IDENTITY, all_memories, memories_about
 from reme_core.text import normalise_content
 from reme_core.tools.base import BaseMemoryToolOp, NoArguments, ToolItem
 from reme_core.tools.write import NewText, Statement, closed_by, new_memory, puts_of, shown_memory, write_of
@@ -19,8 +19,7 @@ async def read_identity(context: ToolContext) -> list[Memory]:
     """Return the current memories of what the assistant is, oldest first; none where the call may not read them."""
     if context.targets is not None and IDENTITY not in context.targets:
         return []
-    wanted = MemoryFilter(types=(IDENTITY.memory_type,), targets=(IDENTITY.memory_target,))
-    return list(reversed(await all_memories(context.store, context.scope, wanted)))
+    return list(reversed(await all_memories(context.store, context.scope, memories_about(IDENTITY))))
 
 
 class ReadIdentityMemoryOp(BaseMemoryToolOp[NoArguments]):

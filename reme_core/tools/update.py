@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pydantic import Field, JsonValue
 
 from reme_core.errors import ConflictError, ToolFeedback
-from reme_core.ports import MemoryFilter, PutMemory, ToolContext
+from reme_core.ports import PutMemory, ToolContext
 from reme_core.rules import ChainUpdate, chain_of, place
 from reme_core.schema import Memory
 from reme_core.schema.checks import Id, Metadata
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.provenance import StatedTime, joined_sources, said_in, with_stated_times
-from reme_core.steps.targets import all_memories, target_of
+from reme_core.steps.targets import all_memories, memories_about, target_of
 from reme_core.text import query_terms
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 from reme_core.tools.write import (
@@ -132,7 +132,7 @@ async def _placed(context: ToolContext, made: Memory, instead_of: Memory) -> Cha
     """
     target, chain = target_of(instead_of), [instead_of]
     if made.valid_from <= instead_of.valid_from:
-        wanted = MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), include_superseded=True)
+        wanted = replace(memories_about(target), include_superseded=True)
         chain = chain_of(await all_memories(context.store, context.scope, wanted), (instead_of.memory_id,))
     now = context.clock.now()
     placed = place(chain, made, at=max(now, made.valid_from), named=(instead_of.memory_id,))

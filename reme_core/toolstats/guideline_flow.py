@@ -91,10 +91,9 @@ async def guideline_batch(draft: GuidelineDraft, context: FlowContext) -> WriteB
     """
     now = context.clock.now()
     claim = Claim(MemoryType.TOOL, draft.tool_name, normalise_content(draft.text))
-    twins = await find_equal_memories(context.store, context.scope, [claim])
-    if draft.before is not None:
-        twins.pop(draft.before.memory_id, None)
-    twin = next(iter(twins.values()), None)
+    twin = (await find_equal_memories(context.store, context.scope, [claim])).get(claim)
+    if twin is not None and draft.before is not None and twin.memory_id == draft.before.memory_id:
+        twin = None
     kept = twin or draft.before
     memory = _memory(draft, kept, context)
     puts: list[PutMemory] = []
