@@ -28,8 +28,7 @@ if TYPE_CHECKING:
         SimpleSummarizer,
     )
     from reme_core.facade.sync import SyncInContextMemory, SyncReMe
-    from reme_core.jobs.process_identity import holder, is_gone
-    from reme_core.jobs.retry_policy import RetryPolicy
+    from reme_core.jobs.retry_policy import RetryPolicy, holder, is_gone
     from reme_core.models.endpoint_failures import json_instruction
     from reme_core.models.foreign_failures import model_error
     from reme_core.models.json_text import parse_answer

@@ -232,8 +232,7 @@ class ReMe(
         """
         from reme_core.facade.strategies import BindsDistiller, GuidesDistiller
         from reme_core.ports import Summarizer
-        from reme_core.remember.summarizer import DistillingSummarizer
-        from reme_core.remember.summary_job import SUMMARY, SummaryWorker
+        from reme_core.remember.summarizer import SUMMARY, DistillingSummarizer, SummaryWorker
 
         _check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
         if not isinstance(summarizer, BindsDistiller):

@@ -23,8 +23,7 @@ from reme_core.errors import (
     StoreError,
 )
 from reme_core.jobs.job_outcomes import JobOutcome, distinct, outcome_of
-from reme_core.jobs.process_identity import holder, is_gone
-from reme_core.jobs.retry_policy import RetryPolicy
+from reme_core.jobs.retry_policy import RetryPolicy, holder, is_gone
 from reme_core.ports import (
     ClaimJob,
     Clock,

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, RunNotFoundError
 from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, Vector, WriteBatch
+from reme_core.retrieval.embedding import try_embedding
 from reme_core.rules import replaced
 from reme_core.schema import Event, Memory, Scope, UndoResult, describe, new_id
 from reme_core.steps.distillation import run_events
-from reme_core.steps.embedding import try_embedding
 from reme_core.steps.user_input import check_time_not_future
 
 # What a caller may set; the rest is the scope's, the clock's or the store's.

@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, Store, Vector, WriteBatch
-from reme_core.remember.compared_memories import ComparedMemories
 from reme_core.remember.fact_extraction import Fact, extraction_question, facts_of, read_known_targets
-from reme_core.remember.fact_reconciliation import ComparedFact, FactAction, FactOutcome, nearest, reconcile_question
+from reme_core.remember.fact_reconciliation import (
+    ComparedFact,
+    ComparedMemories,
+    FactAction,
+    FactOutcome,
+    nearest,
+    reconcile_question,
+)
 from reme_core.remember.fact_resolution import AUTHOR, MemoryChanges, is_of_another_time, needs_past, summed_up
 from reme_core.remember.written_facts import rejected
+from reme_core.retrieval.embedding import try_embedding
 from reme_core.rules import Claim
 from reme_core.schema import Memory, RejectedFact, Scope, Usage
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.ask_json import MeteredChatModel, ask
 from reme_core.steps.distillation import Distilled, DistilTask
-from reme_core.steps.embedding import try_embedding
 from reme_core.steps.flow import Stage, stage
 from reme_core.steps.similar_memories import find_equal_memories
 from reme_core.steps.targets import claim_on, target_of

@@ -16,9 +16,9 @@ from typing import Generic, TypeVar
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ChatModel, Clock, Embedder, Matrix, Store, Vector
+from reme_core.retrieval.embedding import try_embedding
 from reme_core.schema import RejectedExperience, Scope, Usage
 from reme_core.steps.ask_json import MeteredChatModel
-from reme_core.steps.embedding import try_embedding
 from reme_core.steps.user_input import missing_model_message
 from reme_core.text import Language
 

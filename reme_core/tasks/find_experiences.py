@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, ScoredMemory, Vector
+from reme_core.retrieval.embedding import try_question
 from reme_core.retrieval.hits import memory_hit
 from reme_core.schema import Hit, Memory, MemoryType, Message, Scope, Usage
-from reme_core.steps.embedding import try_question
 from reme_core.steps.flow import FlowContext, stage
 from reme_core.tasks.task_values import RetrievalFlow, TaskAnswer, TaskQuestion
 from reme_core.tasks.tell_experiences import rerank as order_by_model

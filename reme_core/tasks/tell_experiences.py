@@ -15,8 +15,7 @@ from reme_core.schema import Hit, found_text
 from reme_core.schema.checks import Text
 from reme_core.steps.ask_json import ORDER_SCHEMA, JsonQuestion, ask, read_order, with_rest
 from reme_core.steps.flow import FlowContext, stage
-from reme_core.tasks.read_experiences import PACKAGE
-from reme_core.tasks.task_values import TaskAnswer
+from reme_core.tasks.task_values import PACKAGE, TaskAnswer
 from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, prompt_language, shortened
 
 MAX_WHEN_CHARS = 300

@@ -17,8 +17,7 @@ from reme_core.steps.ask_json import JsonQuestion, ask
 from reme_core.steps.flow import FlowContext, Stage, for_each, stage
 from reme_core.steps.similar_memories import SIMILARITY, Duplicate, NewMemory, find_duplicates
 from reme_core.tasks.attempts import head_and_tail, language_of
-from reme_core.tasks.read_experiences import AT_ONCE, PACKAGE
-from reme_core.tasks.task_values import Experience, Experiences
+from reme_core.tasks.task_values import AT_ONCE, PACKAGE, Experience, Experiences
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
 
 MIN_SCORE = 0.5
@@ -139,15 +138,7 @@ def _joined(same: Sequence[tuple[Experience, JudgedExperience]]) -> tuple[Experi
         sources=sources,
         tools_used=tuple(dict.fromkeys(name for item in (best, *others) for name in item.tools_used)),
     )
-    return one, [
-        RejectedExperience(
-            when_to_use=item.when_to_use,
-            content=item.content,
-            kind="duplicate",
-            reason="another one of this run says the same rule",
-        )
-        for item in others
-    ]
+    return one, [item.rejected("duplicate", "another one of this run says the same rule") for item in others]
 
 
 def _rejected(experience: Experience, verdict: JudgedExperience, min_score: float) -> RejectedExperience:
@@ -155,9 +146,7 @@ def _rejected(experience: Experience, verdict: JudgedExperience, min_score: floa
     if verdict.score is not None:
         said = f": {reason}" if reason else ""
         reason = f"its score is {verdict.score:g}, wanted {min_score:g}{said}"
-    return RejectedExperience(
-        when_to_use=experience.when_to_use, content=experience.content, kind="invalid", reason=reason
-    )
+    return experience.rejected("invalid", reason)
 
 
 def _batches(experiences: Sequence[Experience]) -> list[list[Experience]]:
@@ -292,9 +281,4 @@ async def _new_memories(experiences: Sequence[Experience], context: FlowContext)
 
 def _rejected_as_known(experience: Experience, same: Duplicate) -> RejectedExperience:
     other = "another one of this run" if same.memory is None else f"memory {same.memory.memory_id!r}"
-    return RejectedExperience(
-        when_to_use=experience.when_to_use,
-        content=experience.content,
-        kind="duplicate",
-        reason=f"{other} says the same",
-    )
+    return experience.rejected("duplicate", f"{other} says the same")

@@ -23,7 +23,6 @@ from reme_core.text.language import (
     share_of_script,
     states_wish,
 )
-from reme_core.text.passages import Passage, cut_passages, passage_spans, segment_passages
 from reme_core.text.prompts import (
     Prompt,
     conversation_lines,
@@ -35,7 +34,18 @@ from reme_core.text.prompts import (
     shortened,
     with_media_told,
 )
-from reme_core.text.segment import TERMS_VERSION, normalise_content, pack_terms, query_terms, terms, unpack_terms
+from reme_core.text.segment import (
+    TERMS_VERSION,
+    Passage,
+    cut_passages,
+    normalise_content,
+    pack_terms,
+    passage_spans,
+    query_terms,
+    segment_passages,
+    terms,
+    unpack_terms,
+)
 from reme_core.text.summary import RankedParts, extractive_summary, rank_parts, split_sentences
 from reme_core.text.tool_errors import error_class, looks_like_error
 

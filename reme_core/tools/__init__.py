@@ -14,12 +14,24 @@ from reme_core.tools.base import (
     parameters_of,
     read_arguments,
 )
-from reme_core.tools.blocks import RetrieveBlockOp, RetrieveMessageOp, TimeAwareRetrieveOp
 from reme_core.tools.clock import DatetimeToolOp
 from reme_core.tools.handsoff import HandsOffOp
-from reme_core.tools.history import AddHistoryMemoryOp, ReadHistoryMemoryOp
-from reme_core.tools.identity import ReadIdentityMemoryOp, UpdateIdentityMemoryOp
-from reme_core.tools.meta import AddMetaMemoryOp, ReadMetaMemoryOp, describe_target, read_descriptions, read_meta
+from reme_core.tools.history import (
+    AddHistoryMemoryOp,
+    ReadHistoryMemoryOp,
+    RetrieveBlockOp,
+    RetrieveMessageOp,
+    TimeAwareRetrieveOp,
+)
+from reme_core.tools.meta import (
+    AddMetaMemoryOp,
+    ReadIdentityMemoryOp,
+    ReadMetaMemoryOp,
+    UpdateIdentityMemoryOp,
+    describe_target,
+    read_descriptions,
+    read_meta,
+)
 from reme_core.tools.reload import ReloadOp
 from reme_core.tools.reviser import ReviseMemoryOp, revise
 from reme_core.tools.search import VectorRetrieveMemoryOp

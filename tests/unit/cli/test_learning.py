@@ -220,7 +220,7 @@ def test_lessons_of_the_shared_scope_are_found_when_asked_for(reme: Reme, teache
 def test_a_model_orders_and_rewrites_lessons(reme: Reme, teacher: Teacher, lessons: list[str]) -> None:
     plain = reme("tasks", "cook soup").out
     assert re.findall(r"Do: (.*)", reme("tasks", "cook soup", "--rerank").out) == re.findall(r"Do: (.*)", plain)[::-1]
-    assert reme("tasks", "cook soup", "--rewrite").out == "Keep the soup below boiling.\n"
+    assert reme("tasks", "cook soup", "--rewrite").out.splitlines()[2] == "Keep the soup below boiling."
     assert len(teacher.requests) == 2
 
 
