@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeVar
 
 from reme_core.errors import ConfigurationError, InvalidInputError, UnsupportedFilterError
 from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, read_zone, shown
 from reme_core.schema.checks import check_id, check_text
-from reme_core.text import Language
 
 if TYPE_CHECKING:
     from reme_core.ports import OnConflict, Scalar
@@ -23,6 +22,8 @@ T = TypeVar("T")
 _CLOCK_SKEW = timedelta(days=1)
 _LAYERS: tuple[Layer, ...] = ("memory", "summary", "message")
 _DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL)
+# As `text.Language`, which is not loaded for this.
+_LANGUAGES = ("en", "zh")
 MAX_LIMIT = 10_000
 MAX_NAME_CHARS = 256
 
@@ -53,7 +54,7 @@ def read_on_conflict(value: object) -> OnConflict:
 
 def check_language(value: object) -> None:
     """Refuse another language of the prompts than there is (ConfigurationError); None follows what was said."""
-    if value is not None and not (isinstance(value, str) and value in get_args(Language)):
+    if value is not None and not (isinstance(value, str) and value in _LANGUAGES):
         msg = f"language: wanted 'en', 'zh' or None, found {shown(value)}"
         raise ConfigurationError(msg)
 
