@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from reme_core.ports import AgentTask, AppendMessages, MemorySearch, Target, ToolContext
-from reme_core.retrieval.embedding import try_embedding
+from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import block_from
-from reme_core.schema import Memory, MemoryType, Message, Source, Usage, new_id
+from reme_core.schema import Memory, MemoryType, Message, Source, new_id
 from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.steps.targets import all_memories, assigned_target, memories_about
 from reme_core.text import conversation_lines, fence, json_line, prompt_time, shortened
@@ -159,14 +159,7 @@ async def _searches(task: AgentTask, context: ToolContext, target: Target) -> li
     concerned = [task.messages[place] for place in concerning(target, task.messages)]
     said = [task.query, *(message.full_text for message in concerned[-_QUERIES:])]
     texts = list(dict.fromkeys(text[:_QUERY_CHARS] for text in said if text.strip()))
-    by_words = [MemorySearch(text=text, limit=_HITS_PER_QUERY, filter=wanted) for text in texts]
-    if context.embedder is None or not texts:
-        return by_words
-    vectors = await try_embedding(context.embedder, texts)
-    if isinstance(vectors, str):
-        context.trace.degraded[vectors] = None
-        return by_words
-    context.trace.usage += Usage(embedding_calls=1)
+    vectors = await vectors_or_none(context.embedder, texts, context.trace)
     return [
         MemorySearch(text=text, vector=vector, limit=_HITS_PER_QUERY, filter=wanted)
         for text, vector in zip(texts, vectors, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -59,6 +59,29 @@ async def try_embedding(embedder: Embedder, texts: Sequence[str]) -> Matrix | st
     What the embedder is not asked for again for a while is told in the log, once; see `RestingEmbedder`.
     """
     return await _tried(embedder, embed_strictly(embedder, texts))
+
+
+class EmbeddingTrace(Protocol):
+    """What a run has cost so far, and what it did without."""
+
+    usage: Usage
+    degraded: dict[str, None]
+
+
+async def vectors_or_none(
+    embedder: Embedder | None, texts: Sequence[str], trace: EmbeddingTrace | None = None
+) -> Sequence[Vector | None]:
+    """Return the vectors of texts; None for each without an embedder, or where it fails, which the trace tells."""
+    if embedder is None or not texts:
+        return [None] * len(texts)
+    rows = await try_embedding(embedder, texts)
+    if isinstance(rows, str):
+        if trace is not None:
+            trace.degraded[rows] = None
+        return [None] * len(texts)
+    if trace is not None:
+        trace.usage += Usage(embedding_calls=1)
+    return list(rows)
 
 
 async def try_question(embedder: Embedder, text: str) -> Vector | str:

@@ -10,9 +10,6 @@ from reme_core.tools.base import (
     BaseMemoryToolOp,
     NoArguments,
     ToolItem,
-    check_arguments,
-    parameters_of,
-    read_arguments,
 )
 from reme_core.tools.clock import DatetimeToolOp
 from reme_core.tools.handsoff import HandsOffOp
@@ -28,8 +25,6 @@ from reme_core.tools.meta import (
     ReadIdentityMemoryOp,
     ReadMetaMemoryOp,
     UpdateIdentityMemoryOp,
-    describe_target,
-    read_descriptions,
     read_meta,
 )
 from reme_core.tools.reload import ReloadOp
@@ -63,13 +58,8 @@ __all__ = [
     "UpdateIdentityMemoryOp",
     "UpdateMemoryOp",
     "VectorRetrieveMemoryOp",
-    "check_arguments",
-    "describe_target",
     "find_target",
     "may_touch",
-    "parameters_of",
-    "read_arguments",
-    "read_descriptions",
     "read_meta",
     "revise",
 ]

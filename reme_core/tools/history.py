@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -16,7 +16,6 @@ from reme_core.errors import (
     BlockNotFoundError,
     InvalidInputError,
     MemoryNotFoundError,
-    MessageNotFoundError,
     ToolFeedback,
     UnsupportedFilterError,
 )
@@ -34,8 +33,10 @@ from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
 from reme_core.rules import block_from
 from reme_core.schema import STATEMENTS, Block, Memory, Message, StoredMessage, UtcTime, new_id, parse_messages
 from reme_core.schema.checks import Id, Text
+from reme_core.steps.message_lines import find_blocks_by_id, find_messages_by_id
 from reme_core.steps.provenance import READ_SCORE, note_hits
 from reme_core.steps.targets import may_touch, reachable, target_of
+from reme_core.steps.user_input import check_not_future
 from reme_core.text import conversation_lines, json_line, prompt_time, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 from reme_core.tools.clock import END_HELP, START_HELP, End, Start, check_range
@@ -45,8 +46,6 @@ ANSWER_CHARS = 24_000
 """What one answer shows of messages: some 6,000 tokens, so that a few answers fit a window of 32,000."""
 
 _MESSAGE_CHARS = 4000
-# Clocks of two machines differ; what is dated later than this was dated wrongly.
-_CLOCK_SKEW = timedelta(days=1)
 
 
 def _spoken(value: str) -> str:
@@ -147,13 +146,7 @@ async def block_of(block_id: str, context: ToolContext) -> Block:
 
 async def messages_of(message_ids: Iterable[str], context: ToolContext) -> list[StoredMessage]:
     """Return those of the messages that the scope holds, in the order asked."""
-    wanted = list(dict.fromkeys(message_ids))
-    if not wanted:
-        return []
-    try:
-        return await context.store.get_messages(context.scope, wanted)
-    except MessageNotFoundError as exc:  # sources may be named by hand, or come from an import without messages
-        return await messages_of([name for name in wanted if name not in exc.missing], context)
+    return list((await find_messages_by_id(context.store, context.scope, message_ids)).values())
 
 
 async def _origin(memory_id: str, context: ToolContext) -> list[StoredMessage]:
@@ -162,11 +155,12 @@ async def _origin(memory_id: str, context: ToolContext) -> list[StoredMessage]:
     Raises:
         ToolFeedback: There is neither.
     """
-    blocks = await _find_blocks([memory_id], context)
+    blocks = await find_blocks_by_id(context.store, context.scope, [memory_id])
     if blocks:
         return await messages_of(blocks[0].message_ids, context)
     memory = await _readable(memory_id, context)
-    held = await _find_blocks([source.block_id for source in memory.sources if source.block_id], context)
+    named = dict.fromkeys(source.block_id for source in memory.sources if source.block_id)
+    held = await find_blocks_by_id(context.store, context.scope, list(named))
     ids = [name for block in held for name in block.message_ids]
     return await messages_of([*ids, *(name for source in memory.sources for name in source.message_ids)], context)
 
@@ -182,27 +176,14 @@ async def _readable(memory_id: str, context: ToolContext) -> Memory:
     return memory
 
 
-async def _find_blocks(block_ids: Sequence[str], context: ToolContext) -> list[Block]:
-    wanted = list(dict.fromkeys(block_ids))
-    if not wanted:
-        return []
-    try:
-        return await context.store.get_blocks(context.scope, wanted)
-    except BlockNotFoundError as exc:
-        return await _find_blocks([name for name in wanted if name not in exc.missing], context)
-
-
 def _read_messages(items: Sequence[HistoryMessage], context: ToolContext) -> tuple[Message, ...]:
-    now = context.clock.now()
-    late = next((item for item in items if item.created_at is not None and item.created_at > now + _CLOCK_SKEW), None)
-    if late is not None:
-        msg = f"created_at of {late.content[:60]!r} lies in the future; nothing was kept: correct it, or leave it out"
-        raise ToolFeedback(msg)
     try:
-        return parse_messages([item.model_dump(exclude_none=True) for item in items], now=context.clock.now)
+        messages = parse_messages([item.model_dump(exclude_none=True) for item in items], now=context.clock.now)
+        check_not_future(messages, context.clock.now())
     except InvalidInputError as exc:
         msg = f"nothing was kept: {exc}"
         raise ToolFeedback(msg) from exc
+    return messages
 
 
 def _left_out(messages: Sequence[Message]) -> str:

@@ -10,11 +10,12 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from reme_core.ports import MemoryFilter, MemorySearch, ScoredMemory, Target, ToolContext, Vector
 from reme_core.retrieval import AskedTime, asked_time, names_no_topic
-from reme_core.retrieval.embedding import try_embedding
+from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.retrieval.hits import memory_hit
 from reme_core.retrieval.time_question import list_memories_in_time
-from reme_core.schema import Memory, MemoryType, Usage, bounded_query, shown_beginning, shown_end
+from reme_core.schema import Memory, MemoryType, bounded_query, shown_beginning, shown_end
 from reme_core.schema.checks import Text
+from reme_core.steps.ask_json import not_blank
 from reme_core.steps.provenance import note_hits
 from reme_core.steps.targets import ROUTED, TargetName, find_target, reachable, target_of
 from reme_core.text import json_line, prompt_time, shortened
@@ -24,17 +25,10 @@ NOTHING_FOUND = "no memories found"
 _TEXT_CHARS = 4000
 
 
-def _asked(value: str) -> str:
-    if not value.strip():
-        msg = "is empty: write the question in words"
-        raise ValueError(msg)
-    return value
-
-
 class RetrieveItem(ToolItem):
     """A question."""
 
-    query: Annotated[Text, Field(max_length=8000), AfterValidator(_asked)] = Field(
+    query: Annotated[Text, Field(max_length=8000), AfterValidator(not_blank)] = Field(
         description="What you want to know, in words that the memory is likely to use."
     )
     memory_type: Literal["identity", "personal", "procedural", "tool"] | None = Field(
@@ -80,7 +74,8 @@ class VectorRetrieveMemoryOp(BaseMemoryToolOp[RetrieveItem]):
 
     async def execute(self, items: Sequence[RetrieveItem], context: ToolContext) -> str:
         """Search for each question; see `BaseMemoryToolOp.execute`. A memory is shown once, where it comes first."""
-        vectors = await _vectors([item.query for item in items], context)
+        texts = [bounded_query(item.query) for item in items]
+        vectors = await vectors_or_none(context.embedder, texts, context.trace)
         shown: set[str] = set()
         parts: list[str] = []
         for item, vector in zip(items, vectors, strict=True):
@@ -131,17 +126,6 @@ async def _about(name: str, filters: Sequence[MemoryFilter], context: ToolContex
             if target is not None and (wanted.targets is None or target.memory_target in wanted.targets):
                 narrowed.append(replace(wanted, types=(kind,), targets=(target.memory_target,)))
     return narrowed
-
-
-async def _vectors(queries: Sequence[str], context: ToolContext) -> list[Vector | None]:
-    if context.embedder is None:
-        return [None] * len(queries)
-    matrix = await try_embedding(context.embedder, [bounded_query(query) for query in queries])
-    if isinstance(matrix, str):
-        context.trace.degraded[matrix] = None
-        return [None] * len(queries)
-    context.trace.usage += Usage(embedding_calls=1)
-    return list(matrix)
 
 
 def memory_line(memory: Memory, *, with_target: bool = True) -> str:

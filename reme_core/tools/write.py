@@ -10,13 +10,14 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, Field, JsonValue
 
 from reme_core.errors import ConflictError, MemoryNotFoundError, ToolFeedback
-from reme_core.ports import DeleteMemory, PutMemory, Target, ToolContext, Vector, WriteBatch
-from reme_core.retrieval.embedding import try_embedding
+from reme_core.ports import DeleteMemory, PutMemory, Target, ToolContext, WriteBatch
+from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import replaced
-from reme_core.schema import Memory, MemoryType, Usage
+from reme_core.schema import Memory, MemoryType
 from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 from reme_core.schema.tool_calls import GUIDELINE_KEYS
+from reme_core.steps.ask_json import not_blank
 from reme_core.steps.provenance import FROM_HELP, TO_HELP, StatedTime, observed_at, said_in, with_stated_times
 from reme_core.steps.targets import SELF, assigned_target, may_touch, target_of
 from reme_core.text import json_line, shortened
@@ -25,14 +26,7 @@ from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 _SHOWN_CHARS = 200
 
 
-def _said(value: str) -> str:
-    if not value.strip():
-        msg = "is empty: a memory is a statement"
-        raise ValueError(msg)
-    return value
-
-
-Statement = Annotated[Text, Field(max_length=MAX_MEMORY_CHARS), AfterValidator(_said)]
+Statement = Annotated[Text, Field(max_length=MAX_MEMORY_CHARS), AfterValidator(not_blank)]
 """The text of a memory as a model writes it."""
 
 CONTENT_HELP = "The memory: one statement that can be understood by itself, with names and dates written out."
@@ -203,14 +197,7 @@ def unknown_memories(memory_ids: Sequence[str]) -> ToolFeedback:
 
 async def puts_of(context: ToolContext, memories: Sequence[Memory], *, expected: Sequence[int]) -> list[PutMemory]:
     """Embed memories that are to be written, and expect these revisions; where that fails they wait for vectors."""
-    vectors: Sequence[Vector | None] = [None] * len(memories)
-    if context.embedder is not None and memories:
-        rows = await try_embedding(context.embedder, [memory.index_text for memory in memories])
-        if isinstance(rows, str):
-            context.trace.degraded[rows] = None
-        else:
-            vectors = list(rows)
-            context.trace.usage += Usage(embedding_calls=1)
+    vectors = await vectors_or_none(context.embedder, [memory.index_text for memory in memories], context.trace)
     wants = context.embedder is not None
     return [
         PutMemory(memory=memory, vector=vector, wants_vector=wants, expected_revision=revision)
