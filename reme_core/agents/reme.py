@@ -8,8 +8,15 @@ from dataclasses import replace
 from reme_core.agents.base import DEFAULT_OPTIONS, AgentOptions, BaseMemoryAgentOp
 from reme_core.agents.calls import tool_calls, tool_results
 from reme_core.agents.loop import Limits, OnText, StopRule
-from reme_core.agents.shown import fenced_messages, fenced_text, keep_messages, quoted, said_between, wish
-from reme_core.agents.targets import target_agents
+from reme_core.agents.targets import (
+    fenced_messages,
+    fenced_text,
+    keep_messages,
+    quoted,
+    said_between,
+    target_agents,
+    wish,
+)
 from reme_core.errors import RunError
 from reme_core.ports import AgentResult, AgentTask, MemoryAgent, RunTrace, Tool, ToolContext
 from reme_core.schema import ContentBlock, ImageBlock, Message, TextBlock

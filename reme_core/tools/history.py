@@ -34,8 +34,7 @@ from reme_core.rules import block_from
 from reme_core.schema import STATEMENTS, Block, Memory, Message, StoredMessage, UtcTime, new_id, parse_messages
 from reme_core.schema.checks import Id, Text
 from reme_core.steps.message_lines import find_blocks_by_id, find_messages_by_id
-from reme_core.steps.provenance import READ_SCORE, note_hits
-from reme_core.steps.targets import may_touch, reachable, target_of
+from reme_core.steps.targets import READ_SCORE, may_touch, note_hits, reachable, target_of
 from reme_core.steps.user_input import check_not_future
 from reme_core.text import conversation_lines, json_line, prompt_time, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem

@@ -16,8 +16,7 @@ from reme_core.retrieval.time_question import list_memories_in_time
 from reme_core.schema import Memory, MemoryType, bounded_query, shown_beginning, shown_end
 from reme_core.schema.checks import Text
 from reme_core.steps.ask_json import not_blank
-from reme_core.steps.provenance import note_hits
-from reme_core.steps.targets import ROUTED, TargetName, find_target, reachable, target_of
+from reme_core.steps.targets import ROUTED, TargetName, find_target, note_hits, reachable, target_of
 from reme_core.text import json_line, prompt_time, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem, check_at_least_one
 

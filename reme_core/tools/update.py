@@ -14,8 +14,15 @@ from reme_core.rules import ChainUpdate, chain_of, place
 from reme_core.schema import Memory
 from reme_core.schema.checks import Id, Metadata
 from reme_core.schema.tool_calls import is_guideline
-from reme_core.steps.provenance import StatedTime, joined_sources, said_in, with_stated_times
-from reme_core.steps.targets import all_memories, memories_about, target_of
+from reme_core.steps.targets import (
+    StatedTime,
+    all_memories,
+    joined_sources,
+    memories_about,
+    said_in,
+    target_of,
+    with_stated_times,
+)
 from reme_core.text import query_terms
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 from reme_core.tools.write import (

@@ -18,8 +18,18 @@ from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 from reme_core.schema.tool_calls import GUIDELINE_KEYS
 from reme_core.steps.ask_json import not_blank
-from reme_core.steps.provenance import FROM_HELP, TO_HELP, StatedTime, observed_at, said_in, with_stated_times
-from reme_core.steps.targets import SELF, assigned_target, may_touch, target_of
+from reme_core.steps.targets import (
+    FROM_HELP,
+    SELF,
+    TO_HELP,
+    StatedTime,
+    assigned_target,
+    may_touch,
+    observed_at,
+    said_in,
+    target_of,
+    with_stated_times,
+)
 from reme_core.text import json_line, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 
