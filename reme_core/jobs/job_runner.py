@@ -208,11 +208,10 @@ class JobRunner:
             raise asyncio.CancelledError
 
     async def _attempt(self, scope: Scope, job: Job, owner: str, worker: Worker) -> JobOutcome:
-        if job.attempts > self._trying.max_attempts:
-            failure = RunError(f"begun {job.attempts - 1} times and never ended: the process died each time")
-            await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            return JobOutcome(job=job, failure=failure)
         meter = UsageCounter()
+        if job.attempts > self._trying.max_attempts:
+            died = RunError(f"begun {job.attempts - 1} times and never ended: the process died each time")
+            return await self._failed(scope, job, owner, died, meter)
         try:
             return await self._held(scope, job, owner, self._do(scope, job, owner, worker, meter))
         except JobNotFoundError as exc:  # done by somebody who took it over, dropped, or the scope was erased
@@ -226,24 +225,23 @@ class JobRunner:
             await self._give_back(scope, job, owner)
             return JobOutcome(job=job, usage=meter.usage, failure=exc)
         except ReMeError as exc:
-            await self._settle_unless_taken(scope, self._after(job, owner, exc))
-            return JobOutcome(job=job, usage=meter.usage, failure=exc)
+            return await self._failed(scope, job, owner, exc, meter)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 await self._give_back(scope, job, owner)
                 raise
-            failure = RunError(
-                "the work was cancelled from within"
-            )  # by a stage of somebody's; nobody asked us to stop
-            await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            return JobOutcome(job=job, usage=meter.usage, failure=failure)
+            # By a stage of somebody's; nobody asked us to stop.
+            return await self._failed(scope, job, owner, RunError("the work was cancelled from within"), meter)
         except Exception as exc:  # noqa: BLE001  # the outer edge of a strategy, which may be somebody else's
             _LOG.exception("job %s met an error that is none of ours", job.job_id)
             failure = RunError(f"{type(exc).__name__}: {exc}")
             failure.__cause__ = exc
-            await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            return JobOutcome(job=job, usage=meter.usage, failure=failure)
+            return await self._failed(scope, job, owner, failure, meter)
+
+    async def _failed(self, scope: Scope, job: Job, owner: str, failure: ReMeError, meter: UsageCounter) -> JobOutcome:
+        await self._settle_unless_taken(scope, self._after(job, owner, failure))
+        return JobOutcome(job=job, usage=meter.usage, failure=failure)
 
     async def _held(self, scope: Scope, job: Job, owner: str, work: Coroutine[None, None, T]) -> T:
         """Do work while the job is held; losing it cancels the work."""

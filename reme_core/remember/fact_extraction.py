@@ -13,7 +13,7 @@ from reme_core.ports import ResponseSchema, Store, Target
 from reme_core.remember.written_facts import FactReader, WrittenFact, WrittenFacts
 from reme_core.rules import Claim
 from reme_core.schema import MemoryType, Message, Scope, Source, TimePrecision, last_part
-from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, with_problems
+from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, object_schema, with_problems
 from reme_core.steps.distillation import EXTRACTED, SHOWN_CHARS, DistilTask
 from reme_core.steps.targets import claim_on, same_name
 from reme_core.text import (
@@ -248,20 +248,6 @@ def _fields(types: Sequence[MemoryType]) -> dict[str, JsonValue]:
         "valid_to": text_or_none,
         "messages": {"type": "array", "items": {"type": "integer"}},
     }
-
-
-def list_schema(name: str, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the schema of an object with one list of objects, as strict modes take it.
-
-    These want every field written, and none of others: one that may be missing is of type null as well.
-    """
-    item = object_schema(fields)
-    return object_schema({name: {"type": "array", "items": item}})
-
-
-def object_schema(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the schema of a closed object all of whose fields are written."""
-    return {"type": "object", "properties": dict(fields), "required": list(fields), "additionalProperties": False}
 
 
 def facts_of(written: Sequence[WrittenFact], task: DistilTask, known: KnownTargets) -> list[Fact]:

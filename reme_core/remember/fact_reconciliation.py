@@ -10,15 +10,15 @@ from enum import StrEnum
 from itertools import chain, zip_longest
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
 from reme_core.ports import ListMemories, MemorySearch, ResponseSchema, Store, Target, Vector
-from reme_core.remember.fact_extraction import Fact, list_schema
+from reme_core.remember.fact_extraction import Fact
 from reme_core.remember.written_facts import MAX_CONTENT_CHARS, listed, numbered, told_problems
 from reme_core.schema import Memory, Scope, TimePrecision, describe, last_part, shown_time
 from reme_core.schema.checks import Text
 from reme_core.schema.tool_calls import is_guideline
-from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, lowered, with_problems
+from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, WrittenAnswer, list_schema, lowered, with_problems
 from reme_core.steps.targets import all_memories, memories_about
 from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, query_terms, shortened, terms
 
@@ -176,10 +176,8 @@ def _numbers(value: object) -> object:
     return tuple(int(item) if isinstance(item, str) and _FIGURES.fullmatch(item) else item for item in items)
 
 
-class Decision(BaseModel):
+class Decision(WrittenAnswer):
     """A decision as the model writes it; keys of its own say nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     action: Annotated[FactAction, BeforeValidator(lowered)]
     memory: Annotated[tuple[int, ...], BeforeValidator(_numbers)] = ()

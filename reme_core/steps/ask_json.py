@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from pydantic import JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from reme_core.errors import ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, ResponseSchema
@@ -29,6 +29,26 @@ PACKAGE = "reme_core.steps"
 # An answer that goes back to the model in full could be as long as its window.
 _MOST_SHOWN = 2000
 _MORE_ROOM = 4
+
+
+class WrittenAnswer(BaseModel):
+    """An answer as a model writes it, or a part of one; keys of its own say nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def list_schema(name: str, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the schema of an object with one list of objects, as strict modes take it.
+
+    These want every field written, and none of others: one that may be missing is of type null as well.
+    """
+    item = object_schema(fields)
+    return object_schema({name: {"type": "array", "items": item}})
+
+
+def object_schema(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the schema of a closed object all of whose fields are written."""
+    return {"type": "object", "properties": dict(fields), "required": list(fields), "additionalProperties": False}
 
 
 def not_blank(text: str) -> str:
@@ -221,12 +241,7 @@ def _message(role: str, text: str) -> Message:
 
 ORDER_SCHEMA = ResponseSchema(
     name="order",
-    schema={
-        "type": "object",
-        "properties": {"order": {"type": "array", "items": {"type": "integer"}}},
-        "required": ["order"],
-        "additionalProperties": False,
-    },
+    schema=object_schema({"order": {"type": "array", "items": {"type": "integer"}}}),
 )
 """The form of the answer: `{"order": [3, 1, 2]}`."""
 

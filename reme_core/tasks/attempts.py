@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, JsonValue, Strict
+from pydantic import JsonValue, Strict
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ResponseSchema
 from reme_core.schema import Message, Trajectory
-from reme_core.steps.ask_json import JsonQuestion, ask
+from reme_core.steps.ask_json import JsonQuestion, WrittenAnswer, ask, object_schema
 from reme_core.steps.flow import FlowContext, Stage, for_each, stage
 from reme_core.steps.slicing import Slicing, slice_messages
 from reme_core.tasks.task_values import AT_ONCE, PACKAGE, Attempt, Attempts
@@ -223,19 +223,13 @@ def _pieces(messages: tuple[Message, ...], cutting: _CutOptions) -> list[tuple[M
 
 _SCHEMA = ResponseSchema(
     name="ends",
-    schema={
-        "type": "object",
-        "properties": {"ends": {"type": "array", "items": {"type": "integer"}}},
-        "required": ["ends"],
-    },
+    schema=object_schema({"ends": {"type": "array", "items": {"type": "integer"}}}),
 )
 # Each message by itself, those apart that have to stay together.
 _SINGLY = Slicing(max_gap_s=math.inf, max_messages=1, max_chars=1)
 
 
-class _WrittenSegments(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
+class _WrittenSegments(WrittenAnswer):
     ends: tuple[Annotated[int, Strict()], ...]
 
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, Strict
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, Strict
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import Matrix, ResponseSchema
-from reme_core.remember.fact_extraction import list_schema
 from reme_core.schema import Message, Source
 from reme_core.schema.checks import Text
-from reme_core.steps.ask_json import JsonQuestion, ask, lowered, none_as_empty, not_blank
+from reme_core.steps.ask_json import JsonQuestion, WrittenAnswer, ask, list_schema, lowered, none_as_empty, not_blank
 from reme_core.steps.flow import FlowContext, Stage, for_each, stage
 from reme_core.tasks.attempts import (
     SHOWN_CHARS,
@@ -254,10 +253,8 @@ def _tags(tags: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tag for tag in lines if 0 < len(tag) <= MAX_TAG_CHARS))[:MAX_TAGS]
 
 
-class WrittenExperience(BaseModel):
+class WrittenExperience(WrittenAnswer):
     """An experience as the model writes it. Keys of its own say nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     when_to_use: Annotated[Text, AfterValidator(not_blank), Field(max_length=MAX_WHEN_CHARS)]
     content: Annotated[Text, AfterValidator(not_blank), Field(max_length=MAX_CONTENT_CHARS)]
@@ -268,9 +265,7 @@ class WrittenExperience(BaseModel):
     messages: Annotated[tuple[Annotated[int, Strict()], ...], Field(min_length=1)]
 
 
-class _WrittenExperiences(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
+class _WrittenExperiences(WrittenAnswer):
     experiences: tuple[WrittenExperience, ...]
 
 

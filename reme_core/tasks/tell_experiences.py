@@ -7,13 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue
+from pydantic import AfterValidator, JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import ResponseSchema
 from reme_core.schema import Hit, found_text
 from reme_core.schema.checks import Text
-from reme_core.steps.ask_json import ORDER_SCHEMA, JsonQuestion, ask, read_order, with_rest
+from reme_core.steps.ask_json import (
+    ORDER_SCHEMA,
+    JsonQuestion,
+    WrittenAnswer,
+    ask,
+    object_schema,
+    read_order,
+    with_rest,
+)
 from reme_core.steps.flow import FlowContext, stage
 from reme_core.tasks.task_values import PACKAGE, TaskAnswer
 from reme_core.text import Language, estimate_tokens, fence, json_line, load_prompt, prompt_language, shortened
@@ -151,15 +159,13 @@ _REWRITTEN_CHARS = 2000
 _WORDS_PER_TOKEN = 0.5
 
 
-class _RewrittenText(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
+class _RewrittenText(WrittenAnswer):
     text: Annotated[Text, AfterValidator(str.strip)]
 
 
 _SCHEMA = ResponseSchema(
     name="text",
-    schema={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+    schema=object_schema({"text": {"type": "string"}}),
 )
 
 

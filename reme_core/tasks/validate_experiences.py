@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Strict, ValidationError
+from pydantic import AfterValidator, Field, JsonValue, Strict, ValidationError
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ResponseSchema, Target
-from reme_core.remember.fact_extraction import join_sources, list_schema
+from reme_core.remember.fact_extraction import join_sources
 from reme_core.schema import MemoryType, RejectedExperience
 from reme_core.schema.checks import Text
-from reme_core.steps.ask_json import JsonQuestion, ask
+from reme_core.steps.ask_json import JsonQuestion, WrittenAnswer, ask, list_schema
 from reme_core.steps.flow import FlowContext, Stage, for_each, stage
 from reme_core.steps.similar_memories import SIMILARITY, Duplicate, NewMemory, find_duplicates
 from reme_core.tasks.attempts import head_and_tail, language_of
@@ -43,10 +43,8 @@ _SCHEMA = ResponseSchema(
 )
 
 
-class WrittenVerdict(BaseModel):
+class WrittenVerdict(WrittenAnswer):
     """A verdict as the model writes it; keys of its own say nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     n: Annotated[int, Strict()]
     score: Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]

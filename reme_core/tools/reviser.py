@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from reme_core.errors import ConfigurationError
 from reme_core.ports import ChatModel, ResponseSchema, ToolContext
 from reme_core.schema import Memory, Message
-from reme_core.steps.ask_json import JsonQuestion, MeteredChatModel, ask
+from reme_core.steps.ask_json import JsonQuestion, MeteredChatModel, WrittenAnswer, ask
 from reme_core.steps.draft_store import DraftStore
 from reme_core.text import Language, conversation_lines, fence, load_prompt, prompt_language
 from reme_core.tools.base import BaseMemoryToolOp, NoArguments, parameters_of
@@ -19,9 +19,7 @@ _PACKAGE = "reme_core.tools"
 _MOST_PROBLEMS = 50
 
 
-class _WrittenVerdict(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
+class _WrittenVerdict(WrittenAnswer):
     ok: bool = Field(description="Whether there is no problem worth correcting.")
     problems: list[str] = Field(
         default_factory=list, max_length=_MOST_PROBLEMS, description="One short sentence for each problem."
