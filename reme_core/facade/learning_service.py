@@ -125,7 +125,7 @@ class LearningService:
         outcomes: list[JobOutcome] = []
         if stale and self._ports.model is not None:
             jobs = [self._guideline_job(name) for name in stale]
-            await self._runner.add_jobs(scope, jobs)
+            await store.add_jobs(scope, jobs)
             if background:
                 self._start(scope)
                 return done.model_copy(update={"job_ids": tuple(job.job_id for job in jobs)})

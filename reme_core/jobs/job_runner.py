@@ -77,10 +77,6 @@ class JobRunner:
         else:
             self._workers[kind] = worker
 
-    async def add_jobs(self, scope: Scope, jobs: Sequence[Job]) -> None:
-        """Promise work; it is on disk when this returns."""
-        await self._store.add_jobs(scope, jobs)
-
     async def finish(self, scope: Scope, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Wait until each of these jobs is done or has failed, doing those that come before them where nobody does."""
         outcomes: dict[str, JobOutcome] = {}

@@ -111,25 +111,17 @@ class MemoryChanges:
         With `want_vectors` what is not among them waits for its own.
         """
         puts = [PutMemory(memory=memory, expected_revision=memory.revision) for memory in self._kept]
+        new = {memory.memory_id for memory in self.adds}
         puts += [
             PutMemory(
                 memory=memory,
                 vector=vectors.get(memory.index_text),
                 wants_vector=want_vectors,
-                expected_revision=memory.revision,
-            )
-            for memory in self._updates
-        ]
-        puts += [
-            PutMemory(
-                memory=memory,
-                vector=vectors.get(memory.index_text),
-                wants_vector=want_vectors,
-                expected_revision=0,
+                expected_revision=0 if memory.memory_id in new else memory.revision,
                 # One that closed memories point to has to be there: if another writer was faster, read again.
                 on_duplicate="raise" if memory.memory_id in self._replacing else "existing",
             )
-            for memory in self.adds
+            for memory in (*self._updates, *self.adds)
         ]
         deletes = [DeleteMemory(memory_id=item.memory_id, expected_revision=item.revision) for item in self.deletes]
         return WriteBatch(puts=puts, deletes=deletes, reason="summary", run_id=run_id, actor=AUTHOR, at=self.now)

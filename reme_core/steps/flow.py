@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from reme_core.errors import ConfigurationError
+from reme_core.errors import ConfigurationError, ReMeError
 from reme_core.ports import ChatModel, Clock, Embedder, Matrix, Store, Vector
 from reme_core.retrieval.embedding import try_embedding
 from reme_core.schema import RejectedExperience, Scope, Usage
@@ -104,7 +104,7 @@ def stage(run: Callable[[A, X], Awaitable[B]], name: str = "") -> Stage[A, B, X]
 async def for_each(work: Callable[[A], Awaitable[B]], items: Iterable[A], *, at_once: int | None = None) -> list[B]:
     """Do the same with several values side by side and return the results in the order of the values.
 
-    The first failure cancels the others, and is raised alone once they have ended.
+    The first failure cancels the others, and is raised alone once they have ended; a bug goes before a ReMeError.
 
     Args:
         work: Done with each.
@@ -137,10 +137,9 @@ def _bracketed(part: Stage[A, B, X]) -> str:
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    first: BaseException = failures
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
+    """Return the first failure; one that is no ReMeError is a bug and must not hide behind others."""
+    errors = [_first(error) if isinstance(error, BaseExceptionGroup) else error for error in failures.exceptions]
+    return next((error for error in errors if not isinstance(error, ReMeError)), errors[0])
 
 
 @dataclass(slots=True)

@@ -75,22 +75,17 @@ def _some(items: tuple[T, ...], name: str) -> tuple[T, ...]:
     return items
 
 
-def read_type(value: object) -> MemoryType:
+def read_type(value: object, among: Sequence[MemoryType] = tuple(MemoryType)) -> MemoryType:
     """Read one memory type (InvalidInputError)."""
-    if isinstance(value, str) and value in MemoryType.__members__.values():
+    if isinstance(value, str) and value in among:
         return MemoryType(value)
-    msg = f"memory_type: {shown(value)} is none of auto, {', '.join(MemoryType)}"
+    msg = f"memory_type: {shown(value)} is none of auto, {', '.join(among)}"
     raise InvalidInputError(msg)
 
 
 def read_summary_type(value: object) -> MemoryType | None:
     """Read the type of memory that a summary is to make: `auto` or one of the distilled ones (InvalidInputError)."""
-    if value == "auto":
-        return None
-    if isinstance(value, str) and value in _DISTILLED:
-        return MemoryType(value)
-    msg = f"memory_type: {shown(value)} is none of auto, {', '.join(_DISTILLED)}"
-    raise InvalidInputError(msg)
+    return None if value == "auto" else read_type(value, _DISTILLED)
 
 
 def read_targets(value: object) -> tuple[str, ...] | None:
