@@ -1,7 +1,7 @@
 """Agents: a chat model, tools and a prompt each, run by one bounded loop."""
 
 from reme_core.agents.base import AgentArguments, AgentOptions, BaseMemoryAgentOp, TargetArguments
-from reme_core.agents.loop import Limits, LoopResult, OnText, StopRule, run_loop
+from reme_core.agents.loop import Limits, OnText, StopRule, run_loop
 from reme_core.agents.reme import ReMeRetrieveAgentV1Op, ReMeSummaryAgentV1Op, ReMyAgentV1Op
 from reme_core.agents.targets import (
     IdentitySummaryAgentV1Op,
@@ -18,7 +18,6 @@ __all__ = [
     "BaseMemoryAgentOp",
     "IdentitySummaryAgentV1Op",
     "Limits",
-    "LoopResult",
     "OnText",
     "PersonalSummaryAgentV1Op",
     "ProceduralSummaryAgentV1Op",

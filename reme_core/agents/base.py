@@ -14,6 +14,7 @@ from reme_core.agents.loop import LastStep, Limits, OnText, StopRule, run_loop
 from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError
 from reme_core.ports import AgentResult, AgentTask, ChatModel, Target, Tool, ToolContext
 from reme_core.schema import MemoryType, Message, Source, TextBlock, describe, parse_messages, utc_now
+from reme_core.steps.user_input import check_language
 from reme_core.text import Language, Prompt, load_prompt, prompt_language
 from reme_core.tools import ThinkToolOp
 
@@ -85,7 +86,8 @@ class AgentOptions:
     enable_think_tool: bool = False
 
     def __post_init__(self) -> None:
-        """Check the system prompt (InvalidInputError: it is blank)."""
+        """Check the system prompt (InvalidInputError: it is blank) and the language (ConfigurationError)."""
+        check_language(self.language)
         if self.system_prompt is not None and not self.system_prompt.strip():
             msg = "system_prompt: is blank; leave it out for the agent's own"
             raise InvalidInputError(msg)
@@ -227,13 +229,7 @@ class BaseMemoryAgentOp(ABC):
             last_tools=self.last_tools,
             on_text=on_text,
         )
-        return AgentResult(
-            answer=done.answer,
-            transcript=done.transcript,
-            usage=done.usage,
-            stop_reason=done.stop_reason,
-            prompts=(label, prompt.label),
-        )
+        return replace(done, prompts=(label, prompt.label))
 
     async def __call__(
         self,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from reme_core.errors import ReMeError, ToolFeedback
+from reme_core.errors import ToolFeedback
 from reme_core.ports import ChatResult, Tool, ToolContext
 from reme_core.schema import Message, TextBlock, ToolCallBlock, ToolResultBlock
+from reme_core.steps.flow import for_each
 from reme_core.text.prompts import shortened
 from reme_core.tools.base import check_arguments
 
@@ -34,10 +34,14 @@ async def answer_calls(
     Raises:
         ReMeError: Of the first tool that failed; the calls at its side are cancelled, later ones are not made.
     """
+
+    async def answer(call: ToolCallBlock) -> Message:
+        return await _answer(call, tools, context)
+
     answers: dict[str, Message] = {}
     for part in ([call for call in calls if call.name not in last], [call for call in calls if call.name in last]):
         for together in _side_by_side(part, tools):
-            said = await _run_at_once(together, tools, context)
+            said = await for_each(answer, together)
             answers |= {call.call_id: answer for call, answer in zip(together, said, strict=True)}
     return [answers[call.call_id] for call in calls]
 
@@ -56,26 +60,6 @@ def _side_by_side(calls: Sequence[ToolCallBlock], tools: Mapping[str, Tool]) -> 
         yield [call]
     if together:
         yield together
-
-
-async def _run_at_once(
-    calls: Sequence[ToolCallBlock], tools: Mapping[str, Tool], context: ToolContext
-) -> list[Message]:
-    if len(calls) == 1:
-        return [await _answer(calls[0], tools, context)]
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_answer(call, tools, context)) for call in calls]
-    except BaseExceptionGroup as failures:
-        failure = _foremost(failures)
-    else:
-        return [task.result() for task in tasks]
-    raise failure  # out here, so that its own cause and context stay as they are
-
-
-def _foremost(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first failure; one that is no ReMeError is a bug and must not hide behind others."""
-    return next((error for error in failures.exceptions if not isinstance(error, ReMeError)), failures.exceptions[0])
 
 
 async def _answer(call: ToolCallBlock, tools: Mapping[str, Tool], context: ToolContext) -> Message:

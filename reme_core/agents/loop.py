@@ -19,7 +19,16 @@ from reme_core.errors import (
     ModelOutputError,
     StepLimitError,
 )
-from reme_core.ports import ChatModel, ChatRequest, ChatResult, StreamingChatModel, Tool, ToolContext, ToolSpec
+from reme_core.ports import (
+    AgentResult,
+    ChatModel,
+    ChatRequest,
+    ChatResult,
+    StreamingChatModel,
+    Tool,
+    ToolContext,
+    ToolSpec,
+)
 from reme_core.schema import Message, ToolCallBlock, Usage
 from reme_core.text import estimate_tokens
 from reme_core.tools.base import parameters_of
@@ -88,24 +97,6 @@ class StopRule:
     missing: Callable[[], str | None] = lambda: None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopResult:
-    """What a run came to.
-
-    Attributes:
-        answer: The last words of the model; may be empty where it ended with calls.
-        transcript: The messages handed in, and all that was said after them; every tool call is answered.
-        usage: What the model calls cost, those with unusable answers included; what tools cost is in the trace.
-        stop_reason: `answer`: the model had finished. `calls`: its last calls left nothing to ask, see `StopRule`.
-            `limit`: it was made to answer at its last step.
-    """
-
-    answer: str
-    transcript: tuple[Message, ...]
-    usage: Usage
-    stop_reason: Literal["answer", "calls", "limit"]
-
-
 async def run_loop(
     model: ChatModel,
     tools: Sequence[Tool],
@@ -117,7 +108,7 @@ async def run_loop(
     ending: StopRule | None = None,
     last_tools: frozenset[str] = frozenset(),
     on_text: OnText | None = None,
-) -> LoopResult:
+) -> AgentResult:
     """Let a model call tools until it answers in words, or until its calls leave nothing to ask (`ending`).
 
     Nothing is kept between runs, and any number may be under way at once. An answer that can't be used (empty, cut
@@ -153,7 +144,7 @@ async def run_loop(
         model, _by_name(tools), list(messages), context, limits, last_step, ending or StopRule(), last_tools, on_text
     )
     deadline = asyncio.timeout(limits.max_seconds)
-    result: LoopResult | None = None
+    result: AgentResult | None = None
     try:
         async with deadline:
             result = await run.to_the_end()
@@ -208,7 +199,7 @@ class _LoopState:
             for spec in self.specs
         )
 
-    async def to_the_end(self) -> LoopResult:
+    async def to_the_end(self) -> AgentResult:
         """Go step by step until the model has finished."""
         for step in range(1, self.limits.max_steps + 1):
             is_last = step == self.limits.max_steps
@@ -229,8 +220,8 @@ class _LoopState:
         msg = f"the model still calls tools after {self.limits.max_steps} steps: allow more by Limits(max_steps=…)"
         raise StepLimitError(msg)
 
-    def _result(self, result: ChatResult, stop_reason: Literal["answer", "calls", "limit"]) -> LoopResult:
-        return LoopResult(
+    def _result(self, result: ChatResult, stop_reason: str) -> AgentResult:
+        return AgentResult(
             answer=result.message.text.strip(), transcript=tuple(self.said), usage=self.usage, stop_reason=stop_reason
         )
 

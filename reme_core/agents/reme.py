@@ -8,8 +8,15 @@ from dataclasses import replace
 from reme_core.agents.base import DEFAULT_OPTIONS, AgentOptions, BaseMemoryAgentOp
 from reme_core.agents.calls import tool_calls, tool_results
 from reme_core.agents.loop import Limits, OnText, StopRule
-from reme_core.agents.shown import fenced_messages, fenced_text, keep_messages, quoted, said_between, wish
-from reme_core.agents.targets import target_agents
+from reme_core.agents.targets import (
+    fenced_messages,
+    fenced_text,
+    keep_messages,
+    quoted,
+    said_between,
+    target_agents,
+    wish,
+)
 from reme_core.errors import RunError
 from reme_core.ports import AgentResult, AgentTask, MemoryAgent, RunTrace, Tool, ToolContext
 from reme_core.schema import ContentBlock, ImageBlock, Message, TextBlock
@@ -131,12 +138,7 @@ class ReMeRetrieveAgentV1Op(BaseMemoryAgentOp):
     own_limits = Limits(max_steps=3)
     last_step = "answer"
 
-    def __init__(
-        self,
-        options: AgentOptions = DEFAULT_OPTIONS,
-        *,
-        enable_tool_memory: bool = True,
-    ) -> None:
+    def __init__(self, options: AgentOptions = DEFAULT_OPTIONS, *, enable_tool_memory: bool = True) -> None:
         """Keep the options.
 
         Args:
@@ -148,7 +150,14 @@ class ReMeRetrieveAgentV1Op(BaseMemoryAgentOp):
 
     def build_tools(self) -> Sequence[Tool]:
         """Build searching memories and reading blocks."""
-        return _reading(multiple=self.options.enable_multiple, thinking=self.options.enable_thinking_params)
+        multiple, thinking = self.options.enable_multiple, self.options.enable_thinking_params
+        searching = VectorRetrieveMemoryOp(
+            enable_summary_memory=True,
+            add_memory_type_target=True,
+            enable_multiple=multiple,
+            enable_thinking_params=thinking,
+        )
+        return [searching, ReadHistoryMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking)]
 
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Read the targets that there are."""
@@ -160,8 +169,11 @@ class ReMeRetrieveAgentV1Op(BaseMemoryAgentOp):
         }
 
 
-class ReMyAgentV1Op(BaseMemoryAgentOp):
-    """The chat agent: `task.messages` is the conversation so far, `task.query` what the person says now."""
+class ReMyAgentV1Op(ReMeRetrieveAgentV1Op):
+    """The chat agent, with the tools of the one that retrieves.
+
+    `task.messages` is the conversation so far, `task.query` what the person says now.
+    """
 
     name = "remy"
     description = "Talks with a person, and remembers."
@@ -169,7 +181,6 @@ class ReMyAgentV1Op(BaseMemoryAgentOp):
     task_prompt = "remy_task"
     # Searching, reading, and once more each, before it has to answer.
     own_limits = Limits(max_steps=5)
-    last_step = "answer"
 
     def __init__(
         self,
@@ -185,13 +196,8 @@ class ReMyAgentV1Op(BaseMemoryAgentOp):
             enable_tool_memory: Show the targets of memories about tools as well.
             enable_identity_memory: Show what the assistant itself is.
         """
-        self.enable_tool_memory = enable_tool_memory
         self.enable_identity_memory = enable_identity_memory
-        super().__init__(options)
-
-    def build_tools(self) -> Sequence[Tool]:
-        """Build searching memories and reading blocks."""
-        return _reading(multiple=self.options.enable_multiple, thinking=self.options.enable_thinking_params)
+        super().__init__(options, enable_tool_memory=enable_tool_memory)
 
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Read the identity and the targets that there are, and hand on what was found."""
@@ -255,18 +261,6 @@ def _retold(message: Message) -> list[Message]:
 
 def _says(block: ContentBlock) -> bool:
     return isinstance(block, ImageBlock) or (isinstance(block, TextBlock) and bool(block.text.strip()))
-
-
-def _reading(*, multiple: bool, thinking: bool) -> list[Tool]:
-    return [
-        VectorRetrieveMemoryOp(
-            enable_summary_memory=True,
-            add_memory_type_target=True,
-            enable_multiple=multiple,
-            enable_thinking_params=thinking,
-        ),
-        ReadHistoryMemoryOp(enable_multiple=multiple, enable_thinking_params=thinking),
-    ]
 
 
 async def _identity(context: ToolContext, *, enabled: bool) -> str:

@@ -12,8 +12,6 @@ from reme_core.jobs.job_runner import JobRunner
 from reme_core.ports import Clock, Embedder, Store
 from reme_core.remember.summarizer import VerbatimSummarizer, since
 from reme_core.schema import Job, Memory, Scope, TaskMemories, ToolSummary, Usage, shown
-from reme_core.steps.ask_json import MeteredChatModel
-from reme_core.steps.distillation import UsageCounter
 from reme_core.steps.flow import FlowContext, Stage
 from reme_core.tasks.record_attempts import TaskRecorder
 from reme_core.tasks.task_values import TASK, RetrievalFlow, TaskFlow, TaskQuestion
@@ -90,23 +88,22 @@ class LearningService:
         self, scope: Scope, task_name: str | None, question: TaskQuestion, flow: RetrievalFlow
     ) -> TaskMemories:
         """Answer what a task asks; see `ReMe.retrieve_task_memory`."""
-        begun, calls = time.perf_counter(), UsageCounter()
+        begun = time.perf_counter()
         context = FlowContext(
             scope=scope,
             memory_target=task_name,
             store=self._ports.store,
             embedder=self._ports.embedder,
-            model=None if self._ports.model is None else MeteredChatModel(self._ports.model, calls),
+            model=self._ports.model,
             clock=self._ports.clock,
             language=self._language,
         )
         found = await flow(question, context)
-        spent = calls.usage + context.trace.usage + found.usage
         return TaskMemories(
             results=found.hits,
             text=found.text,
             query=found.question.query,
-            usage=spent.model_copy(update={"milliseconds": since(begun)}),
+            usage=context.trace.usage.model_copy(update={"milliseconds": since(begun)}),
             degraded=tuple(context.trace.degraded),
         )
 
@@ -128,7 +125,7 @@ class LearningService:
         outcomes: list[JobOutcome] = []
         if stale and self._ports.model is not None:
             jobs = [self._guideline_job(name) for name in stale]
-            await self._runner.add_jobs(scope, jobs)
+            await store.add_jobs(scope, jobs)
             if background:
                 self._start(scope)
                 return done.model_copy(update={"job_ids": tuple(job.job_id for job in jobs)})

@@ -124,9 +124,7 @@ class ReMe(
 
         for name, part in (("clock", clock), ("token_counter", token_counter)):
             config.check_object(part, name)
-        if language not in {None, "en", "zh"}:
-            msg = f"language: wanted 'en', 'zh' or None, found {shown(language)}"
-            raise ConfigurationError(msg)
+        inputs.check_language(language)
         self._memory_space = make_scope(memory_space, "").memory_space
         self._ports: Ports = config.build(
             working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store
@@ -233,8 +231,7 @@ class ReMe(
         """
         from reme_core.facade.strategies import BindsDistiller, GuidesDistiller
         from reme_core.ports import Summarizer
-        from reme_core.remember.summarizer import DistillingSummarizer
-        from reme_core.remember.summary_job import SUMMARY, SummaryWorker
+        from reme_core.remember.summarizer import SUMMARY, DistillingSummarizer, SummaryWorker
 
         _check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
         if not isinstance(summarizer, BindsDistiller):

@@ -23,15 +23,14 @@ from reme_core.errors import (
     StoreError,
 )
 from reme_core.jobs.job_outcomes import JobOutcome, distinct, outcome_of
-from reme_core.jobs.process_identity import holder, is_gone
-from reme_core.jobs.retry_policy import RetryPolicy
+from reme_core.jobs.retry_policy import RetryPolicy, holder, is_gone
 from reme_core.ports import (
     ClaimJob,
     Clock,
     SettleJob,
     Store,
 )
-from reme_core.schema import Job, JobState, Scope, Usage
+from reme_core.schema import Job, JobState, Scope
 from reme_core.steps.distillation import Distilled, UsageCounter, Worker, run_events
 
 _LOG = logging.getLogger("reme")
@@ -77,10 +76,6 @@ class JobRunner:
             self._workers.pop(kind, None)
         else:
             self._workers[kind] = worker
-
-    async def add_jobs(self, scope: Scope, jobs: Sequence[Job]) -> None:
-        """Promise work; it is on disk when this returns."""
-        await self._store.add_jobs(scope, jobs)
 
     async def finish(self, scope: Scope, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Wait until each of these jobs is done or has failed, doing those that come before them where nobody does."""
@@ -209,11 +204,10 @@ class JobRunner:
             raise asyncio.CancelledError
 
     async def _attempt(self, scope: Scope, job: Job, owner: str, worker: Worker) -> JobOutcome:
-        if job.attempts > self._trying.max_attempts:
-            failure = RunError(f"begun {job.attempts - 1} times and never ended: the process died each time")
-            await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            return JobOutcome(job=job, failure=failure)
         meter = UsageCounter()
+        if job.attempts > self._trying.max_attempts:
+            died = RunError(f"begun {job.attempts - 1} times and never ended: the process died each time")
+            return await self._failed(scope, job, owner, died, meter)
         try:
             return await self._held(scope, job, owner, self._do(scope, job, owner, worker, meter))
         except JobNotFoundError as exc:  # done by somebody who took it over, dropped, or the scope was erased
@@ -227,24 +221,23 @@ class JobRunner:
             await self._give_back(scope, job, owner)
             return JobOutcome(job=job, usage=meter.usage, failure=exc)
         except ReMeError as exc:
-            await self._settle_unless_taken(scope, self._after(job, owner, exc))
-            return JobOutcome(job=job, usage=meter.usage, failure=exc)
+            return await self._failed(scope, job, owner, exc, meter)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 await self._give_back(scope, job, owner)
                 raise
-            failure = RunError(
-                "the work was cancelled from within"
-            )  # by a stage of somebody's; nobody asked us to stop
-            await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            return JobOutcome(job=job, usage=meter.usage, failure=failure)
+            # By a stage of somebody's; nobody asked us to stop.
+            return await self._failed(scope, job, owner, RunError("the work was cancelled from within"), meter)
         except Exception as exc:  # noqa: BLE001  # the outer edge of a strategy, which may be somebody else's
             _LOG.exception("job %s met an error that is none of ours", job.job_id)
             failure = RunError(f"{type(exc).__name__}: {exc}")
             failure.__cause__ = exc
-            await self._settle_unless_taken(scope, self._after(job, owner, failure))
-            return JobOutcome(job=job, usage=meter.usage, failure=failure)
+            return await self._failed(scope, job, owner, failure, meter)
+
+    async def _failed(self, scope: Scope, job: Job, owner: str, failure: ReMeError, meter: UsageCounter) -> JobOutcome:
+        await self._settle_unless_taken(scope, self._after(job, owner, failure))
+        return JobOutcome(job=job, usage=meter.usage, failure=failure)
 
     async def _held(self, scope: Scope, job: Job, owner: str, work: Coroutine[None, None, T]) -> T:
         """Do work while the job is held; losing it cancels the work."""
@@ -284,10 +277,8 @@ class JobRunner:
             raise _LostError(str(exc)) from exc
 
     async def _do(self, scope: Scope, job: Job, owner: str, worker: Worker, meter: UsageCounter) -> JobOutcome:
-        usage = Usage()
         for left in reversed(range(_TIMES_OVERTAKEN)):
             distilled = await worker.work(scope, job, meter)
-            usage += distilled.usage
             try:
                 written = await self._store.put_and_settle(scope, distilled.batch, self._end(job, owner, distilled))
             except ConflictError:
@@ -296,7 +287,7 @@ class JobRunner:
                 if not left:
                     raise
             else:
-                return outcome_of(job, distilled, tuple(written), usage)
+                return outcome_of(job, distilled, tuple(written), meter.usage)
         raise AssertionError  # the last round returns or raises
 
     def _end(self, job: Job, owner: str, distilled: Distilled) -> SettleJob:

@@ -154,8 +154,8 @@ class AgentResult:
 
     Attributes:
         answer: Its last words; may be empty where it ended with calls.
-        transcript: Everything that was said, system prompt included.
-        usage: What its own model calls cost.
+        transcript: Everything that was said, system prompt included; every tool call is answered.
+        usage: What its own model calls cost, those with unusable answers included; what tools cost is in the trace.
         stop_reason: `answer`: it had finished. `calls`: its last calls left nothing to ask. `limit`: it was made to
             answer at its last step.
         prompts: Name and version of each prompt used.

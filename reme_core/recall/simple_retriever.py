@@ -27,6 +27,7 @@ from reme_core.ports import (
 from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, is_told, scoring
 from reme_core.recall.time_search import asks_by_time, list_by_time, prefer_in_time
 from reme_core.retrieval import asked_time
+from reme_core.retrieval.embedding import try_question
 from reme_core.retrieval.hits import (
     MessageMatch,
     block_hit,
@@ -38,7 +39,6 @@ from reme_core.retrieval.hits import (
 )
 from reme_core.retrieval.time_question import telling_terms
 from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
-from reme_core.steps.embedding import try_question
 from reme_core.text import query_terms, terms
 
 # What a budget of tokens is filled from.

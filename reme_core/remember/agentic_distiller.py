@@ -22,13 +22,13 @@ from reme_core.ports import (
 )
 from reme_core.remember.fact_extraction import wanted_types
 from reme_core.rules import Change
-from reme_core.schema import Memory, MemoryType, Scope, Source, Usage
+from reme_core.schema import Memory, MemoryType, Scope, Source
 from reme_core.schema.checks import check_id
 from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import Distilled, DistilTask
 from reme_core.steps.targets import MAX_TARGET_CHARS, target_of
 from reme_core.text import Language, json_line, load_prompt, prompt_language, prompt_time
-from reme_core.tools import AddMetaMemoryOp, DraftStore, HandsOffOp, RevisionVerdict, read_meta, revise
+from reme_core.tools import AddMetaMemoryOp, DraftStore, HandsOffOp, read_meta, revise
 
 REASON = "agentic summary"
 
@@ -66,48 +66,37 @@ class AgenticDistiller:
 
     async def distil(self, scope: Scope, task: DistilTask) -> Distilled:
         """Have the agents work out what a task changes; see `Distiller.distil`."""
-        draft, trace, usage = await self._attempt(scope, task, "")
+        draft, trace = await self._attempt(scope, task, "")
         if self.use_reviser and not trace.failures and not draft.is_empty:
             changes = _statements(draft.changes)
             before = [change.before for change in changes if change.before is not None]
             after = [change.after for change in changes if change.after is not None]
             language = self._language(task)
-            verdict = await revise(
-                MeteredChatModel(self.model, task.meter),
-                task.messages,
-                before,
-                after,
-                language,
-                remark=task.guidance.shown(language),
-                zone=task.zone,
-            )
-            usage += verdict.usage
-            if not verdict.ok:
-                draft, trace, again = await self._attempt(scope, task, _said_of(changes, verdict, language, task.zone))
-                usage += again
+            model = MeteredChatModel(self.model, task.meter)
+            remark = task.guidance.shown(language)
+            problems = await revise(model, task.messages, before, after, language, remark=remark, zone=task.zone)
+            if problems:
+                draft, trace = await self._attempt(scope, task, _said_of(changes, problems, language, task.zone))
         batch = draft.batch(reason=REASON, run_id=task.run_id, actor=self.name, at=self.clock.now())
         if not task.guidance.wants_summaries:
             puts = [put for put in batch.puts if put.memory.memory_type is not MemoryType.SUMMARY]
             batch = replace(batch, puts=puts)
         degraded = tuple(trace.degraded)
-        return Distilled(batch=batch, usage=usage, failures=tuple(trace.failures), degraded=degraded)
+        return Distilled(batch=batch, failures=tuple(trace.failures), degraded=degraded)
 
     def _language(self, task: DistilTask) -> Language:
         return self.language or prompt_language(message.full_text for message in task.messages)
 
-    async def _attempt(self, scope: Scope, task: DistilTask, query: str) -> tuple[DraftStore, RunTrace, Usage]:
+    async def _attempt(self, scope: Scope, task: DistilTask, query: str) -> tuple[DraftStore, RunTrace]:
         draft, trace = DraftStore(self.store), RunTrace()
         try:
-            own = await self._run(scope, task, query, draft, trace)
-        except BaseException:
-            task.meter.add(trace.usage)
-            raise
-        usage = trace.usage + own
-        task.meter.add(usage)
-        return draft, trace, usage
+            await self._run(scope, task, query, draft, trace)
+        finally:
+            task.meter.usage += trace.usage
+        return draft, trace
 
-    async def _run(self, scope: Scope, task: DistilTask, query: str, draft: DraftStore, trace: RunTrace) -> Usage:
-        """Have the agents write to a draft; return what the router has cost, the rest is in the trace."""
+    async def _run(self, scope: Scope, task: DistilTask, query: str, draft: DraftStore, trace: RunTrace) -> None:
+        """Have the agents write to a draft; what all of them have cost is in the trace."""
         context = ToolContext(
             scope=scope,
             store=draft,
@@ -127,7 +116,7 @@ class AgenticDistiller:
         targets = task.targets or _only_target(task, known)
         if targets is not None:
             await self._hand_on(context, targets)
-            return Usage()
+            return
         kinds = wanted_types(task)
         is_open = task.memory_type is None and task.guidance.types is None
         agents = [agent for agent in self.agents if is_open or agent.memory_type in kinds]
@@ -145,7 +134,7 @@ class AgenticDistiller:
             ),
             context,
         )
-        return result.usage
+        trace.usage += result.usage
 
     async def _hand_on(self, context: ToolContext, targets: Sequence[Target]) -> None:
         """Go to the sub-agents without asking a router: there is nothing to choose."""
@@ -166,11 +155,11 @@ def _states(change: Change) -> list[Memory]:
     return [memory for memory in (change.before, change.after) if memory is not None]
 
 
-def _said_of(changes: Sequence[Change], verdict: RevisionVerdict, language: Language, zone: tzinfo) -> str:
+def _said_of(changes: Sequence[Change], problems: Sequence[str], language: Language, zone: tzinfo) -> str:
     """Return what a second attempt is told: what the first has made, and what is wrong with it."""
     words = load_prompt("reme_core.remember", "second_attempt", language)
-    problems = "\n".join(json_line({"problem": " ".join(problem.split())}) for problem in verdict.problems)
-    return words.fill({"attempt": "\n".join(_made(change, zone) for change in changes), "problems": problems})
+    lines = "\n".join(json_line({"problem": " ".join(problem.split())}) for problem in problems)
+    return words.fill({"attempt": "\n".join(_made(change, zone) for change in changes), "problems": lines})
 
 
 def _made(change: Change, zone: tzinfo) -> str:

@@ -11,9 +11,11 @@ from pydantic import JsonValue
 
 from reme_core.ports import ResponseSchema, Store, Target
 from reme_core.remember.written_facts import FactReader, WrittenFact, WrittenFacts
+from reme_core.rules import Claim
 from reme_core.schema import MemoryType, Message, Scope, Source, TimePrecision, last_part
-from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, with_problems
+from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, object_schema, with_problems
 from reme_core.steps.distillation import EXTRACTED, SHOWN_CHARS, DistilTask
+from reme_core.steps.targets import claim_on, same_name
 from reme_core.text import (
     Language,
     conversation_lines,
@@ -22,7 +24,6 @@ from reme_core.text import (
     json_line,
     load_prompt,
     main_script,
-    normalise_content,
     query_terms,
     shortened,
     with_media_told,
@@ -67,11 +68,7 @@ class KnownTargets:
 
 def is_same_target(one: Target, other: Target) -> bool:
     """Tell whether two targets are the same, whatever the case and the blanks at the ends of their names."""
-    return one.memory_type == other.memory_type and _folded(one) == _folded(other)
-
-
-def _folded(target: Target) -> str:
-    return target.memory_target.strip().casefold()
+    return one.memory_type == other.memory_type and same_name(one, other)
 
 
 async def read_known_targets(store: Store, scope: Scope) -> KnownTargets:
@@ -137,9 +134,9 @@ class Fact:
         return f"{self.when_to_use}\n{self.content}" if self.when_to_use else self.content
 
     @property
-    def key(self) -> tuple[Target, str, datetime | None]:
-        """What is the same for two facts that say the same."""
-        return self.target, normalise_content(self.content), self.ended_at
+    def claim(self) -> Claim:
+        """What a memory of it would claim for itself alone."""
+        return claim_on(self.target, self.content)
 
 
 def wanted_types(task: DistilTask) -> tuple[MemoryType, ...]:
@@ -253,24 +250,10 @@ def _fields(types: Sequence[MemoryType]) -> dict[str, JsonValue]:
     }
 
 
-def list_schema(name: str, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the schema of an object with one list of objects, as strict modes take it.
-
-    These want every field written, and none of others: one that may be missing is of type null as well.
-    """
-    item = object_schema(fields)
-    return object_schema({name: {"type": "array", "items": item}})
-
-
-def object_schema(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the schema of a closed object all of whose fields are written."""
-    return {"type": "object", "properties": dict(fields), "required": list(fields), "additionalProperties": False}
-
-
 def facts_of(written: Sequence[WrittenFact], task: DistilTask, known: KnownTargets) -> list[Fact]:
     """Return the facts that a task is about, in order; what was written twice is one fact with the sources of both."""
     spelling = known
-    facts: dict[tuple[Target, str, datetime | None], Fact] = {}
+    facts: dict[tuple[Claim, datetime | None], Fact] = {}
     for item in written:
         said = _said(item, task)
         name = "self" if item.type == MemoryType.IDENTITY else item.target or _speaker(said)
@@ -279,8 +262,8 @@ def facts_of(written: Sequence[WrittenFact], task: DistilTask, known: KnownTarge
             continue
         spelling = KnownTargets({target: 0, **spelling.counts})
         fact = _fact(item, target, said, task)
-        same = facts.get(fact.key)
-        facts[fact.key] = fact if same is None else _joined(same, fact)
+        same = facts.get((fact.claim, fact.ended_at))
+        facts[fact.claim, fact.ended_at] = fact if same is None else _joined(same, fact)
     return list(facts.values())
 
 

@@ -16,7 +16,7 @@ from typing import assert_never
 from reme_core.ports import DeleteMemory, PutMemory, Target, Vector, WriteBatch
 from reme_core.remember.fact_extraction import Fact, join_sources
 from reme_core.remember.fact_reconciliation import SHOWN_CHARS, SHOWN_FACT_CHARS, FactAction, FactOutcome
-from reme_core.rules import chain_of, place
+from reme_core.rules import Claim, chain_of, place
 from reme_core.schema import (
     Block,
     Memory,
@@ -29,7 +29,7 @@ from reme_core.schema import (
     shown_time,
     shown_validity,
 )
-from reme_core.steps.targets import SELF, target_of
+from reme_core.steps.targets import SELF, claim_on, target_of
 from reme_core.text import normalise_content
 
 AUTHOR = "simple"
@@ -45,14 +45,14 @@ class MemoryChanges:
     Attributes:
         scope: Whose memories they are.
         now: The time of writing.
-        equal: The current memories by target and normalised content, as far as outcomes may meet them.
+        equal: The current memories by what they claim, as far as outcomes may meet them.
         past: All memories, replaced ones included, of the targets where `needs_past` says so.
         zone: Where the user is: on their calendar it is told what lies ahead.
     """
 
     scope: Scope
     now: datetime
-    equal: Mapping[tuple[Target, str], Memory]
+    equal: Mapping[Claim, Memory]
     past: Mapping[Target, Sequence[Memory]] = field(default_factory=dict)
     zone: tzinfo = UTC
     adds: list[Memory] = field(default_factory=list)
@@ -61,7 +61,7 @@ class MemoryChanges:
     _retold: set[str] = field(default_factory=set)
     _replacing: set[str] = field(default_factory=set)
     _leaving: set[str] = field(default_factory=set)
-    _claimed: dict[tuple[Target, str], Memory] = field(default_factory=dict)
+    _claimed: dict[Claim, Memory] = field(default_factory=dict)
 
     def take(self, outcomes: Iterable[FactOutcome]) -> None:
         """Work out what outcomes change; what leaves the present goes first, and makes room for what comes."""
@@ -111,25 +111,17 @@ class MemoryChanges:
         With `want_vectors` what is not among them waits for its own.
         """
         puts = [PutMemory(memory=memory, expected_revision=memory.revision) for memory in self._kept]
+        new = {memory.memory_id for memory in self.adds}
         puts += [
             PutMemory(
                 memory=memory,
                 vector=vectors.get(memory.index_text),
                 wants_vector=want_vectors,
-                expected_revision=memory.revision,
-            )
-            for memory in self._updates
-        ]
-        puts += [
-            PutMemory(
-                memory=memory,
-                vector=vectors.get(memory.index_text),
-                wants_vector=want_vectors,
-                expected_revision=0,
+                expected_revision=0 if memory.memory_id in new else memory.revision,
                 # One that closed memories point to has to be there: if another writer was faster, read again.
                 on_duplicate="raise" if memory.memory_id in self._replacing else "existing",
             )
-            for memory in self.adds
+            for memory in (*self._updates, *self.adds)
         ]
         deletes = [DeleteMemory(memory_id=item.memory_id, expected_revision=item.revision) for item in self.deletes]
         return WriteBatch(puts=puts, deletes=deletes, reason="summary", run_id=run_id, actor=AUTHOR, at=self.now)
@@ -167,7 +159,7 @@ class MemoryChanges:
                 holder = self._holder(memory)
             if holder is not None:
                 return holder.memory_id
-            self._claimed[_key_of(memory)] = memory
+            self._claimed[_claim(memory)] = memory
         self.adds.append(memory)
         return memory.memory_id
 
@@ -217,7 +209,7 @@ class MemoryChanges:
             return
         self.adds[own] = changed
         if not changed.is_current:
-            self._claimed.pop(_key_of(changed), None)
+            self._claimed.pop(_claim(changed), None)
 
     def _update(self, outcome: FactOutcome) -> None:
         """Put the better text into the memory; it keeps its id, and says when it was said first.
@@ -244,14 +236,14 @@ class MemoryChanges:
             holder = self._holder(new)
             if holder is not None and holder.memory_id != old.memory_id:
                 return
-            self._claimed[_key_of(new)] = new
+            self._claimed[_claim(new)] = new
         self._changed[old.memory_id] = new
         if not same_text:
             self._retold.add(old.memory_id)
 
     def _holder(self, memory: Memory) -> Memory | None:
         """Return the current memory that says what this one says, if there is one or will be."""
-        key = _key_of(memory)
+        key = _claim(memory)
         held = self.equal.get(key)
         if held is not None and held.memory_id not in self._leaving:
             return held
@@ -307,13 +299,8 @@ def is_of_another_time(memory: Memory, fact: Fact) -> bool:
     return is_told and fact.ended_at is not None and fact.ended_at <= memory.valid_from
 
 
-def key_of(target: Target, content: str) -> tuple[Target, str]:
-    """Return what only one current memory may have."""
-    return target, normalise_content(content)
-
-
-def _key_of(memory: Memory) -> tuple[Target, str]:
-    return key_of(target_of(memory), memory.content)
+def _claim(memory: Memory) -> Claim:
+    return claim_on(target_of(memory), memory.content)
 
 
 def _when(memory: Memory) -> str:

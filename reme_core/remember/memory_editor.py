@@ -9,11 +9,11 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, RunNotFoundError
-from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, Vector, WriteBatch
+from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
+from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import replaced
 from reme_core.schema import Event, Memory, Scope, UndoResult, describe, new_id
 from reme_core.steps.distillation import run_events
-from reme_core.steps.embedding import try_embedding
 from reme_core.steps.user_input import check_time_not_future
 
 # What a caller may set; the rest is the scope's, the clock's or the store's.
@@ -153,7 +153,7 @@ class Editor:
     ) -> list[Memory]:
         if not memories:
             return []
-        vectors = await vectors_of(self.embedder, memories)
+        vectors = await vectors_or_none(self.embedder, [memory.index_text for memory in memories])
         puts = [
             PutMemory(memory=memory, vector=vector, wants_vector=self.embedder is not None, expected_revision=revision)
             for memory, vector, revision in zip(memories, vectors, expected, strict=True)
@@ -162,15 +162,6 @@ class Editor:
         if self.embedder is not None and any(vector is None for vector in vectors):
             self.start(scope)
         return stored
-
-
-async def vectors_of(embedder: Embedder | None, memories: Sequence[Memory]) -> Sequence[Vector | None]:
-    """Return the vectors of what memories are found by; None for each without an embedder, or while it fails."""
-    if embedder is not None and memories:
-        found = await try_embedding(embedder, [memory.index_text for memory in memories])
-        if not isinstance(found, str):
-            return list(found)
-    return [None] * len(memories)
 
 
 def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:
@@ -261,6 +252,7 @@ def _is_same(present: Memory | None, after: Memory | None) -> bool:
 
 async def _puts(embedder: Embedder | None, restored: Sequence[tuple[Memory, int]], at: datetime) -> list[PutMemory]:
     memories = [memory.model_copy(update={"updated_at": at}) for memory, _ in restored]
+    vectors = await vectors_or_none(embedder, [memory.index_text for memory in memories])
     return [
         PutMemory(
             memory=memory,
@@ -269,5 +261,5 @@ async def _puts(embedder: Embedder | None, restored: Sequence[tuple[Memory, int]
             expected_revision=revision,
             on_duplicate="raise",
         )
-        for memory, vector, (_, revision) in zip(memories, await vectors_of(embedder, memories), restored, strict=True)
+        for memory, vector, (_, revision) in zip(memories, vectors, restored, strict=True)
     ]

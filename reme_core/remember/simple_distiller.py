@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, Store, Target, Vector, WriteBatch
-from reme_core.remember.compared_memories import ComparedMemories
+from reme_core.ports import BlockSummary, ChatModel, Clock, Embedder, Store, Vector, WriteBatch
 from reme_core.remember.fact_extraction import Fact, extraction_question, facts_of, read_known_targets
-from reme_core.remember.fact_reconciliation import ComparedFact, FactAction, FactOutcome, nearest, reconcile_question
-from reme_core.remember.fact_resolution import AUTHOR, MemoryChanges, is_of_another_time, key_of, needs_past, summed_up
+from reme_core.remember.fact_reconciliation import (
+    ComparedFact,
+    ComparedMemories,
+    FactAction,
+    FactOutcome,
+    nearest,
+    reconcile_question,
+)
+from reme_core.remember.fact_resolution import AUTHOR, MemoryChanges, is_of_another_time, needs_past, summed_up
 from reme_core.remember.written_facts import rejected
+from reme_core.retrieval.embedding import try_embedding
+from reme_core.rules import Claim
 from reme_core.schema import Memory, RejectedFact, Scope, Usage
 from reme_core.schema.tool_calls import is_guideline
 from reme_core.steps.ask_json import MeteredChatModel, ask
 from reme_core.steps.distillation import Distilled, DistilTask
-from reme_core.steps.embedding import try_embedding
 from reme_core.steps.flow import Stage, stage
-from reme_core.steps.targets import target_of
+from reme_core.steps.similar_memories import find_equal_memories
+from reme_core.steps.targets import claim_on, target_of
 from reme_core.text import Language, prompt_language
 from reme_core.tools import revise
 
@@ -70,7 +78,7 @@ def _language(task: DistilTask) -> Language:
 
 @dataclass(slots=True, kw_only=True)
 class _DistilState:
-    """One call of `distil`, and what it has cost so far: the context of its stages."""
+    """One call of `distil`: the context of its stages."""
 
     options: SimpleDistiller
     scope: Scope
@@ -78,7 +86,6 @@ class _DistilState:
     language: Language
     problems: Sequence[str] = ()
     near: ComparedMemories = field(init=False)
-    usage: Usage = field(default_factory=Usage)
     rejected: list[RejectedFact] = field(default_factory=list)
     summaries: tuple[str, ...] = ()
     seen: dict[str, Memory] = field(default_factory=dict)
@@ -101,11 +108,9 @@ class _DistilState:
         before = list(self.seen.values())
         after = changes.after(before)
         remark = self.task.guidance.shown(self.language)
-        verdict = await revise(
+        return await revise(
             self.model, self.task.messages, before, after, self.language, remark=remark, zone=self.task.zone
         )
-        self.usage += verdict.usage
-        return verdict.problems
 
     async def distilled(self, changes: MemoryChanges) -> Distilled:
         """Return changes as a write, with the vectors of all that is new, and what the index is to say."""
@@ -117,7 +122,6 @@ class _DistilState:
         batch = changes.batch(self.task.run_id, self.vectors, want_vectors=self.options.embedder is not None)
         return Distilled(
             batch=batch,
-            usage=self.usage,
             rejected_facts=tuple(self.rejected),
             degraded=tuple(self.degraded),
             summaries=tuple(
@@ -136,8 +140,7 @@ class _DistilState:
         if isinstance(rows, str):
             self.degraded[rows] = None
             return
-        self.usage += Usage(embedding_calls=1)
-        self.task.meter.add(Usage(embedding_calls=1))
+        self.task.meter.usage += Usage(embedding_calls=1)
         self.vectors |= dict(zip(missing, rows, strict=True))
 
 
@@ -154,8 +157,7 @@ class _SortedFacts:
 async def extract(task: DistilTask, run: _DistilState) -> tuple[Fact, ...]:
     """Have the model take facts from the messages."""
     known = await read_known_targets(run.options.store, run.scope)
-    written, usage = await ask(run.model, extraction_question(task, known, run.language, run.problems))
-    run.usage += usage
+    written = await ask(run.model, extraction_question(task, known, run.language, run.problems))
     run.rejected = list(written.rejected)
     run.summaries = written.summaries
     return tuple(facts_of(written.facts, task, known))
@@ -168,16 +170,14 @@ async def settle_known(facts: tuple[Fact, ...], run: _DistilState) -> _SortedFac
     A memory whose words are said again with an end gets that end. One that speaks of another time is another memory.
     """
     outcomes, others = list[FactOutcome](), list[Fact]()
-    await run.near.prepare(facts)
+    equal = await find_equal_memories(run.options.store, run.scope, [fact.claim for fact in facts])
+    run.seen |= {memory.memory_id: memory for memory in equal.values()}
     for fact in facts:
-        found = await run.near.find_equal(fact.target, fact.content)
-        run.seen |= {memory.memory_id: memory for memory in found}
-        equal = [memory for memory in found if not is_of_another_time(memory, fact)]
-        told = tuple(memory for memory in equal if not is_guideline(memory))
-        if told and fact.ended_at is not None:
-            outcomes.append(FactOutcome(fact=fact, action=FactAction.UPDATE, memories=told[:1]))
-        elif not equal:
+        same = equal.get(fact.claim)
+        if same is None or is_of_another_time(same, fact):
             others.append(fact)
+        elif fact.ended_at is not None and not is_guideline(same):
+            outcomes.append(FactOutcome(fact=fact, action=FactAction.UPDATE, memories=(same,)))
     return _SortedFacts(outcomes=tuple(outcomes), facts=tuple(others))
 
 
@@ -204,8 +204,7 @@ async def reconcile(given: _SortedFacts, run: _DistilState) -> tuple[FactOutcome
     if not given.cases:
         return given.outcomes
     question = reconcile_question(given.cases, run.language, run.problems, zone=run.task.zone)
-    decided, usage = await ask(run.model, question)
-    run.usage += usage
+    decided = await ask(run.model, question)
     for place, problem in decided.problems.items():
         run.rejected.append(rejected(given.cases[place].fact.content, f"what becomes of it was not told: {problem}"))
     return (*given.outcomes, *(outcome for outcome in decided.outcomes if outcome is not None))
@@ -226,15 +225,11 @@ async def resolve(outcomes: tuple[FactOutcome, ...], run: _DistilState) -> Memor
     return changes
 
 
-async def _equal(outcomes: Sequence[FactOutcome], run: _DistilState) -> dict[tuple[Target, str], Memory]:
+async def _equal(outcomes: Sequence[FactOutcome], run: _DistilState) -> dict[Claim, Memory]:
     """Return the current memories that say what facts say, which were seen, or what the model wrote into updates."""
-    equal = {key_of(target_of(memory), memory.content): memory for memory in run.seen.values()}
-    for outcome in outcomes:
-        if outcome.content:
-            target = outcome.fact.target
-            for memory in await run.near.find_equal(target, outcome.content):
-                equal[key_of(target, outcome.content)] = memory
-    return equal
+    seen = {claim_on(target_of(memory), memory.content): memory for memory in run.seen.values()}
+    told = [claim_on(outcome.fact.target, outcome.content) for outcome in outcomes if outcome.content]
+    return seen | await find_equal_memories(run.options.store, run.scope, told)
 
 
 _DISTILLING: Stage[DistilTask, MemoryChanges, _DistilState] = (

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
 from reme_core.schema import MemoryType, PartialTime, RejectedFact, describe, shown
 from reme_core.schema.checks import Text
 from reme_core.schema.times import may_end
-from reme_core.steps.ask_json import lowered, not_blank
+from reme_core.steps.ask_json import WrittenAnswer, lowered, not_blank
 from reme_core.text import share_of_script, shortened
 from reme_core.text.said_times import read_said_time
 
@@ -44,7 +44,7 @@ def _none_as_blank(value: object) -> object:
     return "" if value is None else value
 
 
-class WrittenFact(BaseModel):
+class WrittenFact(WrittenAnswer):
     """A fact as the model writes it. Keys of its own, which endpoints without schemas let through, say nothing.
 
     Attributes:
@@ -56,8 +56,6 @@ class WrittenFact(BaseModel):
         valid_to: Until when, likewise.
         messages: The numbers of the messages it was told in; none where the model gave none that there are.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     type: Annotated[MemoryType, BeforeValidator(lowered)]
     target: Annotated[

@@ -1,14 +1,16 @@
-"""Vectors of texts, checked before they reach a store, and the text that is embedded for a message."""
+"""Vectors of texts, checked before they reach a store: of questions, of what is written, and of what waits for one."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
+
+import numpy as np
 
 from reme_core.errors import ModelError, ModelOutputError
-from reme_core.ports import Embedder, EmbedsQueries, Matrix, Vector
+from reme_core.ports import WAITING, Embedder, EmbedsQueries, Matrix, MessageVector, PendingText, Store, Vector
 from reme_core.retrieval.resting_embedder import RestingEmbedder, checked_rows, unusable_vectors
-from reme_core.schema import bounded_query
+from reme_core.schema import Scope, Usage, bounded_query
 
 T = TypeVar("T")
 
@@ -59,6 +61,29 @@ async def try_embedding(embedder: Embedder, texts: Sequence[str]) -> Matrix | st
     return await _tried(embedder, embed_strictly(embedder, texts))
 
 
+class EmbeddingTrace(Protocol):
+    """What a run has cost so far, and what it did without."""
+
+    usage: Usage
+    degraded: dict[str, None]
+
+
+async def vectors_or_none(
+    embedder: Embedder | None, texts: Sequence[str], trace: EmbeddingTrace | None = None
+) -> Sequence[Vector | None]:
+    """Return the vectors of texts; None for each without an embedder, or where it fails, which the trace tells."""
+    if embedder is None or not texts:
+        return [None] * len(texts)
+    rows = await try_embedding(embedder, texts)
+    if isinstance(rows, str):
+        if trace is not None:
+            trace.degraded[rows] = None
+        return [None] * len(texts)
+    if trace is not None:
+        trace.usage += Usage(embedding_calls=1)
+    return list(rows)
+
+
 async def try_question(embedder: Embedder, text: str) -> Vector | str:
     """Embed a query, or say what was done without; as `try_embedding`."""
     return await _tried(embedder, embed_one(embedder, text))
@@ -86,3 +111,77 @@ def degraded_by(error: ModelError, instead: str = "words alone were compared") -
 def message_text(name: str, text: str) -> str:
     """Write a message as it is embedded: `Name: text`, or the text alone where nobody is named."""
     return f"{name}: {text}" if name else text
+
+
+# Texts tried one by one before a refusal may be about all of them, and what no model has a reason to refuse.
+_PROBES, _PLAIN = 3, "hello"
+
+
+async def embed_waiting(
+    store: Store, embedder: Embedder, scope: Scope, *, first: Sequence[PendingText] | None = None
+) -> Usage:
+    """Embed the messages and memories of a scope that wait for it, batch by batch; each is stored before the next.
+
+    `first` is the first batch, where an append has just handed it back. An embedder that can rest does so after a
+    failure that is not about some texts.
+
+    Raises:
+        ModelError: What the embedder raises; batches before are kept. Where it refused or spoilt some texts and took
+            others, these have their vectors now, and those are left to their words for good.
+    """
+    calls, refused = 0, list[ModelError]()
+    waiting = await store.pending_texts(scope, WAITING) if first is None else first
+    while waiting:
+        try:
+            matrix = await embed_texts(embedder, [item.text for item in waiting])
+            calls += 1
+        except ModelError as exc:
+            if exc.retryable:
+                raise
+            matrix, spent = await _embed_singly(embedder, [item.text for item in waiting], exc)
+            calls += spent
+            if not all(row.any() for row in matrix):
+                refused.append(exc)
+        bad = sum(not row.any() for row in matrix)
+        if bad == len(waiting) and not refused:
+            raise ModelOutputError(unusable_vectors(bad), raw="")
+        # A text that the model refuses while it takes others waits no longer, or it would be in the way of all later
+        # ones: it is found by its words, and the error says so.
+        vectors = [row if row.any() else None for row in matrix]
+        pairs = zip(waiting, vectors, strict=True)
+        await store.put_vectors(scope, [MessageVector(pending=item, vector=vector) for item, vector in pairs])
+        if bad and not refused:
+            refused.append(ModelOutputError(unusable_vectors(bad), raw=""))
+        waiting = [] if len(waiting) < WAITING else await store.pending_texts(scope, WAITING)
+    if refused:
+        raise refused[0]
+    return Usage(embedding_calls=calls)
+
+
+async def _embed_singly(embedder: Embedder, texts: Sequence[str], refusal: ModelError) -> tuple[Matrix, int]:
+    """Embed texts one by one after a batch was refused; rows of those that are refused alone too are zeros.
+
+    If none of the first is taken, nor anything else, the refusal is not about a text (a wrong key, say), and is raised.
+    """
+    rows, taken = np.zeros((len(texts), embedder.dimension), np.float32), 0
+    for place, text in enumerate(texts):
+        try:
+            rows[place] = (await embed_texts(embedder, [text]))[0]
+            taken += 1
+        except ModelError as exc:
+            if exc.retryable:
+                raise refusal from exc
+        if not taken and place + 1 >= min(_PROBES, len(texts)):
+            await _check_takes_any(embedder, refusal)
+            taken += 1
+    return rows, len(texts)
+
+
+async def _check_takes_any(embedder: Embedder, refusal: ModelError) -> None:
+    """Raise a refusal, unless the embedder takes a plain word; one that can rest does then."""
+    try:
+        await embed_texts(embedder, [_PLAIN])
+    except ModelError as exc:
+        if not exc.retryable:
+            rest(embedder, refusal)
+        raise refusal from exc

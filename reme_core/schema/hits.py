@@ -56,7 +56,7 @@ _HIDDEN = re.compile(
 _BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
-def found_text(hits: Sequence[Hit], *, max_chars: int | None = None) -> str:
+def found_text(hits: Sequence[Hit], *, max_chars: int | None = None, heading: str = _HEAD) -> str:
     r"""Write hits for a prompt, one after the other: `- (2024-04-05) Ana: We flew to Lisbon.`; "" where there are none.
 
     A memory stands without a speaker, with the time that it states behind it, a lesson with its situation in front.
@@ -66,10 +66,11 @@ def found_text(hits: Sequence[Hit], *, max_chars: int | None = None) -> str:
     Args:
         hits: What was found, in the order wanted.
         max_chars: Of each text at most so many characters are written, from where it answers best; None writes all.
+        heading: Says what the notes are.
     """
     if not hits:
         return ""
-    return "\n".join(("<notes>", _HEAD, *(found_line(hit, max_chars=max_chars) for hit in hits), "</notes>"))
+    return "\n".join(("<notes>", heading, *(found_line(hit, max_chars=max_chars) for hit in hits), "</notes>"))
 
 
 def found_line(hit: Hit, *, max_chars: int | None = None) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from reme_core.schema.checks import Id, Metadata, Text, copy_json
 from reme_core.schema.scope import Scope, new_id
@@ -19,12 +19,26 @@ from reme_core.schema.times import (
     may_end,
     parse_partial_time,
     parse_time,
+    shown_time,
     utc_now,
 )
 
 MAX_MEMORY_CHARS = 1 << 18
 """A memory is one statement; 262,144 characters leave room for a long procedure."""
 
+
+def _stated(value: object) -> object:
+    """Read a time that a statement tells (ValueError: naming the forms, parts of a date among them)."""
+    try:
+        return parse_time(value)
+    except ValueError as exc:
+        if not isinstance(value, str) or "year" in str(exc):
+            raise
+        msg = f"not a time: {value[:40]!r}; write 2026, 2026-01, 2026-01-31 or 2026-01-31T09:30:00Z"
+        raise ValueError(msg) from exc
+
+
+StatedTime = Annotated[UtcTime, BeforeValidator(_stated)]
 
 # As many as JSON and every database keep exactly.
 _MOST_USES = 1 << 53
@@ -105,9 +119,9 @@ class Memory(BaseModel):
     content: Annotated[Text, Field(max_length=MAX_MEMORY_CHARS)]
     when_to_use: Annotated[Text, Field(max_length=MAX_MEMORY_CHARS)] = ""
     observed_at: UtcTime
-    valid_from: UtcTime
+    valid_from: StatedTime
     valid_from_precision: TimePrecision = TimePrecision.EXACT
-    valid_to: UtcTime | None = None
+    valid_to: StatedTime | None = None
     valid_to_precision: TimePrecision = TimePrecision.EXACT
     superseded_by: Id | None = None
     created_at: UtcTime = Field(default_factory=utc_now)
@@ -140,7 +154,9 @@ class Memory(BaseModel):
             msg = "content is empty: a memory is a statement"
             raise ValueError(msg)
         if self.valid_to is not None and not may_end(self.valid_from, self.valid_to, self.valid_to_precision):
-            msg = f"valid_to {self.valid_to} lies before valid_from {self.valid_from}"
+            end = shown_time(last_part(self.valid_to, self.valid_to_precision), self.valid_to_precision)
+            begin = shown_time(self.valid_from, self.valid_from_precision)
+            msg = f"valid_to, {end}, lies before valid_from, {begin}"
             raise ValueError(msg)
         return self
 
@@ -176,15 +192,16 @@ class Memory(BaseModel):
 
 def _untold_beginning(fields: Mapping[str, object]) -> dict[str, object]:
     """Return since when something holds of which nobody told it: since it was said, if it was not over by then."""
-    said = {"valid_from": fields["observed_at"]}
-    if fields.get("valid_to") is None:
-        return said
     try:
+        said = parse_time(fields["observed_at"])
+        if fields.get("valid_to") is None:
+            return {"valid_from": said}
         end, precision = parse_time(fields["valid_to"]), TimePrecision(str(fields["valid_to_precision"]))
-        is_over = end <= parse_time(fields["observed_at"])
     except ValueError:
-        return said  # the field says what is wrong
-    return {"valid_from": last_part(end, precision), "valid_from_precision": precision} if is_over else said
+        return {"valid_from": utc_now()}  # the field that was given says what is wrong with it, and no other one
+    if end > said:
+        return {"valid_from": said}
+    return {"valid_from": last_part(end, precision), "valid_from_precision": precision}
 
 
 def _told(fields: Mapping[str, object], name: str) -> dict[str, object]:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from pydantic import JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from reme_core.errors import ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, ResponseSchema
 from reme_core.schema import Message, TextBlock, Usage, describe
-from reme_core.steps.distillation import UsageCounter
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
 
 T = TypeVar("T")
@@ -30,6 +29,26 @@ PACKAGE = "reme_core.steps"
 # An answer that goes back to the model in full could be as long as its window.
 _MOST_SHOWN = 2000
 _MORE_ROOM = 4
+
+
+class WrittenAnswer(BaseModel):
+    """An answer as a model writes it, or a part of one; keys of its own say nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+def list_schema(name: str, fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the schema of an object with one list of objects, as strict modes take it.
+
+    These want every field written, and none of others: one that may be missing is of type null as well.
+    """
+    item = object_schema(fields)
+    return object_schema({name: {"type": "array", "items": item}})
+
+
+def object_schema(fields: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the schema of a closed object all of whose fields are written."""
+    return {"type": "object", "properties": dict(fields), "required": list(fields), "additionalProperties": False}
 
 
 def not_blank(text: str) -> str:
@@ -121,6 +140,12 @@ class _UnusableAnswer:
     raw: str
 
 
+class UsageMeter(Protocol):
+    """What has a sum of what was spent so far."""
+
+    usage: Usage
+
+
 @dataclass(frozen=True, slots=True)
 class MeteredChatModel:
     """A `ChatModel` over another one whose calls are counted, those that end in an unusable answer as well.
@@ -131,68 +156,69 @@ class MeteredChatModel:
     """
 
     model: ChatModel
-    meter: UsageCounter
+    meter: UsageMeter
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         """Ask the model; see `ChatModel.chat`."""
         try:
             result = await self.model.chat(request)
         except ModelOutputError:
-            self.meter.add(Usage(model_calls=1))  # its tokens are not known
+            self.meter.usage += Usage(model_calls=1)  # its tokens are not known
             raise
-        self.meter.add(result.usage)
+        self.meter.usage += result.usage
         return result
 
 
-async def ask(model: ChatModel, question: JsonQuestion[T]) -> tuple[T, Usage]:
-    """Ask, once more if the answer or a part of it can't be used, and return what was read and what it all cost.
+async def ask(model: ChatModel, question: JsonQuestion[T]) -> T:
+    """Ask, once more if the answer or a part of it can't be used, and return what was read.
+
+    What it costs is counted by the model, if it is a `MeteredChatModel`.
 
     Raises:
         ModelOutputError: Neither answer could be used; `raw` is the second one.
         ModelError: The model failed.
     """
     request = question.request()
-    first, spent = await _try(model, request, question.read)
+    first = await _try(model, request, question.read)
     if isinstance(first, _UsableAnswer):
-        value, more = await _mended(model, question, first)
-        return value, spent + more
-    second, more = await _try(model, _again(request, first, question.language), question.read)
+        return await _mended(model, question, first)
+    second = await _try(model, _again(request, first, question.language), question.read)
     if isinstance(second, _UsableAnswer):
-        return second.value, spent + more
+        return second.value
     msg = f"the model's answer ({question.schema.name}) can't be used, asked twice: {second.problem}"
     raise ModelOutputError(msg, raw=second.raw)
 
 
-async def _mended(model: ChatModel, question: JsonQuestion[T], first: _UsableAnswer[T]) -> tuple[T, Usage]:
+async def _mended(model: ChatModel, question: JsonQuestion[T], first: _UsableAnswer[T]) -> T:
     """Ask for what could not be used of an answer; the first value where the second answer is of no use."""
     mending = question.mending
     problems = () if mending is None else mending.problems(first.value)
     if mending is None or not problems:
-        return first.value, Usage()
+        return first.value
     words = load_prompt(PACKAGE, "mend", question.language)
     lines = shortened("\n".join(problems), _MOST_SHOWN)
     request = _told(question.request(), first.raw, words.fill({"problems": fence("problems", lines)}))
     read = partial(mending.join, first.value)
-    second, spent = await _try(model, replace(request, response_schema=mending.schema), read)
-    return second.value if isinstance(second, _UsableAnswer) else first.value, spent
+    second = await _try(model, replace(request, response_schema=mending.schema), read)
+    return second.value if isinstance(second, _UsableAnswer) else first.value
 
 
 async def _try(
     model: ChatModel, request: ChatRequest, read: Callable[[JsonValue], T]
-) -> tuple[_UsableAnswer[T] | _UnusableAnswer, Usage]:
+) -> _UsableAnswer[T] | _UnusableAnswer:
     try:
         result = await model.chat(request)
     except ModelOutputError as exc:
-        return _UnusableAnswer(problem=exc.message, raw=exc.raw), Usage(model_calls=1)  # its tokens are not known
+        return _UnusableAnswer(problem=exc.message, raw=exc.raw)
     raw = result.message.full_text
     if result.finish_reason == "length":
-        return _UnusableAnswer(problem="it was cut off at the limit of tokens: write less", raw=raw), result.usage
+        return _UnusableAnswer(problem="it was cut off at the limit of tokens: write less", raw=raw)
     try:
-        return _UsableAnswer(value=read(result.parsed), raw=raw), result.usage
+        return _UsableAnswer(value=read(result.parsed), raw=raw)
     except ValidationError as exc:
-        return _UnusableAnswer(problem=describe(exc, "answer"), raw=raw), result.usage
+        return _UnusableAnswer(problem=describe(exc, "answer"), raw=raw)
     except ValueError as exc:
-        return _UnusableAnswer(problem=str(exc), raw=raw), result.usage
+        return _UnusableAnswer(problem=str(exc), raw=raw)
 
 
 def _again(request: ChatRequest, failed: _UnusableAnswer, language: Language) -> ChatRequest:
@@ -215,12 +241,7 @@ def _message(role: str, text: str) -> Message:
 
 ORDER_SCHEMA = ResponseSchema(
     name="order",
-    schema={
-        "type": "object",
-        "properties": {"order": {"type": "array", "items": {"type": "integer"}}},
-        "required": ["order"],
-        "additionalProperties": False,
-    },
+    schema=object_schema({"order": {"type": "array", "items": {"type": "integer"}}}),
 )
 """The form of the answer: `{"order": [3, 1, 2]}`."""
 

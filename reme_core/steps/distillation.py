@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Protocol
 
-from pydantic import JsonValue
+from pydantic import BaseModel, ConfigDict
 
 from reme_core.errors import InvalidInputError, ReMeError
 from reme_core.ports import BlockSummary, EventQuery, Store, Target, WriteBatch
@@ -23,7 +23,7 @@ from reme_core.schema import (
     Usage,
     shown,
 )
-from reme_core.schema.checks import check_text
+from reme_core.steps.user_input import read_list, read_text
 from reme_core.text import Language, fence, json_line, load_prompt
 
 MAX_INSTRUCTIONS_CHARS = 4000
@@ -39,8 +39,7 @@ _TYPES = (*EXTRACTED, MemoryType.SUMMARY)
 _PACKAGE = "reme_core.steps"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guidance:
+class Guidance(BaseModel):
     """What an application wants of the memories that are made, as it was checked by `read_guidance`.
 
     Attributes:
@@ -48,6 +47,8 @@ class Guidance:
         types: The types of memory to make; None: all of them.
         examples: What is to become of what, each in words or in JSON.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     instructions: str = ""
     types: tuple[MemoryType, ...] | None = None
@@ -66,7 +67,7 @@ class Guidance:
     def and_for_this_call(self, instructions: str) -> Guidance:
         """Return it with further instructions, which stand behind its own."""
         both = "\n".join(text for text in (self.instructions, instructions) if text)
-        return Guidance(instructions=both, types=self.types, examples=self.examples)
+        return self.model_copy(update={"instructions": both})
 
     def shown(self, language: Language) -> str:
         """Return it as prompts show it: a fence with JSON lines, which no text of it can close; empty if there is none.
@@ -80,26 +81,6 @@ class Guidance:
         words = load_prompt(_PACKAGE, "guided", language)
         return words.fill({"instructions": fence("instructions", "\n".join(lines))})
 
-    def write(self) -> dict[str, JsonValue]:
-        """Return it as JSON."""
-        types: JsonValue = None if self.types is None else [str(kind) for kind in self.types]
-        return {"instructions": self.instructions, "types": types, "examples": list(self.examples)}
-
-    @classmethod
-    def read(cls, value: object) -> Guidance:
-        """Read what `write` wrote; None is none (KeyError, ValueError: it is something else)."""
-        if value is None:
-            return cls()
-        if not isinstance(value, Mapping):
-            msg = "guidance: wanted an object"
-            raise InvalidInputError(msg)
-        types = value["types"]
-        return cls(
-            instructions=str(value["instructions"]),
-            types=None if types is None else tuple(_type(item) for item in _list(types, "types")),
-            examples=tuple(str(item) for item in _list(value["examples"], "examples")),
-        )
-
 
 def read_guidance(instructions: object, types: object = None, examples: object = ()) -> Guidance:
     """Check what an application wants.
@@ -107,7 +88,7 @@ def read_guidance(instructions: object, types: object = None, examples: object =
     Raises:
         InvalidInputError: Naming what can't be used, or is too long, and how much may be.
     """
-    wanted = None if types is None else tuple(_type(item) for item in _list(types, "types"))
+    wanted = None if types is None else tuple(_type(item) for item in read_list(types, "types"))
     if wanted is not None and not set(wanted) & set(EXTRACTED):
         msg = f"types: {shown(types)} holds none of {', '.join(EXTRACTED)}: name one at least"
         raise InvalidInputError(msg)
@@ -120,7 +101,7 @@ def read_instructions(value: object, name: str = "instructions") -> str:
 
 
 def _examples(value: object) -> Sequence[str]:
-    items = _list(value, "examples")
+    items = read_list(value, "examples")
     if len(items) > MAX_EXAMPLES:
         msg = f"examples: {len(items)} of them, at most {MAX_EXAMPLES} are sent with every conversation: keep the best"
         raise InvalidInputError(msg)
@@ -129,14 +110,7 @@ def _examples(value: object) -> Sequence[str]:
 
 
 def _text(value: object, name: str, most: int) -> str:
-    if not isinstance(value, str):
-        msg = f"{name}: wanted a text, found {type(value).__name__}"
-        raise InvalidInputError(msg)
-    try:
-        text = check_text(value).strip()
-    except ValueError as exc:
-        msg = f"{name}: {exc}"
-        raise InvalidInputError(msg) from exc
+    text = read_text(value, name).strip()
     if len(text) > most:
         msg = f"{name}: has {len(text)} characters, at most {most} are sent with every conversation: shorten it"
         raise InvalidInputError(msg)
@@ -147,13 +121,6 @@ def _type(value: object) -> MemoryType:
     if isinstance(value, str) and value in _TYPES:
         return MemoryType(value)
     msg = f"types: {shown(value)} is none of {', '.join(_TYPES)}"
-    raise InvalidInputError(msg)
-
-
-def _list(value: object, name: str) -> Sequence[object]:
-    if isinstance(value, (list, tuple)):
-        return value
-    msg = f"{name}: wanted a list, found {type(value).__name__}"
     raise InvalidInputError(msg)
 
 
@@ -173,10 +140,6 @@ class UsageCounter:
 
     usage: Usage = field(default_factory=Usage)
 
-    def add(self, usage: Usage) -> None:
-        """Count something more."""
-        self.usage += usage
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistilTask:
@@ -193,7 +156,7 @@ class DistilTask:
         guidance: What the application wants of the memories.
         zone: Where the user is: their days are reckoned in it.
         targets: Only for these targets: what an earlier attempt left. None: all.
-        meter: Where a distiller adds what its calls cost, as they happen; in the end as much as `Distilled.usage`.
+        meter: Where a distiller adds what its calls cost, as they happen.
     """
 
     run_id: str
@@ -215,7 +178,6 @@ class Distilled:
 
     Attributes:
         batch: The changes, to be written at once with the run id of the task; may be empty.
-        usage: What it cost.
         failures: Targets that failed, and why; the batch holds what the others came to.
         rejected: Experiences that were left out, and why.
         rejected_facts: Facts likewise.
@@ -224,7 +186,6 @@ class Distilled:
     """
 
     batch: WriteBatch
-    usage: Usage = field(default_factory=Usage)
     failures: tuple[tuple[Target, ReMeError], ...] = ()
     rejected: tuple[RejectedExperience, ...] = ()
     rejected_facts: tuple[RejectedFact, ...] = ()

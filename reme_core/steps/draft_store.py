@@ -239,7 +239,8 @@ class DraftStore(WrappedStore):
         """Return the memories, as the draft has them, that a batch names or may repeat."""
         touched = self._touched_in(scope)
         below = await self._find(scope, [name for name in ids_of(batch) if name not in touched])
-        below |= await find_equal_memories(self._store, scope, claims_of(batch))
+        equal = await find_equal_memories(self._store, scope, claims_of(batch))
+        below |= {memory.memory_id: memory for memory in equal.values()}
         own = [memory for name, memory in below.items() if name not in touched]
         return own + list(_states(touched).values())
 

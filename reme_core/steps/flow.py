@@ -14,10 +14,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from reme_core.errors import ConfigurationError
+from reme_core.errors import ConfigurationError, ReMeError
 from reme_core.ports import ChatModel, Clock, Embedder, Matrix, Store, Vector
+from reme_core.retrieval.embedding import try_embedding
 from reme_core.schema import RejectedExperience, Scope, Usage
-from reme_core.steps.embedding import try_embedding
+from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.user_input import missing_model_message
 from reme_core.text import Language
 
@@ -103,7 +104,7 @@ def stage(run: Callable[[A, X], Awaitable[B]], name: str = "") -> Stage[A, B, X]
 async def for_each(work: Callable[[A], Awaitable[B]], items: Iterable[A], *, at_once: int | None = None) -> list[B]:
     """Do the same with several values side by side and return the results in the order of the values.
 
-    The first failure cancels the others, and is raised alone once they have ended.
+    The first failure cancels the others, and is raised alone once they have ended; a bug goes before a ReMeError.
 
     Args:
         work: Done with each.
@@ -136,10 +137,9 @@ def _bracketed(part: Stage[A, B, X]) -> str:
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    first: BaseException = failures
-    while isinstance(first, BaseExceptionGroup):
-        first = first.exceptions[0]
-    return first
+    """Return the first failure; one that is no ReMeError is a bug and must not hide behind others."""
+    errors = [_first(error) if isinstance(error, BaseExceptionGroup) else error for error in failures.exceptions]
+    return next((error for error in errors if not isinstance(error, ReMeError)), errors[0])
 
 
 @dataclass(slots=True)
@@ -148,7 +148,7 @@ class FlowTrace:
 
     Attributes:
         rejected: Experiences that a stage left out, and why.
-        usage: What embeddings have cost; model calls are counted by the model of the context.
+        usage: What calls of models have cost.
         vectors: The vectors of texts that were embedded on the way, for whoever writes memories of these texts.
         degraded: What failed and was done without, in the order of failing.
     """
@@ -168,7 +168,7 @@ class FlowContext:
         memory_target: The task domain that the run is about; None: any, for a run that only reads.
         store: What is known. A stage reads it; what is to be written is what the flow returns.
         embedder: Gives vectors to texts; None compares them by their words.
-        model: The chat model, its calls counted; None where the run needs none.
+        model: The chat model; None where the run needs none.
         clock: Tells the time.
         run_id: The run that the write will carry.
         language: Of the prompts; None follows the texts.
@@ -196,9 +196,17 @@ class FlowContext:
         self.trace.usage += Usage(embedding_calls=1)
         return rows
 
+    async def vectors(self, texts: Iterable[str]) -> dict[str, Vector]:
+        """Return the vectors that the trace has, those of texts that it lacked among them; see `try_embedding`."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self.trace.vectors]
+        rows = await self.try_embedding(missing)
+        if rows is not None:
+            self.trace.vectors.update(zip(missing, rows, strict=True))
+        return self.trace.vectors
+
     def chat_model(self, wanted_for: str) -> ChatModel:
-        """Return the model (ConfigurationError: there is none)."""
+        """Return the model, whose calls the trace counts (ConfigurationError: there is none)."""
         if self.model is None:
             msg = f"{missing_model_message(wanted_for)}, or a flow without this stage"
             raise ConfigurationError(msg)
-        return self.model
+        return MeteredChatModel(self.model, self.trace)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import zip_longest
 
@@ -155,17 +155,8 @@ def _piece_of(row: OffloadRecord, stored: Sequence[StoredMessage], request: Relo
         offset=request.offset,
         limit_chars=request.limit_chars,
     )
-    return about.model_copy(
-        update={
-            "memory": piece.text,
-            "first_line": piece.first_line,
-            "last_line": piece.last_line,
-            "lines": piece.lines,
-            "offset": piece.offset,
-            "chars": piece.chars,
-            "next_offset": piece.next_offset,
-        }
-    )
+    place = asdict(piece)
+    return about.model_copy(update={**place, "memory": place.pop("text")})
 
 
 def _searched(text: str, query: str, request: ReloadRequest) -> dict[str, object]:

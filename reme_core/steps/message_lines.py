@@ -1,29 +1,39 @@
-"""Messages found by id, and messages as the lines of a talk."""
+"""Messages and blocks found by id, and messages as the lines of a talk."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
-from reme_core.errors import MessageNotFoundError
+from reme_core.errors import BlockNotFoundError, MessageNotFoundError
 from reme_core.ports import Store
-from reme_core.schema import Message, Role, Scope, StoredMessage
+from reme_core.schema import Block, Message, Role, Scope, StoredMessage
 from reme_core.text import prompt_time
 
 
 async def find_messages_by_id(store: Store, scope: Scope, message_ids: Iterable[str]) -> dict[str, StoredMessage]:
     """Return those messages that the scope holds, by id, in the order named; others are left out."""
-    ids = list(message_ids)
+    ids = list(dict.fromkeys(message_ids))
     if not ids:
         return {}
     try:
         stored = await store.get_messages(scope, ids)
     except MessageNotFoundError as exc:
         missing = frozenset(exc.missing)
-        stored = await store.get_messages(scope, [name for name in ids if name not in missing])
+        return await find_messages_by_id(store, scope, [name for name in ids if name not in missing])
     return {item.message.message_id: item for item in stored}
+
+
+async def find_blocks_by_id(store: Store, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
+    """Return those blocks that the scope holds, in the order named; others are left out."""
+    if not block_ids:
+        return []
+    try:
+        return await store.get_blocks(scope, block_ids)
+    except BlockNotFoundError as exc:
+        return await find_blocks_by_id(store, scope, [name for name in block_ids if name not in exc.missing])
 
 
 _ROLES = frozenset(get_args(Role))

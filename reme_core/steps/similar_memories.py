@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from reme_core.errors import UnsupportedFilterError
 from reme_core.ports import Matrix, MemoryFilter, MemorySearch, Store, Target, Vector
 from reme_core.rules import Claim, claim_of
 from reme_core.schema import Memory, Scope
-from reme_core.steps.targets import all_memories
-from reme_core.text import normalise_content, query_terms, terms
+from reme_core.steps.targets import all_memories, claim_on, memories_about
+from reme_core.text import query_terms, terms
 from reme_core.text.segment import GRAM_RANGES
 
 # Words between blanks, in letters whose index terms don't hang on how a text is written: Latin without accents,
@@ -31,37 +31,38 @@ _WORDS = re.compile(r"(?<!\S)[a-z0-9\u0430-\u045f\u05d0-\u05ea\u0621-\u064a]+(?!
 _GRAMS = re.compile(f"[{GRAM_RANGES}]+")
 # All words together find few memories long before they are this many.
 _MOST_WORDS, _MOST_GRAMS = 24, 12
+# From so many claims on, a target is read once for all of them.
+_MANY = 8
 
 
-async def find_equal_memories(store: Store, scope: Scope, claims: Iterable[Claim]) -> dict[str, Memory]:
-    """Return the current memories that say what claims say, by id.
+async def find_equal_memories(store: Store, scope: Scope, claims: Iterable[Claim]) -> dict[Claim, Memory]:
+    """Return the current memories that say what claims say; of each claim there is one at most.
 
     A store has no search by normal form. It has one by words, and those that every spelling of a claim has leave few
-    memories to compare. Where there are no such words, or the store can't filter by words, the target is read.
+    memories to compare. Where there are no such words, many claims on one target, or a store that can't filter by
+    words, the target is read once.
     """
-    rest: dict[Target, set[Claim]] = {}
-    twins: dict[str, Memory] = {}
+    wanted: dict[Target, set[Claim]] = {}
     for claim in claims:
-        target, keyword = Target(claim.memory_type, claim.memory_target), certain_words(claim.content)
+        wanted.setdefault(Target(claim.memory_type, claim.memory_target), set()).add(claim)
+    found: dict[Claim, Memory] = {}
+    for target, group in wanted.items():
+        about = memories_about(target)
+        keywords = [certain_words(claim.content) for claim in group] if len(group) < _MANY else [""]
         try:
-            found = await _same(store, scope, target, [claim], keyword) if keyword else None
+            held = await _with_words(store, scope, about, keywords)
         except UnsupportedFilterError:
-            found = None
-        if found is None:
-            rest.setdefault(target, set()).add(claim)
-        else:
-            twins |= found
-    for target, wanted in rest.items():
-        twins |= await _same(store, scope, target, wanted, None)
-    return twins
+            held = await all_memories(store, scope, about)
+        found |= {own: memory for memory in held if (own := claim_of(memory)) is not None and own in group}
+    return found
 
 
-async def _same(
-    store: Store, scope: Scope, target: Target, wanted: Collection[Claim], keyword: str | None
-) -> dict[str, Memory]:
-    near = MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), keyword=keyword)
-    held = await all_memories(store, scope, near)
-    return {memory.memory_id: memory for memory in held if claim_of(memory) in wanted}
+async def _with_words(store: Store, scope: Scope, about: MemoryFilter, keywords: Sequence[str]) -> list[Memory]:
+    """Return the memories that hold all words of some keyword; all of them, where one has no words."""
+    if not all(keywords):
+        return await all_memories(store, scope, about)
+    filters = (replace(about, keyword=keyword) for keyword in dict.fromkeys(keywords))
+    return [memory for one in filters for memory in await all_memories(store, scope, one)]
 
 
 def certain_words(normal: str) -> str:
@@ -84,8 +85,6 @@ _FEW_WORDS = 4
 # One word makes the opposite of a long text, and a number another case.
 _TURNS = re.compile(r"\d+(?:[.,]\d+)*|\b(?:not|no|never|none|without|cannot)\b|n['’]t\b|[不没沒未勿]", re.IGNORECASE)
 _NOT = frozenset({"not", "cannot", "n't", "n’t"})
-# From so many on, a target is read once for all of them.
-_MANY = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +106,7 @@ class NewMemory:
     @property
     def claim(self) -> Claim:
         """What it would claim for itself alone."""
-        return Claim(self.target.memory_type, self.target.memory_target, normalise_content(self.content))
+        return claim_on(self.target, self.content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +124,7 @@ async def find_duplicates(
 
     `similarity` is the least cosine of two that say the same, in [-1, 1].
     """
-    equal = await _equal(store, scope, newcomers)
+    equal = await find_equal_memories(store, scope, [newcomer.claim for newcomer in newcomers])
     near: list[Sequence[Memory]] = []
     for newcomer in newcomers:
         same = equal.get(newcomer.claim)
@@ -134,23 +133,8 @@ async def find_duplicates(
     return await asyncio.to_thread(_compared, newcomers, near, similarity)
 
 
-async def _equal(store: Store, scope: Scope, newcomers: Sequence[NewMemory]) -> dict[Claim, Memory]:
-    claims: dict[Target, set[Claim]] = {}
-    for newcomer in newcomers:
-        claims.setdefault(newcomer.target, set()).add(newcomer.claim)
-    equal: dict[Claim, Memory] = {}
-    for target, wanted in claims.items():
-        held: Sequence[Memory]
-        if len(wanted) >= _MANY:
-            held = await all_memories(store, scope, _of(target))
-        else:
-            held = list((await find_equal_memories(store, scope, wanted)).values())
-        equal |= {claim: memory for memory in held if (claim := claim_of(memory)) in wanted and claim is not None}
-    return equal
-
-
 async def _near(store: Store, scope: Scope, newcomer: NewMemory, similarity: float) -> list[Memory]:
-    near = _of(newcomer.target)
+    near = memories_about(newcomer.target)
     if newcomer.vector is not None:
         search = MemorySearch(vector=newcomer.vector, limit=_NEAREST, filter=near, min_score=similarity)
     elif newcomer.index_text.strip():
@@ -252,7 +236,3 @@ class _KeptMemories:
         near = np.flatnonzero(scores >= similarity)
         best_first = near[np.argsort(-scores[near], kind="stable")]
         return next((self._places[row] for row in best_first if words.agrees_with(self._said[row])), None)
-
-
-def _of(target: Target) -> MemoryFilter:
-    return MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,))

@@ -3,24 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from reme_core.errors import InvalidInputError, UnsupportedFilterError
+from reme_core.errors import ConfigurationError, InvalidInputError, UnsupportedFilterError
 from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, read_zone, shown
 from reme_core.schema.checks import check_id, check_text
 
 if TYPE_CHECKING:
     from reme_core.ports import OnConflict, Scalar
 
+A = TypeVar("A")
+B = TypeVar("B")
+T = TypeVar("T")
 
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
 _CLOCK_SKEW = timedelta(days=1)
 _LAYERS: tuple[Layer, ...] = ("memory", "summary", "message")
 _DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL)
+# As `text.Language`, which is not loaded for this.
+_LANGUAGES = ("en", "zh")
 MAX_LIMIT = 10_000
 MAX_NAME_CHARS = 256
+
+
+def _checked(check: Callable[[A], B], value: A, name: str) -> B:
+    """Return what a check of a value returns; its ValueError is an InvalidInputError that names the argument."""
+    try:
+        return check(value)
+    except ValueError as exc:
+        msg = f"{name}: {exc}"
+        raise InvalidInputError(msg) from exc
+
+
+def _string(value: object, name: str) -> str:
+    if isinstance(value, str):
+        return value
+    msg = f"{name}: wanted a string, found {type(value).__name__}"
+    raise InvalidInputError(msg)
 
 
 def read_on_conflict(value: object) -> OnConflict:
@@ -31,41 +52,49 @@ def read_on_conflict(value: object) -> OnConflict:
     raise InvalidInputError(msg)
 
 
+def check_language(value: object) -> None:
+    """Refuse another language of the prompts than there is (ConfigurationError); None follows what was said."""
+    if value is not None and not (isinstance(value, str) and value in _LANGUAGES):
+        msg = f"language: wanted 'en', 'zh' or None, found {shown(value)}"
+        raise ConfigurationError(msg)
+
+
 def read_types(value: object) -> tuple[MemoryType, ...] | None:
-    """Read `memory_type`: `auto` or None for any, a type, or a list of types (InvalidInputError)."""
+    """Read `memory_type`: `auto` or None for any, a type, or a list of types (InvalidInputError: also an empty one)."""
     if value is None or value == "auto":
         return None
-    items = [value] if isinstance(value, str) else value
-    if not isinstance(items, Iterable):
-        items = [value]
-    return tuple(read_type(item) for item in items)
+    items = [value] if isinstance(value, str) or not isinstance(value, Iterable) else value
+    return _some(tuple(read_type(item) for item in items), "memory_type")
 
 
-def read_type(value: object) -> MemoryType:
+def _some(items: tuple[T, ...], name: str) -> tuple[T, ...]:
+    """Refuse an empty list, which would be read as any by whoever asks whether there is a filter."""
+    if not items:
+        msg = f"{name}: is an empty list, which nothing is of: name one at least, or leave it out for any"
+        raise InvalidInputError(msg)
+    return items
+
+
+def read_type(value: object, among: Sequence[MemoryType] = tuple(MemoryType)) -> MemoryType:
     """Read one memory type (InvalidInputError)."""
-    if isinstance(value, str) and value in MemoryType.__members__.values():
+    if isinstance(value, str) and value in among:
         return MemoryType(value)
-    msg = f"memory_type: {shown(value)} is none of auto, {', '.join(MemoryType)}"
+    msg = f"memory_type: {shown(value)} is none of auto, {', '.join(among)}"
     raise InvalidInputError(msg)
 
 
 def read_summary_type(value: object) -> MemoryType | None:
     """Read the type of memory that a summary is to make: `auto` or one of the distilled ones (InvalidInputError)."""
-    if value == "auto":
-        return None
-    if isinstance(value, str) and value in _DISTILLED:
-        return MemoryType(value)
-    msg = f"memory_type: {shown(value)} is none of auto, {', '.join(_DISTILLED)}"
-    raise InvalidInputError(msg)
+    return None if value == "auto" else read_type(value, _DISTILLED)
 
 
 def read_targets(value: object) -> tuple[str, ...] | None:
-    """Read `memory_target`: None for any, a target, or a list of targets (InvalidInputError)."""
+    """Read `memory_target`: None for any, a target, or a list of targets (InvalidInputError: also an empty one)."""
     if value is None:
         return None
     items = [value] if isinstance(value, str) else value
     if isinstance(items, (list, tuple, set, frozenset)) and all(isinstance(item, str) for item in items):
-        return tuple(read_text(item, "memory_target") for item in items)
+        return _some(tuple(read_text(item, "memory_target") for item in items), "memory_target")
     msg = f"memory_target: wanted a string or a list of strings, found {type(value).__name__}"
     raise InvalidInputError(msg)
 
@@ -87,11 +116,7 @@ def read_time(value: object, name: str) -> datetime | None:
     """Read an optional point in time (InvalidInputError); see `parse_time` for the forms."""
     if value is None:
         return None
-    try:
-        return parse_time(value)
-    except ValueError as exc:
-        msg = f"{name}: {exc}"
-        raise InvalidInputError(msg) from exc
+    return _checked(parse_time, value, name)
 
 
 def read_timezone(value: object) -> str:
@@ -99,11 +124,7 @@ def read_timezone(value: object) -> str:
     if not isinstance(value, str):
         msg = f"timezone: wanted an IANA name such as 'Europe/Berlin', found {type(value).__name__}"
         raise InvalidInputError(msg)
-    try:
-        read_zone(value)
-    except ValueError as exc:
-        msg = f"timezone: {exc}"
-        raise InvalidInputError(msg) from exc
+    _checked(read_zone, value, "timezone")
     return value
 
 
@@ -134,14 +155,7 @@ def read_metadata_filter(value: object) -> dict[str, Scalar]:
 
 def read_id(value: object, name: str) -> str:
     """Read an identifier (InvalidInputError)."""
-    if not isinstance(value, str):
-        msg = f"{name}: wanted a string, found {type(value).__name__}"
-        raise InvalidInputError(msg)
-    try:
-        return check_id(value)
-    except ValueError as exc:
-        msg = f"{name}: {exc}"
-        raise InvalidInputError(msg) from exc
+    return _checked(check_id, _string(value, name), name)
 
 
 def read_ids(value: object, name: str) -> list[str]:
@@ -159,14 +173,7 @@ def read_list(value: object, name: str) -> list[object]:
 
 def read_text(value: object, name: str) -> str:
     """Read a text that may be empty (InvalidInputError)."""
-    if not isinstance(value, str):
-        msg = f"{name}: wanted a string, found {type(value).__name__}"
-        raise InvalidInputError(msg)
-    try:
-        return check_text(value)
-    except ValueError as exc:
-        msg = f"{name}: {exc}"
-        raise InvalidInputError(msg) from exc
+    return _checked(check_text, _string(value, name), name)
 
 
 def read_flag(value: object, name: str) -> bool:
@@ -187,15 +194,7 @@ def read_revision(value: object) -> int:
 
 def read_query(value: object, name: str = "query") -> str:
     """Read a question or a keyword: any text with something in it (InvalidInputError)."""
-    if not isinstance(value, str):
-        msg = f"{name}: wanted a string, found {type(value).__name__}"
-        raise InvalidInputError(msg)
-    text = value.replace("\0", " ")
-    try:
-        check_text(text)
-    except ValueError as exc:
-        msg = f"{name}: {exc}"
-        raise InvalidInputError(msg) from exc
+    text = _checked(check_text, _string(value, name).replace("\0", " "), name)
     if not text.strip():
         msg = f"{name}: is empty; give some words, or list to see everything"
         raise InvalidInputError(msg)

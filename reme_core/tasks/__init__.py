@@ -1,9 +1,8 @@
 """Procedural memory: what is learnt from attempts at tasks, and how it is found again."""
 
-from reme_core.tasks.attempts import attempt_of, preprocess
+from reme_core.tasks.attempts import attempt_of, preprocess, segmentation
 from reme_core.tasks.extract_experiences import comparison, failure_extraction, step_comparison, success_extraction
 from reme_core.tasks.find_experiences import build_query, make_retrieval_flow, retrieval_flow, search
-from reme_core.tasks.segment_attempts import segmentation
 from reme_core.tasks.task_values import (
     Attempt,
     Attempts,

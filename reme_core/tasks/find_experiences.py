@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import ListMemories, MemoryFilter, MemorySearch, ScoredMemory, Vector
+from reme_core.retrieval.embedding import try_question
 from reme_core.retrieval.hits import memory_hit
-from reme_core.schema import (
-    ContentBlock,
-    FileBlock,
-    Hit,
-    ImageBlock,
-    Memory,
-    MemoryType,
-    Message,
-    Scope,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-    Usage,
-)
-from reme_core.steps.embedding import try_question
+from reme_core.schema import Hit, Memory, MemoryType, Message, Scope, Usage
 from reme_core.steps.flow import FlowContext, stage
 from reme_core.tasks.task_values import RetrievalFlow, TaskAnswer, TaskQuestion
 from reme_core.tasks.tell_experiences import rerank as order_by_model
@@ -39,8 +25,7 @@ MAX_QUERY_CHARS = 2000
 _TASK_CHARS = 1000
 _MESSAGE_CHARS = 500
 # A result tells that a call went well or how it failed; its body is the tool's matter.
-_RESULT_CHARS = 200
-_CALL_CHARS = 100
+_MOST_CHARS = {"tool_result": 200, "tool_call": 100}
 # Of megabytes only what may be told is gone through.
 _READ_CHARS = 8 * _TASK_CHARS
 # Less of a message than this is a scrap.
@@ -98,28 +83,16 @@ def _task(messages: Sequence[Message]) -> tuple[int, str]:
 
 
 def _told(message: Message) -> str:
+    """Return what a message says in one line; of a result its ends, of a call its name and how it begins."""
     if message.role == "system":
         return ""
-    parts = (" ".join(_cut(_part(block), _READ_CHARS).split()) for block in message.content)
-    return " ".join(part for part in parts if part)
-
-
-def _part(block: ContentBlock) -> str:
-    match block:
-        case TextBlock():
-            return block.text
-        case ImageBlock():
-            return block.caption or ""
-        case FileBlock():
-            return block.name or ""
-        case ToolCallBlock():
-            arguments = block.arguments
-            written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-            return _cut(f"{block.name}({written})", _CALL_CHARS)
-        case ToolResultBlock():
-            return _cut(block.output, _RESULT_CHARS)
-        case _:
-            return ""
+    lines = []
+    for block in message.content:
+        if (block.type == "image" and not block.caption) or (block.type == "file" and not block.name):
+            continue  # an address is no word of a task
+        text = message.model_copy(update={"content": (block,)}).full_text
+        lines.append(" ".join(_cut(text, _MOST_CHARS.get(block.type, _READ_CHARS)).split()))
+    return " ".join(line for line in lines if line)
 
 
 def _cut(text: str, most: int) -> str:
@@ -166,14 +139,15 @@ async def search(question: TaskQuestion, context: FlowContext) -> TaskAnswer:
     if isinstance(vector, str):
         context.trace.degraded[vector] = None
         vector = None
+    elif vector is not None:
+        context.trace.usage += Usage(embedding_calls=1)
     parts = [await _found(question, context, scope, vector) for scope in _scopes(question, context.scope)]
     if vector is None:
         parts = on_one_scale(parts, question.query)
     found = [item for part in parts for item in part]
     if context.memory_target is not None and all(item.score <= 0 for item in found):
         found = [item for scope in _scopes(question, context.scope) for item in await _best_of_target(context, scope)]
-    usage = Usage(embedding_calls=0 if vector is None else 1)
-    return TaskAnswer(question=question, hits=_hits(found, question), usage=usage)
+    return TaskAnswer(question=question, hits=_hits(found, question))
 
 
 def weighed(score: float, *, importance: float, confidence: float) -> float:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reme_core.errors import BlockNotFoundError, ConflictError, ReMeError
+from reme_core.errors import ConflictError, ReMeError
 from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
 from reme_core.jobs.job_runner import JobRunner
 from reme_core.ports import AppendMessages, Clock, Store
@@ -18,7 +18,7 @@ from reme_core.remember.summarizer import VerbatimSummarizer, since
 from reme_core.rules import block_from
 from reme_core.schema import Block, Job, JobState, Memory, Message, Scope, TaskSummary, Trajectory, Usage, new_id
 from reme_core.schema.messages import with_original_id
-from reme_core.steps.message_lines import find_messages_by_id
+from reme_core.steps.message_lines import find_blocks_by_id, find_messages_by_id
 from reme_core.tasks.task_values import TASK, AttemptEntry, TaskPayload, read_task_payload
 
 # One job asks a model once for each step of each attempt, and `preprocess` makes at most eight of one: what a failure
@@ -123,7 +123,8 @@ class TaskRecorder:
         )
 
     async def _plan(self, scope: Scope, request: TaskRequest) -> _StoredAttempts:
-        held = {block.block_id: block for block in await self._find_blocks(scope, request.trajectories)}
+        ids = [trajectory.trajectory_id for trajectory in request.trajectories]
+        held = {block.block_id: block for block in await find_blocks_by_id(self.store, scope, ids)}
         for trajectory in request.trajectories:
             if trajectory.trajectory_id in held:
                 await self._check_same(scope, trajectory, held[trajectory.trajectory_id])
@@ -135,8 +136,8 @@ class TaskRecorder:
                 session_id=session_id, known=known, waiting=await self._waiting(scope, request, known)
             )
         session_id = new_id()
-        ids = dict.fromkeys(message.message_id for item in fresh for message in item.messages)
-        taken = await find_messages_by_id(self.store, scope, ids)
+        said = (message.message_id for item in fresh for message in item.messages)
+        taken = await find_messages_by_id(self.store, scope, said)
         messages, blocks = await asyncio.to_thread(_blocks, session_id, fresh, taken)
         jobs = tuple(self._jobs(request.task_name, fresh))
         waiting = await self._waiting(scope, request, known)
@@ -168,14 +169,6 @@ class TaskRecorder:
                     raise ConflictError(msg)
             waiting += [job] if about else []
         return tuple(waiting)
-
-    async def _find_blocks(self, scope: Scope, trajectories: Sequence[Trajectory]) -> list[Block]:
-        ids = [trajectory.trajectory_id for trajectory in trajectories]
-        try:
-            return await self.store.get_blocks(scope, ids)
-        except BlockNotFoundError as exc:
-            missing = frozenset(exc.missing)
-            return await self.store.get_blocks(scope, [name for name in ids if name not in missing])
 
     async def _check_same(self, scope: Scope, trajectory: Trajectory, block: Block) -> None:
         """Refuse the id of a trajectory that belongs to another one (ConflictError)."""

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from reme_core.errors import RunError
-from reme_core.schema import Hit, Job, Message, Source, Trajectory, Usage, bounded_query
+from reme_core.schema import Hit, Job, Message, RejectedExperience, Source, Trajectory, bounded_query
 from reme_core.steps.flow import FlowContext, Stage
+
+PACKAGE = "reme_core.tasks"
+"""Where the prompts of the stages lie."""
+
+AT_ONCE = 4
+"""Model calls that a stage has open at the same time: enough to hide their waiting, few enough for rate limits."""
 
 TASK = "task"
 """The kind of job that learns from attempts at a task."""
@@ -128,6 +134,10 @@ class Experience:
         """The text that the memory will be found by; `Memory.index_text` of what is written."""
         return f"{self.when_to_use}\n{self.content}" if self.when_to_use else self.content
 
+    def rejected(self, kind: Literal["duplicate", "invalid"], reason: str) -> RejectedExperience:
+        """Return what is said of it where it is left out."""
+        return RejectedExperience(when_to_use=self.when_to_use, content=self.content, kind=kind, reason=reason)
+
     def metadata(self) -> dict[str, JsonValue]:
         """Return what is kept in the memory's metadata; the metadata of the first four attempts is among it."""
         attempts: list[JsonValue] = []
@@ -192,13 +202,11 @@ class TaskAnswer:
         question: What was asked, its query filled in.
         hits: Procedural memories, best first.
         text: The plain text for a prompt.
-        usage: What embeddings have cost.
     """
 
     question: TaskQuestion
     hits: tuple[Hit, ...] = ()
     text: str = ""
-    usage: Usage = field(default_factory=Usage)
 
 
 RetrievalFlow: TypeAlias = Stage[TaskQuestion, TaskAnswer, FlowContext]

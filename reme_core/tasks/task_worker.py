@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ChatModel, Clock, Embedder, PutMemory, Store, Vector, WriteBatch
+from reme_core.ports import ChatModel, Clock, Embedder, PutMemory, Store, WriteBatch
 from reme_core.schema import Block, Job, Memory, MemoryType, Scope, StoredMessage, Trajectory, shown
-from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import Distilled, UsageCounter
 from reme_core.steps.flow import FlowContext
 from reme_core.steps.similar_memories import SIMILARITY
@@ -80,13 +79,12 @@ class TaskWorker:
     async def work(self, scope: Scope, job: Job, meter: UsageCounter) -> Distilled:
         """Work out what the attempts of a job teach; see `Worker.work`."""
         payload = read_task_payload(job)
-        calls = UsageCounter()
         context = FlowContext(
             scope=scope,
             memory_target=payload.task_name,
             store=self.store,
             embedder=self.embedder,
-            model=None if self.model is None else MeteredChatModel(self.model, calls),
+            model=self.model,
             clock=self.clock,
             run_id=job.run_id,
             language=self.language,
@@ -94,10 +92,9 @@ class TaskWorker:
         try:
             attempts = await self._attempts(scope, payload)
             experiences = _checked(await self.flow(attempts, context), attempts, self.flow)
-            vectors = await self._vectors(experiences, context)
+            vectors = await context.vectors(item.index_text for item in experiences)
         finally:
-            spent = calls.usage + context.trace.usage
-            meter.add(spent)
+            meter.usage += context.trace.usage
         batch = WriteBatch(
             puts=[
                 PutMemory(
@@ -114,7 +111,7 @@ class TaskWorker:
             at=self.clock.now(),
         )
         trace = context.trace
-        return Distilled(batch=batch, usage=spent, rejected=tuple(trace.rejected), degraded=tuple(trace.degraded))
+        return Distilled(batch=batch, rejected=tuple(trace.rejected), degraded=tuple(trace.degraded))
 
     async def _attempts(self, scope: Scope, payload: TaskPayload) -> Attempts:
         blocks = await self.store.get_blocks(scope, [entry.trajectory_id for entry in payload.attempts])
@@ -124,13 +121,6 @@ class TaskWorker:
             # Thousands of messages are gone through once more.
             attempts.append(await asyncio.to_thread(_attempt, entry, block, stored))
         return tuple(attempts)
-
-    async def _vectors(self, experiences: Sequence[Experience], context: FlowContext) -> dict[str, Vector]:
-        """Return the vectors of what is to be written, by text; those that a stage has got are not asked for again."""
-        known = dict(context.trace.vectors)
-        missing = [text for text in dict.fromkeys(item.index_text for item in experiences) if text not in known]
-        rows = await context.try_embedding(missing)
-        return known if rows is None else known | dict(zip(missing, rows, strict=True))
 
     def _memory(self, scope: Scope, task_name: str, experience: Experience) -> Memory:
         now = self.clock.now()

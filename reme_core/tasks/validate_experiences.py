@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Strict, ValidationError
+from pydantic import AfterValidator, Field, JsonValue, Strict, ValidationError
 
 from reme_core.errors import ConfigurationError
-from reme_core.ports import ResponseSchema, Target, Vector
-from reme_core.remember.fact_extraction import join_sources, list_schema
+from reme_core.ports import ResponseSchema, Target
+from reme_core.remember.fact_extraction import join_sources
 from reme_core.schema import MemoryType, RejectedExperience
 from reme_core.schema.checks import Text
-from reme_core.steps.ask_json import JsonQuestion, ask
+from reme_core.steps.ask_json import JsonQuestion, WrittenAnswer, ask, list_schema
 from reme_core.steps.flow import FlowContext, Stage, for_each, stage
 from reme_core.steps.similar_memories import SIMILARITY, Duplicate, NewMemory, find_duplicates
 from reme_core.tasks.attempts import head_and_tail, language_of
-from reme_core.tasks.read_experiences import AT_ONCE, PACKAGE
-from reme_core.tasks.task_values import Experience, Experiences
+from reme_core.tasks.task_values import AT_ONCE, PACKAGE, Experience, Experiences
 from reme_core.text import Language, fence, json_line, load_prompt, shortened
 
 MIN_SCORE = 0.5
@@ -44,10 +43,8 @@ _SCHEMA = ResponseSchema(
 )
 
 
-class WrittenVerdict(BaseModel):
+class WrittenVerdict(WrittenAnswer):
     """A verdict as the model writes it; keys of its own say nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     n: Annotated[int, Strict()]
     score: Annotated[float, Strict(), Field(ge=0, le=1, allow_inf_nan=False)]
@@ -139,15 +136,7 @@ def _joined(same: Sequence[tuple[Experience, JudgedExperience]]) -> tuple[Experi
         sources=sources,
         tools_used=tuple(dict.fromkeys(name for item in (best, *others) for name in item.tools_used)),
     )
-    return one, [
-        RejectedExperience(
-            when_to_use=item.when_to_use,
-            content=item.content,
-            kind="duplicate",
-            reason="another one of this run says the same rule",
-        )
-        for item in others
-    ]
+    return one, [item.rejected("duplicate", "another one of this run says the same rule") for item in others]
 
 
 def _rejected(experience: Experience, verdict: JudgedExperience, min_score: float) -> RejectedExperience:
@@ -155,9 +144,7 @@ def _rejected(experience: Experience, verdict: JudgedExperience, min_score: floa
     if verdict.score is not None:
         said = f": {reason}" if reason else ""
         reason = f"its score is {verdict.score:g}, wanted {min_score:g}{said}"
-    return RejectedExperience(
-        when_to_use=experience.when_to_use, content=experience.content, kind="invalid", reason=reason
-    )
+    return experience.rejected("invalid", reason)
 
 
 def _batches(experiences: Sequence[Experience]) -> list[list[Experience]]:
@@ -176,8 +163,7 @@ def _batches(experiences: Sequence[Experience]) -> list[list[Experience]]:
 async def _judge(experiences: Sequence[Experience], context: FlowContext) -> list[JudgedExperience]:
     attempts = {attempt.block_id: attempt for experience in experiences for attempt in experience.attempts}
     language = language_of(list(attempts.values()), context)
-    verdicts, _ = await ask(context.chat_model("validation"), validation_question(experiences, language))
-    return verdicts
+    return await ask(context.chat_model("validation"), validation_question(experiences, language))
 
 
 def validation_question(experiences: Sequence[Experience], language: Language) -> JsonQuestion[list[JudgedExperience]]:
@@ -284,28 +270,13 @@ async def _new_memories(experiences: Sequence[Experience], context: FlowContext)
         msg = "deduplication needs the target that the run is about: give memory_target"
         raise ConfigurationError(msg)
     target = Target(MemoryType.PROCEDURAL, context.memory_target)
-    vectors = await _vectors([experience.index_text for experience in experiences], context)
+    vectors = await context.vectors(experience.index_text for experience in experiences)
     return [
         NewMemory(target=target, content=item.content, index_text=item.index_text, vector=vectors.get(item.index_text))
         for item in experiences
     ]
 
 
-async def _vectors(texts: Sequence[str], context: FlowContext) -> dict[str, Vector]:
-    """Return the vectors of texts, those in the trace as well; none without an embedder."""
-    known = context.trace.vectors
-    missing = [text for text in dict.fromkeys(texts) if text not in known]
-    rows = await context.try_embedding(missing)
-    if rows is not None:
-        known.update(zip(missing, rows, strict=True))
-    return known
-
-
 def _rejected_as_known(experience: Experience, same: Duplicate) -> RejectedExperience:
     other = "another one of this run" if same.memory is None else f"memory {same.memory.memory_id!r}"
-    return RejectedExperience(
-        when_to_use=experience.when_to_use,
-        content=experience.content,
-        kind="duplicate",
-        reason=f"{other} says the same",
-    )
+    return experience.rejected("duplicate", f"{other} says the same")

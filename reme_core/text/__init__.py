@@ -4,9 +4,7 @@ Pure functions over strings (and messages) of any language; the only library is 
 """
 
 from reme_core.text.excerpt import (
-    TextMatch,
     TextMatches,
-    TextPiece,
     cut_middle,
     is_cut_of,
     read_piece,
@@ -15,7 +13,6 @@ from reme_core.text.excerpt import (
 )
 from reme_core.text.language import (
     Language,
-    count_scripts,
     estimate_tokens,
     is_question,
     main_script,
@@ -23,35 +20,37 @@ from reme_core.text.language import (
     share_of_script,
     states_wish,
 )
-from reme_core.text.passages import Passage, cut_passages, passage_spans, segment_passages
 from reme_core.text.prompts import (
     Prompt,
     conversation_lines,
     fence,
     json_line,
     load_prompt,
-    parse_prompt,
     prompt_time,
     shortened,
     with_media_told,
 )
-from reme_core.text.segment import TERMS_VERSION, normalise_content, pack_terms, query_terms, terms, unpack_terms
+from reme_core.text.segment import (
+    TERMS_VERSION,
+    normalise_content,
+    pack_terms,
+    passage_spans,
+    query_terms,
+    segment_passages,
+    terms,
+    unpack_terms,
+)
 from reme_core.text.summary import RankedParts, extractive_summary, rank_parts, split_sentences
 from reme_core.text.tool_errors import error_class, looks_like_error
 
 __all__ = [
     "TERMS_VERSION",
     "Language",
-    "Passage",
     "Prompt",
     "RankedParts",
-    "TextMatch",
     "TextMatches",
-    "TextPiece",
     "conversation_lines",
-    "count_scripts",
     "cut_middle",
-    "cut_passages",
     "error_class",
     "estimate_tokens",
     "extractive_summary",
@@ -64,7 +63,6 @@ __all__ = [
     "main_script",
     "normalise_content",
     "pack_terms",
-    "parse_prompt",
     "passage_spans",
     "prompt_language",
     "prompt_time",

@@ -10,18 +10,25 @@ from reme_core.tools.base import (
     BaseMemoryToolOp,
     NoArguments,
     ToolItem,
-    check_arguments,
-    parameters_of,
-    read_arguments,
 )
-from reme_core.tools.blocks import RetrieveBlockOp, RetrieveMessageOp, TimeAwareRetrieveOp
 from reme_core.tools.clock import DatetimeToolOp
 from reme_core.tools.handsoff import HandsOffOp
-from reme_core.tools.history import AddHistoryMemoryOp, ReadHistoryMemoryOp
-from reme_core.tools.identity import ReadIdentityMemoryOp, UpdateIdentityMemoryOp
-from reme_core.tools.meta import AddMetaMemoryOp, ReadMetaMemoryOp, describe_target, read_descriptions, read_meta
+from reme_core.tools.history import (
+    AddHistoryMemoryOp,
+    ReadHistoryMemoryOp,
+    RetrieveBlockOp,
+    RetrieveMessageOp,
+    TimeAwareRetrieveOp,
+)
+from reme_core.tools.meta import (
+    AddMetaMemoryOp,
+    ReadIdentityMemoryOp,
+    ReadMetaMemoryOp,
+    UpdateIdentityMemoryOp,
+    read_meta,
+)
 from reme_core.tools.reload import ReloadOp
-from reme_core.tools.reviser import ReviseMemoryOp, RevisionVerdict, revise
+from reme_core.tools.reviser import ReviseMemoryOp, revise
 from reme_core.tools.search import VectorRetrieveMemoryOp
 from reme_core.tools.think import ThinkToolOp
 from reme_core.tools.update import UpdateMemoryOp
@@ -45,20 +52,14 @@ __all__ = [
     "RetrieveBlockOp",
     "RetrieveMessageOp",
     "ReviseMemoryOp",
-    "RevisionVerdict",
     "ThinkToolOp",
     "TimeAwareRetrieveOp",
     "ToolItem",
     "UpdateIdentityMemoryOp",
     "UpdateMemoryOp",
     "VectorRetrieveMemoryOp",
-    "check_arguments",
-    "describe_target",
     "find_target",
     "may_touch",
-    "parameters_of",
-    "read_arguments",
-    "read_descriptions",
     "read_meta",
     "revise",
 ]

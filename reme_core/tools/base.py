@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
@@ -42,6 +43,7 @@ class NoArguments(ToolItem):
 ItemT = TypeVar("ItemT", bound=ToolItem)
 
 
+@dataclass(kw_only=True, eq=False)
 class BaseMemoryToolOp(ABC, Generic[ItemT]):
     """A tool over memories; subclass it for one of your own.
 
@@ -65,7 +67,8 @@ class BaseMemoryToolOp(ABC, Generic[ItemT]):
     In single mode the model writes the fields of one item. In multiple mode (`enable_multiple`, where the class has an
     `items_name`) it writes a list of items under that name; where an item has a single field and the class says so
     by `plain_items`, a list of its values. With `enable_thinking_params` it also has to write `thinking`. `execute`
-    sees the same list of items in every form. An object holds options, never the state of a call.
+    sees the same list of items in every form. An object holds options, never the state of a call; a subclass with
+    options of its own is a dataclass that names them.
 
     Attributes:
         name: The name that the model writes.
@@ -74,6 +77,10 @@ class BaseMemoryToolOp(ABC, Generic[ItemT]):
         items_name: The name of the list in multiple mode; None for a tool that has none.
         plain_items: In multiple mode the list holds the values of the item's only field.
         is_concurrent: Whether calls next to each other may run at once.
+        enable_multiple: Offer a list of items.
+        enable_thinking_params: Require a text `thinking`, in which the model says why.
+        memory_metadata_dir: A folder with descriptions of targets for the routing table, read where that is shown:
+            `personal.json` and so on, each an object from target to description.
     """
 
     name: ClassVar[str]
@@ -83,28 +90,19 @@ class BaseMemoryToolOp(ABC, Generic[ItemT]):
     plain_items: ClassVar[bool] = False
     is_concurrent: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        *,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        memory_metadata_dir: str | Path | None = None,
-        hidden_fields: frozenset[str] = frozenset(),
-    ) -> None:
-        """Keep the options.
+    enable_multiple: bool = True
+    enable_thinking_params: bool = False
+    memory_metadata_dir: str | Path | None = None
+    _arguments: type[BaseModel] = field(init=False, repr=False)
 
-        Args:
-            enable_multiple: Offer a list of items.
-            enable_thinking_params: Require a text `thinking`, in which the model says why.
-            memory_metadata_dir: A folder with descriptions of targets for the routing table, read where that is shown:
-                `personal.json` and so on, each an object from target to description.
-            hidden_fields: Fields of the item that are not offered; they keep their defaults.
-        """
-        self.enable_multiple = enable_multiple and self.items_name is not None
-        self.enable_thinking_params = enable_thinking_params
-        self.memory_metadata_dir = None if memory_metadata_dir is None else Path(memory_metadata_dir)
-        self._offered = _without(self.item, hidden_fields)
+    def __post_init__(self) -> None:
+        """Make the form of the arguments; a subclass that checks its options calls this as well."""
+        self.enable_multiple = self.enable_multiple and self.items_name is not None
         self._arguments = self._build_arguments()
+
+    def hidden_fields(self) -> frozenset[str]:
+        """Return the fields of the item that are not offered under these options; they keep their defaults."""
+        return frozenset()
 
     @property
     def arguments(self) -> type[BaseModel]:
@@ -170,7 +168,8 @@ class BaseMemoryToolOp(ABC, Generic[ItemT]):
     def _build_arguments(self) -> type[BaseModel]:
         items_name = self.items_name if self.enable_multiple else None
         title = f"{type(self).__name__}Arguments"
-        return _arguments_of(title, self._offered, items_name, self.plain_items, self.enable_thinking_params)
+        offered = _without(self.item, self.hidden_fields())
+        return _arguments_of(title, offered, items_name, self.plain_items, self.enable_thinking_params)
 
 
 # Making a model of pydantic takes a millisecond, and each run of an agent has tools of its own.
@@ -214,6 +213,13 @@ def _without(item: type[ToolItem], hidden: frozenset[str]) -> type[BaseModel]:
         name: (field.annotation, field) for name, field in item.model_fields.items() if name not in hidden
     }
     return create_model(item.__name__, __base__=ToolItem, **fields)
+
+
+def check_at_least_one(name: str, value: int) -> None:
+    """Refuse an option of a tool that is below 1 (ConfigurationError)."""
+    if value < 1:
+        msg = f"{name}: wanted at least 1, found {value}"
+        raise ConfigurationError(msg)
 
 
 def parameters_of(model: type[BaseModel]) -> dict[str, JsonValue]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -54,6 +53,7 @@ class HandsOffItem(ToolItem):
     memory_target: TargetName = Field(description=_TARGET_HELP)
 
 
+@dataclass(kw_only=True, eq=False)
 class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
     """Has sub-agents look after targets, all at the same time, each on a draft of its own.
 
@@ -63,6 +63,10 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
     answer, and the others are worked on.
 
     Without a target and with a `reason` it says that nothing in the conversation is worth keeping.
+
+    Attributes:
+        agents: The sub-agents, one for each type of memory; ConfigurationError for none, for one without a type, and
+            for two of the same type.
     """
 
     name = "hands_off"
@@ -71,31 +75,12 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
     items_name = "memory_tasks"
     is_concurrent = True
 
-    def __init__(
-        self,
-        *,
-        agents: Sequence[MemoryAgent],
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        memory_metadata_dir: str | Path | None = None,
-    ) -> None:
-        """Keep the options.
+    agents: Sequence[MemoryAgent]
 
-        Args:
-            agents: The sub-agents, one for each type of memory.
-            enable_multiple: See `BaseMemoryToolOp`.
-            enable_thinking_params: See `BaseMemoryToolOp`.
-            memory_metadata_dir: See `BaseMemoryToolOp`.
-
-        Raises:
-            ConfigurationError: No agents, one without a type, or two of the same type.
-        """
-        self.agents = _by_type(agents)
-        super().__init__(
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            memory_metadata_dir=memory_metadata_dir,
-        )
+    def __post_init__(self) -> None:
+        """Tell the agents apart by their types (ConfigurationError)."""
+        self._agents = _by_type(self.agents)
+        super().__post_init__()
 
     async def run(self, arguments: BaseModel, context: ToolContext) -> str:
         """Hand on, or take note that there is nothing to hand on; see `Tool.run`."""
@@ -146,15 +131,15 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
                 continue
             refused.append(f"- {label(wanted)}: not handed on: {problem}")
             is_noted = wanted in context.trace.unknown
-            if found is None and wanted.memory_type in self.agents and may_touch(context, wanted) and not is_noted:
+            if found is None and wanted.memory_type in self._agents and may_touch(context, wanted) and not is_noted:
                 context.trace.unknown.append(wanted)
         _settle_unknown(targets, context)
         return list(dict.fromkeys(targets)), refused
 
     def _problem(self, wanted: Target, found: Target | None, context: ToolContext) -> str | None:
         """Say why a target can't be handed on; None if it can."""
-        if wanted.memory_type not in self.agents:
-            return f"nobody keeps {wanted.memory_type} memories here, leave it out: there are {', '.join(self.agents)}"
+        if wanted.memory_type not in self._agents:
+            return f"nobody keeps {wanted.memory_type} memories here, leave it out: there are {', '.join(self._agents)}"
         if found is None and wanted.memory_type is MemoryType.IDENTITY:
             return "identity memories are about the assistant alone, and have one target, self: write that"
         if not may_touch(context, found or wanted):
@@ -167,7 +152,7 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
         return None
 
     def _build_arguments(self) -> type[BaseModel]:
-        types = tuple(str(kind) for kind in ROUTED if kind in self.agents)
+        types = tuple(str(kind) for kind in ROUTED if kind in self._agents)
         return _with_reason(super()._build_arguments(), types, self.enable_multiple)
 
     async def _run(self, target: Target, targets: Sequence[Target], context: ToolContext) -> str:
@@ -193,7 +178,7 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
         for left in reversed(range(_TIMES)):
             draft = DraftStore(context.store)
             result = await self._attempt(target, replace(context, store=draft))
-            author = self.agents[target.memory_type].name
+            author = self._agents[target.memory_type].name
             batch = draft.batch(reason=self.name, run_id=context.run_id, actor=author, at=context.clock.now())
             try:
                 if not draft.is_empty:
@@ -206,7 +191,7 @@ class HandsOffOp(BaseMemoryToolOp[HandsOffItem]):
         raise AssertionError  # the last round returns or raises
 
     async def _attempt(self, target: Target, context: ToolContext) -> AgentResult:
-        agent = self.agents[target.memory_type]
+        agent = self._agents[target.memory_type]
         child = replace(
             context,
             author=agent.name,

@@ -1,9 +1,13 @@
-"""The tools for what was said: keep messages, and read those that a block or a memory comes from."""
+"""Tools for what was said: keep messages, read blocks and what a memory comes from, find by word and by time.
+
+Messages and blocks have no target: whoever is given these tools may read all that was said in the scope.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, tzinfo
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -12,25 +16,35 @@ from reme_core.errors import (
     BlockNotFoundError,
     InvalidInputError,
     MemoryNotFoundError,
-    MessageNotFoundError,
     ToolFeedback,
+    UnsupportedFilterError,
 )
-from reme_core.ports import AppendMessages, ScoredMessage, ToolContext
-from reme_core.retrieval.hits import message_hit
+from reme_core.ports import (
+    AppendMessages,
+    FindMessages,
+    ListBlocks,
+    ListMemories,
+    ScoredBlock,
+    ScoredMemory,
+    ScoredMessage,
+    ToolContext,
+)
+from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
 from reme_core.rules import block_from
-from reme_core.schema import Block, Memory, Message, StoredMessage, UtcTime, new_id, parse_messages
+from reme_core.schema import STATEMENTS, Block, Memory, Message, StoredMessage, UtcTime, new_id, parse_messages
 from reme_core.schema.checks import Id, Text
-from reme_core.steps.provenance import READ_SCORE, note_hits
-from reme_core.steps.targets import may_touch, target_of
-from reme_core.text import conversation_lines, json_line, prompt_time
+from reme_core.steps.message_lines import find_blocks_by_id, find_messages_by_id
+from reme_core.steps.targets import READ_SCORE, may_touch, note_hits, reachable, target_of
+from reme_core.steps.user_input import check_not_future
+from reme_core.text import conversation_lines, json_line, prompt_time, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
+from reme_core.tools.clock import END_HELP, START_HELP, End, Start, check_range
+from reme_core.tools.search import memory_line
 
 ANSWER_CHARS = 24_000
 """What one answer shows of messages: some 6,000 tokens, so that a few answers fit a window of 32,000."""
 
 _MESSAGE_CHARS = 4000
-# Clocks of two machines differ; what is dated later than this was dated wrongly.
-_CLOCK_SKEW = timedelta(days=1)
 
 
 def _spoken(value: str) -> str:
@@ -131,13 +145,7 @@ async def block_of(block_id: str, context: ToolContext) -> Block:
 
 async def messages_of(message_ids: Iterable[str], context: ToolContext) -> list[StoredMessage]:
     """Return those of the messages that the scope holds, in the order asked."""
-    wanted = list(dict.fromkeys(message_ids))
-    if not wanted:
-        return []
-    try:
-        return await context.store.get_messages(context.scope, wanted)
-    except MessageNotFoundError as exc:  # sources may be named by hand, or come from an import without messages
-        return await messages_of([name for name in wanted if name not in exc.missing], context)
+    return list((await find_messages_by_id(context.store, context.scope, message_ids)).values())
 
 
 async def _origin(memory_id: str, context: ToolContext) -> list[StoredMessage]:
@@ -146,11 +154,12 @@ async def _origin(memory_id: str, context: ToolContext) -> list[StoredMessage]:
     Raises:
         ToolFeedback: There is neither.
     """
-    blocks = await _find_blocks([memory_id], context)
+    blocks = await find_blocks_by_id(context.store, context.scope, [memory_id])
     if blocks:
         return await messages_of(blocks[0].message_ids, context)
     memory = await _readable(memory_id, context)
-    held = await _find_blocks([source.block_id for source in memory.sources if source.block_id], context)
+    named = dict.fromkeys(source.block_id for source in memory.sources if source.block_id)
+    held = await find_blocks_by_id(context.store, context.scope, list(named))
     ids = [name for block in held for name in block.message_ids]
     return await messages_of([*ids, *(name for source in memory.sources for name in source.message_ids)], context)
 
@@ -166,27 +175,14 @@ async def _readable(memory_id: str, context: ToolContext) -> Memory:
     return memory
 
 
-async def _find_blocks(block_ids: Sequence[str], context: ToolContext) -> list[Block]:
-    wanted = list(dict.fromkeys(block_ids))
-    if not wanted:
-        return []
-    try:
-        return await context.store.get_blocks(context.scope, wanted)
-    except BlockNotFoundError as exc:
-        return await _find_blocks([name for name in wanted if name not in exc.missing], context)
-
-
 def _read_messages(items: Sequence[HistoryMessage], context: ToolContext) -> tuple[Message, ...]:
-    now = context.clock.now()
-    late = next((item for item in items if item.created_at is not None and item.created_at > now + _CLOCK_SKEW), None)
-    if late is not None:
-        msg = f"created_at of {late.content[:60]!r} lies in the future; nothing was kept: correct it, or leave it out"
-        raise ToolFeedback(msg)
     try:
-        return parse_messages([item.model_dump(exclude_none=True) for item in items], now=context.clock.now)
+        messages = parse_messages([item.model_dump(exclude_none=True) for item in items], now=context.clock.now)
+        check_not_future(messages, context.clock.now())
     except InvalidInputError as exc:
         msg = f"nothing was kept: {exc}"
         raise ToolFeedback(msg) from exc
+    return messages
 
 
 def _left_out(messages: Sequence[Message]) -> str:
@@ -195,3 +191,142 @@ def _left_out(messages: Sequence[Message]) -> str:
         f"[{len(messages)} more messages are not shown, said from {prompt_time(times[0])} to {prompt_time(times[-1])} "
         "UTC: read on by these times or by a key word, where a tool takes them]"
     )
+
+
+MAX_MESSAGES = 200
+_MOST_BLOCKS = _MOST_MEMORIES = 50
+_SUMMARY_CHARS = 600
+
+
+class RetrieveBlockItem(ToolItem):
+    """A block."""
+
+    block_id: Id = Field(description="The id of the block, as a search or a list has shown it.")
+
+
+class RetrieveBlockOp(BaseMemoryToolOp[RetrieveBlockItem]):
+    """Reads one block: its entry in the index, and its messages."""
+
+    name = "retrieve_block"
+    description = "Read a block: what the index says of it, and its messages word for word."
+    item = RetrieveBlockItem
+    is_concurrent = True
+
+    async def execute(self, items: Sequence[RetrieveBlockItem], context: ToolContext) -> str:
+        """Read the block; see `BaseMemoryToolOp.execute`."""
+        parts = []
+        for item in items:
+            block = await block_of(item.block_id, context)
+            parts += [
+                block_line(block, context.zone),
+                show_messages(context, await messages_of(block.message_ids, context)),
+            ]
+        return "\n".join(parts)
+
+
+class RetrieveMessageItem(ToolItem):
+    """Which messages."""
+
+    key_word: Text | None = Field(default=None, description="Only messages that hold every word of this one.")
+    start_time: Start | None = Field(default=None, description=START_HELP)
+    end_time: End | None = Field(default=None, description=END_HELP)
+    limit: int = Field(default=50, ge=1, le=MAX_MESSAGES, description="At most this many, the latest ones.")
+
+
+class RetrieveMessageOp(BaseMemoryToolOp[RetrieveMessageItem]):
+    """Finds messages by a key word and by time."""
+
+    name = "retrieve_message"
+    description = "Find messages by a key word, by the time when they were said, or by both; shown in order."
+    item = RetrieveMessageItem
+    is_concurrent = True
+
+    async def execute(self, items: Sequence[RetrieveMessageItem], context: ToolContext) -> str:
+        """Find the messages; see `BaseMemoryToolOp.execute`."""
+        parts: list[str] = []
+        for item in items:
+            check_range(item.start_time, item.end_time)
+            _check_word(item.key_word)
+            query = FindMessages(
+                keyword=item.key_word,
+                said_from=item.start_time,
+                said_to=item.end_time,
+                limit=item.limit,
+                newest_first=True,
+            )
+            try:
+                page = await context.store.find_messages(context.scope, query)
+            except (InvalidInputError, UnsupportedFilterError) as exc:
+                raise ToolFeedback(str(exc)) from exc
+            parts.append(show_messages(context, page.messages[::-1]) or "no messages found")
+            if page.next_cursor is not None:
+                parts.append("[earlier messages are not shown: ask again with an earlier end_time]")
+        return "\n".join(parts)
+
+
+class TimeRangeItem(ToolItem):
+    """A range of time."""
+
+    start_time: Start = Field(description=START_HELP)
+    end_time: End = Field(description=END_HELP)
+
+
+class TimeAwareRetrieveOp(BaseMemoryToolOp[TimeRangeItem]):
+    """Lists what was said and learned in a range of time: blocks by their index, memories that the call may read."""
+
+    name = "time_aware_retrieve"
+    description = "List what was talked about, and what was remembered, in a range of time."
+    item = TimeRangeItem
+    is_concurrent = True
+
+    async def execute(self, items: Sequence[TimeRangeItem], context: ToolContext) -> str:
+        """List blocks, then memories; see `BaseMemoryToolOp.execute`."""
+        parts: list[str] = []
+        for item in items:
+            check_range(item.start_time, item.end_time)
+            parts += await _blocks(item.start_time, item.end_time, context)
+            parts += await _memories(item.start_time, item.end_time, context)
+        return "\n".join(parts) or "nothing was said and nothing learned in this time"
+
+
+def block_line(block: Block, zone: tzinfo) -> str:
+    """Write a block's entry in the index on one line."""
+    begun, ended = prompt_time(block.started_at, zone), prompt_time(block.ended_at, zone)
+    fields = {"block_id": block.block_id, "from": begun, "to": ended}
+    return json_line({**fields, "summary": shortened(block.summary, _SUMMARY_CHARS)})
+
+
+async def _blocks(start: datetime, end: datetime, context: ToolContext) -> list[str]:
+    query = ListBlocks(said_from=start, said_to=end, limit=_MOST_BLOCKS)
+    page = await context.store.list_blocks(context.scope, query)
+    found = (ScoredBlock(block=block, score=0.0) for block in page.blocks)
+    note_hits(context, (block_hit(context.scope, item, READ_SCORE) for item in found))
+    lines = [block_line(block, context.zone) for block in page.blocks]
+    return [*lines, _more("blocks")] if page.next_cursor is not None else lines
+
+
+async def _memories(start: datetime, end: datetime, context: ToolContext) -> list[str]:
+    memories: list[Memory] = []
+    has_more = False
+    for wanted in reachable(context, STATEMENTS):
+        of_it = replace(wanted, during_from=start, during_to=end)
+        query = ListMemories(filter=of_it, limit=_MOST_MEMORIES)
+        page = await context.store.list_memories(context.scope, query)
+        memories += page.memories
+        has_more = has_more or page.next_cursor is not None
+    memories.sort(key=lambda memory: memory.observed_at)
+    note_hits(context, (memory_hit(ScoredMemory(memory=memory, score=0.0), READ_SCORE) for memory in memories))
+    lines = [memory_line(memory, context.zone) for memory in memories]
+    return [*lines, _more("memories")] if has_more else lines
+
+
+def _more(what: str) -> str:
+    return f"[more {what} are not shown: ask for a shorter range]"
+
+
+def _check_word(word: str | None) -> None:
+    if word is not None and not query_terms(word):
+        msg = (
+            f"key_word {word!r:.60} has no word to look for (only blanks, signs or words like 'the'): name another one"
+        )
+        raise ToolFeedback(msg)

@@ -1,16 +1,17 @@
-"""The routing table: the targets that a scope has, read and extended."""
+"""Routing table and identity: the targets that a scope has, and the one text of what the assistant itself is."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from reme_core.errors import ConfigurationError, ToolFeedback
+from reme_core.errors import ConfigurationError, ConflictError, ToolFeedback
 from reme_core.ports import MemoryFilter, MetaMemory, PutMemory, Store, Target, ToolContext
 from reme_core.schema import Memory, MemoryType, Scope
 from reme_core.steps.targets import (
@@ -21,12 +22,13 @@ from reme_core.steps.targets import (
     find_target,
     label,
     may_touch,
+    memories_about,
     meta_target,
     read_meta_target,
 )
-from reme_core.text import shortened
+from reme_core.text import normalise_content, shortened
 from reme_core.tools.base import BaseMemoryToolOp, NoArguments, ToolItem
-from reme_core.tools.write import NewText, new_memory, write_of
+from reme_core.tools.write import NewText, Statement, closed_by, new_memory, puts_of, shown_memory, write_of
 
 MAX_DESCRIPTIONS_BYTES = 1 << 20
 """A file of descriptions is read whole and shown to models; a mebibyte is more than any of them reads."""
@@ -96,39 +98,24 @@ class AddMetaMemoryOp(BaseMemoryToolOp[AddMetaItem]):
         return "\n".join(lines)
 
 
+@dataclass(kw_only=True, eq=False)
 class ReadMetaMemoryOp(BaseMemoryToolOp[NoArguments]):
-    """Shows the routing table, a line for each target: `- personal(Alice): personal memories about Alice`."""
+    """Shows the routing table, a line for each target: `- personal(Alice): personal memories about Alice`.
+
+    Descriptions of `memory_metadata_dir` go before those of the routing table; see `read_descriptions`.
+
+    Attributes:
+        enable_tool_memory: Show tools as well.
+        enable_identity_memory: Show the assistant itself as well.
+    """
 
     name = "read_meta_memory"
     description = "List the targets that there are memories about: their type, name and description."
     item = NoArguments
     is_concurrent = True
 
-    def __init__(
-        self,
-        *,
-        enable_tool_memory: bool = False,
-        enable_identity_memory: bool = False,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        memory_metadata_dir: str | Path | None = None,
-    ) -> None:
-        """Keep the options.
-
-        Args:
-            enable_tool_memory: Show tools as well.
-            enable_identity_memory: Show the assistant itself as well.
-            enable_multiple: See `BaseMemoryToolOp`.
-            enable_thinking_params: See `BaseMemoryToolOp`.
-            memory_metadata_dir: Descriptions that go before those of the routing table; see `read_descriptions`.
-        """
-        super().__init__(
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            memory_metadata_dir=memory_metadata_dir,
-        )
-        self.enable_tool_memory = enable_tool_memory
-        self.enable_identity_memory = enable_identity_memory
+    enable_tool_memory: bool = False
+    enable_identity_memory: bool = False
 
     async def execute(self, items: Sequence[NoArguments], context: ToolContext) -> str:
         """List the targets that the call may touch; see `BaseMemoryToolOp.execute`."""
@@ -137,7 +124,7 @@ class ReadMetaMemoryOp(BaseMemoryToolOp[NoArguments]):
             entries = {IDENTITY: "", **entries}
         told: Mapping[Target, str] = {}
         if self.memory_metadata_dir is not None:
-            told = await asyncio.to_thread(read_descriptions, self.memory_metadata_dir)
+            told = await asyncio.to_thread(read_descriptions, Path(self.memory_metadata_dir))
         lines = []
         for target, description in entries.items():
             if self._is_shown(target) and may_touch(context, target):
@@ -194,3 +181,66 @@ def _descriptions(file: Path) -> dict[str, str]:
 def _entry(context: ToolContext, target: Target) -> Memory:
     entry = Target(MemoryType.META, meta_target(target))
     return new_memory(context, entry, NewText(content=describe_target(target)), of_all=True)
+
+
+async def read_identity(context: ToolContext) -> list[Memory]:
+    """Return the current memories of what the assistant is, oldest first; none where the call may not read them."""
+    if context.targets is not None and IDENTITY not in context.targets:
+        return []
+    return list(reversed(await all_memories(context.store, context.scope, memories_about(IDENTITY))))
+
+
+class ReadIdentityMemoryOp(BaseMemoryToolOp[NoArguments]):
+    """Reads what the assistant is."""
+
+    name = "read_identity_memory"
+    description = "Read what you yourself are: your name, role, manner and what you were told to be."
+    item = NoArguments
+    is_concurrent = True
+
+    async def execute(self, items: Sequence[NoArguments], context: ToolContext) -> str:
+        """Join the identity memories; see `BaseMemoryToolOp.execute`."""
+        return _joined(await read_identity(context)) or "there is no identity memory yet"
+
+
+class IdentityItem(ToolItem):
+    """The whole text of what the assistant is."""
+
+    identity_memory: Statement = Field(
+        description="All of what you are from now on: what stays of the present text, and what is new."
+    )
+
+
+class UpdateIdentityMemoryOp(BaseMemoryToolOp[IdentityItem]):
+    """Replaces what the assistant is; the old text is closed, not lost."""
+
+    name = "update_identity_memory"
+    description = "Replace the text of what you yourself are. Read the present one first, and keep what still holds."
+    item = IdentityItem
+
+    async def execute(self, items: Sequence[IdentityItem], context: ToolContext) -> str:
+        """Write the new text and close the old one, in one write; see `BaseMemoryToolOp.execute`."""
+        if context.targets is not None and IDENTITY not in context.targets:
+            msg = f"{self.name}: identity(self) is not among the targets of this call: leave the tool out"
+            raise ConfigurationError(msg)
+        held, text = await read_identity(context), items[-1].identity_memory
+        if held and normalise_content(text) == normalise_content(_joined(held)):
+            return "this is what you are already; nothing was changed"
+        same = next((memory for memory in held if normalise_content(memory.content) == normalise_content(text)), None)
+        kept = same or new_memory(context, IDENTITY, NewText(content=text))
+        gone = [memory for memory in held if memory is not same]
+        puts = [
+            PutMemory(memory=closed_by(memory, kept, context), expected_revision=memory.revision) for memory in gone
+        ]
+        if same is None:
+            puts += await puts_of(context, [kept], expected=[0])
+        try:
+            await context.store.put(context.scope, write_of(context, self.name, puts=puts))
+        except ConflictError as exc:
+            msg = f"the identity was changed meanwhile; nothing was written: read it again ({exc})"
+            raise ToolFeedback(msg) from exc
+        return f"replaced: {shown_memory(kept)}"
+
+
+def _joined(memories: Sequence[Memory]) -> str:
+    return "\n".join(memory.content for memory in memories)

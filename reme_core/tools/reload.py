@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from reme_core.errors import (
-    ConfigurationError,
     InvalidInputError,
     OffloadNotFoundError,
     ToolFeedback,
@@ -21,7 +20,7 @@ from reme_core.schema import OffloadKind, Reloaded
 from reme_core.schema.checks import Id, Text
 from reme_core.steps.load_offloaded import TOOL_NAME, ReloadRequest, reload_context
 from reme_core.text import fence, prompt_time
-from reme_core.tools.base import BaseMemoryToolOp, ToolItem
+from reme_core.tools.base import BaseMemoryToolOp, ToolItem, check_at_least_one
 
 _FENCE = "offloaded"
 _LISTED = 10
@@ -67,8 +66,15 @@ class ReloadItem(ToolItem):
     )
 
 
+@dataclass(kw_only=True, eq=False)
 class ReloadOp(BaseMemoryToolOp[ReloadItem]):
-    """Loads what left the context: by its reference whole, by lines or by words; or finds it by words."""
+    """Loads what left the context: by its reference whole, by lines or by words; or finds it by words.
+
+    Attributes:
+        session_id: Only what left this session's context; None: any session's of the scope.
+        limit_chars: At most this many characters of each text; ConfigurationError below 1.
+        limit: At most this many matches; likewise.
+    """
 
     name = TOOL_NAME
     description = (
@@ -79,41 +85,15 @@ class ReloadOp(BaseMemoryToolOp[ReloadItem]):
     item = ReloadItem
     is_concurrent = True
 
-    def __init__(
-        self,
-        *,
-        session_id: str | None = None,
-        limit_chars: int = 4000,
-        limit: int = 5,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        memory_metadata_dir: str | Path | None = None,
-    ) -> None:
-        """Keep the options.
+    session_id: str | None = None
+    limit_chars: int = 4000
+    limit: int = 5
 
-        Args:
-            session_id: Only what left this session's context; None: any session's of the scope.
-            limit_chars: At most this many characters of each text.
-            limit: At most this many matches.
-            enable_multiple: See `BaseMemoryToolOp`.
-            enable_thinking_params: See `BaseMemoryToolOp`.
-            memory_metadata_dir: See `BaseMemoryToolOp`.
-
-        Raises:
-            ConfigurationError: A limit is below 1.
-        """
-        for name, value in (("limit_chars", limit_chars), ("limit", limit)):
-            if value < 1:
-                msg = f"{name}: wanted at least 1, found {value}"
-                raise ConfigurationError(msg)
-        super().__init__(
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            memory_metadata_dir=memory_metadata_dir,
-        )
-        self.session_id = session_id
-        self.limit_chars = limit_chars
-        self.limit = limit
+    def __post_init__(self) -> None:
+        """Check the limits (ConfigurationError)."""
+        check_at_least_one("limit_chars", self.limit_chars)
+        check_at_least_one("limit", self.limit)
+        super().__post_init__()
 
     async def execute(self, items: Sequence[ReloadItem], context: ToolContext) -> str:
         """Load what is asked for; see `BaseMemoryToolOp.execute`."""

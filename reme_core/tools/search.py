@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import tzinfo
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from reme_core.errors import ConfigurationError
 from reme_core.ports import MemoryFilter, MemorySearch, ScoredMemory, Target, ToolContext, Vector
 from reme_core.retrieval import AskedTime, asked_time, names_no_topic
-from reme_core.retrieval.embedding import try_embedding
+from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.retrieval.hits import memory_hit
 from reme_core.retrieval.time_question import list_memories_in_time
-from reme_core.schema import Memory, MemoryType, Usage, bounded_query, shown_beginning, shown_end
+from reme_core.schema import Memory, MemoryType, bounded_query, shown_beginning, shown_end
 from reme_core.schema.checks import Text
-from reme_core.steps.provenance import note_hits
-from reme_core.steps.targets import ROUTED, TargetName, find_target, reachable, target_of
+from reme_core.steps.ask_json import not_blank
+from reme_core.steps.targets import ROUTED, TargetName, find_target, note_hits, reachable, target_of
 from reme_core.text import json_line, prompt_time, shortened
-from reme_core.tools.base import BaseMemoryToolOp, ToolItem
+from reme_core.tools.base import BaseMemoryToolOp, ToolItem, check_at_least_one
 
 NOTHING_FOUND = "no memories found"
 _TEXT_CHARS = 4000
 
 
-def _asked(value: str) -> str:
-    if not value.strip():
-        msg = "is empty: write the question in words"
-        raise ValueError(msg)
-    return value
-
-
 class RetrieveItem(ToolItem):
     """A question."""
 
-    query: Annotated[Text, Field(max_length=8000), AfterValidator(_asked)] = Field(
+    query: Annotated[Text, Field(max_length=8000), AfterValidator(not_blank)] = Field(
         description="What you want to know, in words that the memory is likely to use."
     )
     memory_type: Literal["identity", "personal", "procedural", "tool"] | None = Field(
@@ -48,12 +39,18 @@ class RetrieveItem(ToolItem):
     )
 
 
+@dataclass(kw_only=True, eq=False)
 class VectorRetrieveMemoryOp(BaseMemoryToolOp[RetrieveItem]):
     """Finds the memories that come closest to questions, among those that the call may read.
 
     With an embedder by vector and words, else, and where it fails, by words. Where the context names a type and a
     target, or targets, nothing beyond these is read, whatever the model writes; summary memories apart, where they are
     enabled.
+
+    Attributes:
+        enable_summary_memory: Search the summaries of what was said as well; they are of all targets.
+        add_memory_type_target: Let the model choose a type and a target.
+        top_k: At most this many memories a question; ConfigurationError below 1.
     """
 
     name = "vector_retrieve_memory"
@@ -62,44 +59,23 @@ class VectorRetrieveMemoryOp(BaseMemoryToolOp[RetrieveItem]):
     items_name = "query_items"
     is_concurrent = True
 
-    def __init__(
-        self,
-        *,
-        enable_summary_memory: bool = False,
-        add_memory_type_target: bool = False,
-        top_k: int = 20,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        memory_metadata_dir: str | Path | None = None,
-    ) -> None:
-        """Keep the options.
+    enable_summary_memory: bool = False
+    add_memory_type_target: bool = False
+    top_k: int = 20
 
-        Args:
-            enable_summary_memory: Search the summaries of what was said as well; they are of all targets.
-            add_memory_type_target: Let the model choose a type and a target.
-            top_k: At most this many memories a question.
-            enable_multiple: See `BaseMemoryToolOp`.
-            enable_thinking_params: See `BaseMemoryToolOp`.
-            memory_metadata_dir: See `BaseMemoryToolOp`.
+    def __post_init__(self) -> None:
+        """Check the options (ConfigurationError)."""
+        check_at_least_one("top_k", self.top_k)
+        super().__post_init__()
 
-        Raises:
-            ConfigurationError: `top_k` is below 1.
-        """
-        if top_k < 1:
-            msg = f"top_k: wanted at least 1, found {top_k}"
-            raise ConfigurationError(msg)
-        super().__init__(
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            memory_metadata_dir=memory_metadata_dir,
-            hidden_fields=frozenset() if add_memory_type_target else frozenset({"memory_type", "memory_target"}),
-        )
-        self.enable_summary_memory = enable_summary_memory
-        self.top_k = top_k
+    def hidden_fields(self) -> frozenset[str]:
+        """Return type and target, unless the model may choose them."""
+        return frozenset() if self.add_memory_type_target else frozenset({"memory_type", "memory_target"})
 
     async def execute(self, items: Sequence[RetrieveItem], context: ToolContext) -> str:
         """Search for each question; see `BaseMemoryToolOp.execute`. A memory is shown once, where it comes first."""
-        vectors = await _vectors([item.query for item in items], context)
+        texts = [bounded_query(item.query) for item in items]
+        vectors = await vectors_or_none(context.embedder, texts, context.trace)
         shown: set[str] = set()
         parts: list[str] = []
         for item, vector in zip(items, vectors, strict=True):
@@ -150,17 +126,6 @@ async def _about(name: str, filters: Sequence[MemoryFilter], context: ToolContex
             if target is not None and (wanted.targets is None or target.memory_target in wanted.targets):
                 narrowed.append(replace(wanted, types=(kind,), targets=(target.memory_target,)))
     return narrowed
-
-
-async def _vectors(queries: Sequence[str], context: ToolContext) -> list[Vector | None]:
-    if context.embedder is None:
-        return [None] * len(queries)
-    matrix = await try_embedding(context.embedder, [bounded_query(query) for query in queries])
-    if isinstance(matrix, str):
-        context.trace.degraded[matrix] = None
-        return [None] * len(queries)
-    context.trace.usage += Usage(embedding_calls=1)
-    return list(matrix)
 
 
 def memory_line(memory: Memory, zone: tzinfo, *, with_target: bool = True) -> str:

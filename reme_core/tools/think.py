@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -21,8 +21,13 @@ class ThinkItem(ToolItem):
     )
 
 
+@dataclass(kw_only=True, eq=False)
 class ThinkToolOp(BaseMemoryToolOp[ThinkItem]):
-    """A place to think between two calls, for models that don't do so by themselves."""
+    """A place to think between two calls, for models that don't do so by themselves.
+
+    Attributes:
+        add_output_reflection: Answer with the reflection, so that it stands at the end of the conversation.
+    """
 
     name = "think_tool"
     description = (
@@ -32,28 +37,7 @@ class ThinkToolOp(BaseMemoryToolOp[ThinkItem]):
     item = ThinkItem
     is_concurrent = True
 
-    def __init__(
-        self,
-        *,
-        add_output_reflection: bool = False,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        memory_metadata_dir: str | Path | None = None,
-    ) -> None:
-        """Keep the options.
-
-        Args:
-            add_output_reflection: Answer with the reflection, so that it stands at the end of the conversation.
-            enable_multiple: See `BaseMemoryToolOp`.
-            enable_thinking_params: See `BaseMemoryToolOp`.
-            memory_metadata_dir: See `BaseMemoryToolOp`.
-        """
-        super().__init__(
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            memory_metadata_dir=memory_metadata_dir,
-        )
-        self.add_output_reflection = add_output_reflection
+    add_output_reflection: bool = False
 
     async def execute(self, items: Sequence[ThinkItem], context: ToolContext) -> str:
         """Take note; see `BaseMemoryToolOp.execute`."""

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from pydantic import Field, JsonValue
 
 from reme_core.errors import ConflictError, ToolFeedback
-from reme_core.ports import MemoryFilter, PutMemory, ToolContext
+from reme_core.ports import PutMemory, ToolContext
 from reme_core.rules import ChainUpdate, chain_of, place
 from reme_core.schema import Memory
 from reme_core.schema.checks import Id, Metadata
 from reme_core.schema.tool_calls import is_guideline
-from reme_core.steps.provenance import StatedTime, joined_sources, said_in, with_stated_times
-from reme_core.steps.targets import all_memories, target_of
+from reme_core.steps.targets import (
+    StatedTime,
+    all_memories,
+    joined_sources,
+    memories_about,
+    said_in,
+    target_of,
+    with_stated_times,
+)
 from reme_core.text import query_terms
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 from reme_core.tools.write import (
@@ -53,6 +59,7 @@ class UpdateItem(ToolItem):
     )
 
 
+@dataclass(kw_only=True, eq=False)
 class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
     """Gives memories a new text; ids stay, and the sources of the run are added to those they had.
 
@@ -60,6 +67,10 @@ class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
     time from which the new text holds, and what held before stays known. A text that was said earlier takes its place
     among what held before, and the old memory stays; see `place`. The model says by `changed` whether things have
     changed; where it leaves that out, they have if a word of the old text is missing in the new one.
+
+    Attributes:
+        keep_past: Offer `changed`; close what has changed, and write the new text as a new memory.
+        add_metadata: Offer `metadata`.
     """
 
     name = "update_memory"
@@ -67,32 +78,13 @@ class UpdateMemoryOp(BaseMemoryToolOp[UpdateItem]):
     item = UpdateItem
     items_name = "memories"
 
-    def __init__(
-        self,
-        *,
-        keep_past: bool = False,
-        add_metadata: bool = True,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        memory_metadata_dir: str | Path | None = None,
-    ) -> None:
-        """Keep the options.
+    keep_past: bool = False
+    add_metadata: bool = True
 
-        Args:
-            keep_past: Offer `changed`; close what has changed, and write the new text as a new memory.
-            add_metadata: Offer `metadata`.
-            enable_multiple: See `BaseMemoryToolOp`.
-            enable_thinking_params: See `BaseMemoryToolOp`.
-            memory_metadata_dir: See `BaseMemoryToolOp`.
-        """
-        offered = {"changed": keep_past, "metadata": add_metadata}
-        super().__init__(
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            memory_metadata_dir=memory_metadata_dir,
-            hidden_fields=frozenset(name for name, wanted in offered.items() if not wanted),
-        )
-        self.keep_past = keep_past
+    def hidden_fields(self) -> frozenset[str]:
+        """Return what the options leave out."""
+        offered = {"changed": self.keep_past, "metadata": self.add_metadata}
+        return frozenset(name for name, wanted in offered.items() if not wanted)
 
     async def execute(self, items: Sequence[UpdateItem], context: ToolContext) -> str:
         """Write the changes, all or none; see `BaseMemoryToolOp.execute`."""
@@ -147,7 +139,7 @@ async def _placed(context: ToolContext, made: Memory, instead_of: Memory) -> Cha
     """
     target, chain = target_of(instead_of), [instead_of]
     if made.valid_from <= instead_of.valid_from:
-        wanted = MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,), include_superseded=True)
+        wanted = replace(memories_about(target), include_superseded=True)
         chain = chain_of(await all_memories(context.store, context.scope, wanted), (instead_of.memory_id,))
     now = context.clock.now()
     placed = place(chain, made, at=max(now, made.valid_from), named=(instead_of.memory_id,))

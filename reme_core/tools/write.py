@@ -5,35 +5,38 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, JsonValue
 
 from reme_core.errors import ConflictError, MemoryNotFoundError, ToolFeedback
-from reme_core.ports import DeleteMemory, PutMemory, Target, ToolContext, Vector, WriteBatch
-from reme_core.retrieval.embedding import try_embedding
+from reme_core.ports import DeleteMemory, PutMemory, Target, ToolContext, WriteBatch
+from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import replaced
-from reme_core.schema import Memory, MemoryType, Usage
+from reme_core.schema import Memory, MemoryType
 from reme_core.schema.checks import Id, Metadata, Text
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 from reme_core.schema.tool_calls import GUIDELINE_KEYS
-from reme_core.steps.provenance import FROM_HELP, TO_HELP, StatedTime, observed_at, said_in, with_stated_times
-from reme_core.steps.targets import SELF, assigned_target, may_touch, target_of
+from reme_core.steps.ask_json import not_blank
+from reme_core.steps.targets import (
+    FROM_HELP,
+    SELF,
+    TO_HELP,
+    StatedTime,
+    assigned_target,
+    may_touch,
+    observed_at,
+    said_in,
+    target_of,
+    with_stated_times,
+)
 from reme_core.text import json_line, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
 
 _SHOWN_CHARS = 200
 
 
-def _said(value: str) -> str:
-    if not value.strip():
-        msg = "is empty: a memory is a statement"
-        raise ValueError(msg)
-    return value
-
-
-Statement = Annotated[Text, Field(max_length=MAX_MEMORY_CHARS), AfterValidator(_said)]
+Statement = Annotated[Text, Field(max_length=MAX_MEMORY_CHARS), AfterValidator(not_blank)]
 """The text of a memory as a model writes it."""
 
 CONTENT_HELP = "The memory: one statement that can be understood by itself, with names and dates written out."
@@ -88,11 +91,14 @@ class DeleteItem(ToolItem):
     memory_id: Id = Field(description=ID_HELP)
 
 
+@dataclass(kw_only=True, eq=False)
 class AddMemoryOp(BaseMemoryToolOp[NewItem]):
     """Adds memories of the context's type and target; one that says what a current one says is that one.
 
     Attributes:
         is_of_all: What is added comes from all messages of the call, not from those that it is closest to.
+        add_when_to_use: Offer `when_to_use`.
+        add_metadata: Offer `metadata`.
     """
 
     name = "add_memory"
@@ -101,31 +107,13 @@ class AddMemoryOp(BaseMemoryToolOp[NewItem]):
     items_name: ClassVar[str | None] = "memories"
     is_of_all: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        *,
-        add_when_to_use: bool = False,
-        add_metadata: bool = True,
-        enable_multiple: bool = True,
-        enable_thinking_params: bool = False,
-        memory_metadata_dir: str | Path | None = None,
-    ) -> None:
-        """Keep the options.
+    add_when_to_use: bool = False
+    add_metadata: bool = True
 
-        Args:
-            add_when_to_use: Offer `when_to_use`.
-            add_metadata: Offer `metadata`.
-            enable_multiple: See `BaseMemoryToolOp`.
-            enable_thinking_params: See `BaseMemoryToolOp`.
-            memory_metadata_dir: See `BaseMemoryToolOp`.
-        """
-        offered = {"when_to_use": add_when_to_use, "metadata": add_metadata}
-        super().__init__(
-            enable_multiple=enable_multiple,
-            enable_thinking_params=enable_thinking_params,
-            memory_metadata_dir=memory_metadata_dir,
-            hidden_fields=frozenset(name for name, wanted in offered.items() if not wanted),
-        )
+    def hidden_fields(self) -> frozenset[str]:
+        """Return what the options leave out."""
+        offered = {"when_to_use": self.add_when_to_use, "metadata": self.add_metadata}
+        return frozenset(name for name, wanted in offered.items() if not wanted)
 
     def target(self, context: ToolContext) -> Target:
         """Return what the new memories are about (ConfigurationError, if the context doesn't say so)."""
@@ -219,14 +207,7 @@ def unknown_memories(memory_ids: Sequence[str]) -> ToolFeedback:
 
 async def puts_of(context: ToolContext, memories: Sequence[Memory], *, expected: Sequence[int]) -> list[PutMemory]:
     """Embed memories that are to be written, and expect these revisions; where that fails they wait for vectors."""
-    vectors: Sequence[Vector | None] = [None] * len(memories)
-    if context.embedder is not None and memories:
-        rows = await try_embedding(context.embedder, [memory.index_text for memory in memories])
-        if isinstance(rows, str):
-            context.trace.degraded[rows] = None
-        else:
-            vectors = list(rows)
-            context.trace.usage += Usage(embedding_calls=1)
+    vectors = await vectors_or_none(context.embedder, [memory.index_text for memory in memories], context.trace)
     wants = context.embedder is not None
     return [
         PutMemory(memory=memory, vector=vector, wants_vector=wants, expected_revision=revision)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reme_core.errors import InvalidInputError, RunError
-from reme_core.ports import ChatModel, Clock, Embedder, PutMemory, Store, Vector, WriteBatch
+from reme_core.ports import ChatModel, Clock, Embedder, PutMemory, Store, WriteBatch
 from reme_core.remember.fact_extraction import join_sources
 from reme_core.rules import Claim
-from reme_core.schema import Job, Memory, MemoryType, Scope, Source, ToolCallResult, ToolStatistics, shown_input
-from reme_core.steps.ask_json import MeteredChatModel, ask
+from reme_core.schema import Job, Memory, MemoryType, Scope, Source, ToolCallResult, shown_input
+from reme_core.steps.ask_json import ask
 from reme_core.steps.distillation import Distilled, UsageCounter
-from reme_core.steps.flow import FlowContext, Stage, stage
+from reme_core.steps.flow import FlowContext
 from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.steps.similar_memories import find_equal_memories
 from reme_core.text import Language, normalise_content, prompt_language
@@ -27,29 +27,6 @@ from reme_core.toolstats.tool_guideline import (
 
 AUTHOR = "tool_summary"
 """The author and actor of guidelines."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectedCalls:
-    """What a guideline is written from.
-
-    Attributes:
-        statistics: What the calls of the tool add up to; not shown to the model.
-        examples: Some of the calls.
-        before: The guideline there is.
-    """
-
-    statistics: ToolStatistics
-    examples: tuple[ToolCallResult, ...]
-    before: Memory | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuidelineText:
-    """What a model has written from what was collected."""
-
-    collected: CollectedCalls
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,52 +48,30 @@ class GuidelineDraft:
     before: Memory | None = None
 
 
-@stage
-async def collect(tool_name: str, context: FlowContext) -> CollectedCalls:
-    """Gather what is known of a tool (InvalidInputError: no call of it is recorded)."""
+async def guideline_flow(tool_name: str, context: FlowContext) -> GuidelineDraft:
+    """Have the model write the guideline of a tool from some of its calls and the guideline there is.
+
+    What the calls add up to is not shown to the model. What is to be written is told by `guideline_batch`.
+
+    Raises:
+        InvalidInputError: No call of the tool is recorded.
+        ModelOutputError: Neither of two answers can be used.
+    """
     [statistics] = await context.store.tool_statistics(context.scope, [tool_name])
     if not statistics.calls:
         msg = f"no call of the tool {tool_name!r} is recorded: add some with add_tool_call_results, or check the name"
         raise InvalidInputError(msg)
-    return CollectedCalls(
-        statistics=statistics,
-        examples=await pick_examples(context.store, context.scope, statistics),
-        before=await find_guideline(context.store, context.scope, tool_name),
-    )
-
-
-@stage
-async def write(collected: CollectedCalls, context: FlowContext) -> GuidelineText:
-    """Have the model write (ModelOutputError: neither of two answers can be used)."""
-    question = guideline_question(
-        collected.statistics.tool_name,
-        collected.examples,
-        "" if collected.before is None else collected.before.content,
-        context.language or _language(collected.examples),
-    )
-    text, _ = await ask(context.chat_model("a guideline"), question)
-    return GuidelineText(collected=collected, text=text)
-
-
-@stage
-async def link(written: GuidelineText, context: FlowContext) -> GuidelineDraft:
-    """Look up the messages that the calls were taken from."""
-    collected = written.collected
-    ids = dict.fromkeys(message_id for call in collected.examples for message_id in call.message_ids)
+    examples = await pick_examples(context.store, context.scope, statistics)
+    before = await find_guideline(context.store, context.scope, tool_name)
+    language = context.language or _language(examples)
+    question = guideline_question(tool_name, examples, "" if before is None else before.content, language)
+    text = await ask(context.chat_model("a guideline"), question)
+    ids = dict.fromkeys(message_id for call in examples for message_id in call.message_ids)
     stored = (await find_messages_by_id(context.store, context.scope, ids)).values()
+    sources = [Source(block_id=item.block_id, message_ids=(item.message.message_id,)) for item in stored]
     return GuidelineDraft(
-        tool_name=collected.statistics.tool_name,
-        text=written.text,
-        calls=collected.statistics.calls,
-        sources=join_sources(
-            (), [Source(block_id=item.block_id, message_ids=(item.message.message_id,)) for item in stored]
-        ),
-        before=collected.before,
+        tool_name=tool_name, text=text, calls=statistics.calls, sources=join_sources((), sources), before=before
     )
-
-
-guideline_flow: Stage[str, GuidelineDraft, FlowContext] = collect >> write >> link
-"""From the name of a tool to the guideline that is to be kept; see `guideline_batch`."""
 
 
 def _language(examples: Sequence[ToolCallResult]) -> Language:
@@ -136,10 +91,9 @@ async def guideline_batch(draft: GuidelineDraft, context: FlowContext) -> WriteB
     """
     now = context.clock.now()
     claim = Claim(MemoryType.TOOL, draft.tool_name, normalise_content(draft.text))
-    twins = await find_equal_memories(context.store, context.scope, [claim])
-    if draft.before is not None:
-        twins.pop(draft.before.memory_id, None)
-    twin = next(iter(twins.values()), None)
+    twin = (await find_equal_memories(context.store, context.scope, [claim])).get(claim)
+    if twin is not None and draft.before is not None and twin.memory_id == draft.before.memory_id:
+        twin = None
     kept = twin or draft.before
     memory = _memory(draft, kept, context)
     puts: list[PutMemory] = []
@@ -148,7 +102,7 @@ async def guideline_batch(draft: GuidelineDraft, context: FlowContext) -> WriteB
     puts.append(
         PutMemory(
             memory=memory,
-            vector=await _vector(memory, context),
+            vector=(await context.vectors([memory.index_text])).get(memory.index_text),
             wants_vector=context.embedder is not None,
             expected_revision=0 if kept is None else kept.revision,
             on_duplicate="raise",
@@ -184,11 +138,6 @@ def _closed(before: Memory, by: Memory, context: FlowContext) -> PutMemory:
     return PutMemory(memory=closed, expected_revision=before.revision)
 
 
-async def _vector(memory: Memory, context: FlowContext) -> Vector | None:
-    vectors = await context.try_embedding([memory.index_text])
-    return None if vectors is None else vectors[0]
-
-
 GUIDELINE = "guideline"
 """The kind of job that writes the guideline of one tool."""
 
@@ -199,7 +148,6 @@ class GuidelineWorker:
 
     Attributes:
         store: Calls, the messages that they were taken from, and guidelines.
-        tool_calls: The calls.
         embedder: Gives vectors to guidelines; None leaves them to their words.
         model: Writes them.
         clock: Tells the time.
@@ -222,13 +170,12 @@ class GuidelineWorker:
         before = await find_guideline(self.store, scope, name)
         if not statistics.calls or (before is not None and written_from(before) == statistics.calls):
             return Distilled(batch=WriteBatch(run_id=job.run_id, at=self.clock.now()))
-        calls = UsageCounter()
         context = FlowContext(
             scope=scope,
             memory_target=name,
             store=self.store,
             embedder=self.embedder,
-            model=MeteredChatModel(self.model, calls),
+            model=self.model,
             clock=self.clock,
             run_id=job.run_id,
             language=self.language,
@@ -236,6 +183,5 @@ class GuidelineWorker:
         try:
             batch = await guideline_batch(await guideline_flow(name, context), context)
         finally:
-            spent = calls.usage + context.trace.usage
-            meter.add(spent)
-        return Distilled(batch=batch, usage=spent, degraded=tuple(context.trace.degraded))
+            meter.usage += context.trace.usage
+        return Distilled(batch=batch, degraded=tuple(context.trace.degraded))

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue
+from pydantic import BeforeValidator, JsonValue
 
 from reme_core.ports import ListToolCalls, MemoryFilter, ResponseSchema, Store
 from reme_core.schema import Memory, MemoryType, Scope, ToolCallResult, ToolStatistics, shown_input
 from reme_core.schema.checks import Text
 from reme_core.schema.tool_calls import GUIDELINE_KIND
-from reme_core.steps.ask_json import JsonQuestion, none_as_empty
+from reme_core.steps.ask_json import JsonQuestion, WrittenAnswer, none_as_empty, object_schema
 from reme_core.steps.targets import all_memories
 from reme_core.text import Language, fence, json_line, load_prompt, prompt_time, shortened
 
@@ -160,10 +160,8 @@ _SECTIONS: Mapping[str, Mapping[Language, str]] = MappingProxyType(
 Items = Annotated[tuple[Text, ...], BeforeValidator(none_as_empty)]
 
 
-class WrittenGuideline(BaseModel):
+class WrittenGuideline(WrittenAnswer):
     """A guideline as the model writes it; keys of its own say nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     core_function: Text
     success_patterns: Items = ()
@@ -205,16 +203,9 @@ _TEXT: JsonValue = {"type": "string"}
 _LIST: JsonValue = {"type": "array", "items": {"type": "string"}}
 _SCHEMA = ResponseSchema(
     name="guideline",
-    schema={
-        "type": "object",
-        "properties": {
-            "core_function": _TEXT,
-            "success_patterns": _LIST,
-            "common_issues": _LIST,
-            "best_practices": _LIST,
-        },
-        "required": list(_SECTIONS),
-    },
+    schema=object_schema(
+        {"core_function": _TEXT, "success_patterns": _LIST, "common_issues": _LIST, "best_practices": _LIST}
+    ),
 )
 
 

@@ -196,12 +196,6 @@ async def retrieve_tool_memories(store: Store, scope: Scope, names: Sequence[str
     return ToolMemories(results=tuple(results), missing=tuple(missing), text=joined_texts(results))
 
 
-async def tool_memory(store: Store, scope: Scope, tool_name: str) -> ToolMemory:
-    """Return what is known of one tool; of an unknown one, its name and statistics without calls."""
-    [statistics] = await store.tool_statistics(scope, [tool_name.strip()])
-    return await _tool_memory(store, scope, statistics)
-
-
 async def _tool_memory(store: Store, scope: Scope, statistics: ToolStatistics) -> ToolMemory:
     guideline = await find_guideline(store, scope, statistics.tool_name)
     notes = await _notes(store, scope, statistics.tool_name, guideline)

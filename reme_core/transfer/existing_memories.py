@@ -15,7 +15,7 @@ from reme_core.ports import EventQuery, MemoryFilter, Store, Target
 from reme_core.rules import Claim, claim_of
 from reme_core.schema import LineProblem, Memory, MemoryType, Scope, Source, describe
 from reme_core.steps.similar_memories import find_equal_memories
-from reme_core.steps.targets import all_memories, target_of
+from reme_core.steps.targets import all_memories, memories_about, target_of
 from reme_core.toolstats.tool_guideline import KIND
 from reme_core.transfer.library_plan import (
     ReplacedMemory,
@@ -32,8 +32,6 @@ from reme_core.transfer.transfer_file import LibraryLine
 T = TypeVar("T")
 
 _PAGE = 500
-# From so many on, a target is read once for all of them.
-_MANY = 8
 
 
 async def find_all(get: Callable[[Sequence[str]], Awaitable[list[T]]], ids: Iterable[str]) -> list[T]:
@@ -95,7 +93,7 @@ class _Lookup:
     """What is to be looked for: memories whose ids are taken, what lines say, and targets of replaced ones."""
 
     taken: Sequence[Memory]
-    claims: Mapping[Target, set[Claim]]
+    claims: Collection[Claim]
     replaced: Collection[Target]
 
 
@@ -105,10 +103,11 @@ async def read_held(store: Store, scope: Scope, entries: Sequence[LibraryLine]) 
     ids = {memory.memory_id for memory in new} | {item.superseded_by for item in new if item.superseded_by is not None}
     by_id = {memory.memory_id: memory for memory in await find_all(partial(store.get, scope), ids)}
     wanted = await asyncio.to_thread(_wanted, entries, by_id)
+    equal = await find_equal_memories(store, scope, wanted.claims)
     tools = {memory.memory_target for memory in new if is_current_guideline(memory)}
     return ScopeContents(
         by_id=by_id,
-        claims=await _held_claims(store, scope, wanted.claims),
+        claims={claim: memory.memory_id for claim, memory in equal.items()},
         former=await _held_former(store, scope, wanted.taken, by_id),
         replaced=await _held_replaced(store, scope, wanted.replaced),
         guided=await _guided(store, scope, sorted(tools)),
@@ -118,25 +117,10 @@ async def read_held(store: Store, scope: Scope, entries: Sequence[LibraryLine]) 
 def _wanted(entries: Sequence[LibraryLine], by_id: Mapping[str, Memory]) -> _Lookup:
     new = [entry.memory for entry in entries if entry.memory is not None]
     taken = [memory for memory in new if is_taken(by_id.get(memory.memory_id), memory)]
-    claims: dict[Target, set[Claim]] = {}
-    for memory in (*(item for item in new if item.memory_id not in by_id), *taken):
-        if (claim := claim_of(memory)) is not None:
-            claims.setdefault(target_of(memory), set()).add(claim)
+    said = (*(item for item in new if item.memory_id not in by_id), *taken)
+    claims = {claim for memory in said if (claim := claim_of(memory)) is not None}
     replaced = {target_of(entry.memory) for entry in entries if entry.memory is not None and may_be_replaced(entry)}
     return _Lookup(taken=taken, claims=claims, replaced=replaced)
-
-
-async def _held_claims(store: Store, scope: Scope, wanted: Mapping[Target, set[Claim]]) -> dict[Claim, str]:
-    held: dict[Claim, str] = {}
-    for target, claims in wanted.items():
-        found: Iterable[Memory]
-        if len(claims) < _MANY:
-            found = (await find_equal_memories(store, scope, claims)).values()
-        else:
-            found = await all_memories(store, scope, _about(target))
-        said = {own: memory.memory_id for memory in found if (own := claim_of(memory)) is not None}
-        held |= {claim: said[claim] for claim in claims if claim in said}
-    return held
 
 
 async def _held_former(
@@ -190,9 +174,5 @@ async def _guided(store: Store, scope: Scope, tools: Sequence[str]) -> frozenset
     return frozenset(names)
 
 
-def _about(target: Target) -> MemoryFilter:
-    return MemoryFilter(types=(target.memory_type,), targets=(target.memory_target,))
-
-
 def _with_replaced(target: Target) -> MemoryFilter:
-    return replace(_about(target), include_superseded=True)
+    return replace(memories_about(target), include_superseded=True)

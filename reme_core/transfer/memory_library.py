@@ -19,6 +19,7 @@ from reme_core.ports import (
     Vector,
     WriteBatch,
 )
+from reme_core.retrieval.embedding import try_embedding
 from reme_core.schema import (
     LoadedLibrary,
     Memory,
@@ -26,7 +27,6 @@ from reme_core.schema import (
     ToolCallResult,
     new_id,
 )
-from reme_core.steps.embedding import try_embedding
 from reme_core.steps.similar_memories import NewMemory, find_duplicates
 from reme_core.steps.targets import target_of
 from reme_core.transfer.existing_memories import find_all, pages_of, read_held, with_held_sources

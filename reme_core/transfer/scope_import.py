@@ -20,7 +20,7 @@ from reme_core.ports import (
     Store,
     WriteBatch,
 )
-from reme_core.remember.memory_editor import vectors_of
+from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import settle_equal
 from reme_core.schema import (
     Block,
@@ -151,7 +151,7 @@ async def _import_messages(
 async def _import_memories(store: Store, embedder: Embedder | None, scope: Scope, items: Sequence[Memory]) -> None:
     fresh = await _unknown(store, scope, items)
     statements = [memory for memory in fresh if memory.memory_type is not MemoryType.META]  # only these have vectors
-    found = await vectors_of(embedder, statements)
+    found = await vectors_or_none(embedder, [memory.index_text for memory in statements])
     vectors = {memory.memory_id: vector for memory, vector in zip(statements, found, strict=True)}
     puts = [
         PutMemory(

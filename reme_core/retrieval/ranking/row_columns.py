@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from reme_core.retrieval.arrays import BoolArray, FloatArray, GrowingArray, IntArray, NumberArray
-from reme_core.text.passages import passage_sizes
+from reme_core.text.segment import passage_sizes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reme_core.agents import PersonalSummaryAgentV1Op
-from reme_core.agents.shown import concerning
+from reme_core.agents.targets import concerning
 from reme_core.ports import AgentTask, Target
 from reme_core.schema import MemoryType, Message, ToolResultBlock
 from reme_core.stores.local import LocalStore

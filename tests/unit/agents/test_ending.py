@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from reme_core.agents.loop import Limits, LoopResult, StopRule, run_loop
+from reme_core.agents.loop import Limits, StopRule, run_loop
 from reme_core.errors import ModelOutputError, StepLimitError, ToolFeedback
-from reme_core.ports import ToolContext
+from reme_core.ports import AgentResult, ToolContext
 from reme_core.schema import Message, ToolCallBlock
 from reme_core.stores.local import LocalStore
 from reme_core.testing import ScriptedChatModel
@@ -38,7 +38,7 @@ def text(name: str, said: str = "a", call_id: str = "c1") -> ToolCallBlock:
 
 async def run(
     context: ToolContext, ending: StopRule, *steps: Said, tools: tuple[str, ...] = ("write", "delete", "search")
-) -> LoopResult:
+) -> AgentResult:
     async with ScriptedChatModel(list(steps)) as model:
         made = [EchoTool(name=name) for name in tools]
         done = await run_loop(model, made, [user("Hi")], context, Limits(max_steps=4), ending=ending)

@@ -24,7 +24,7 @@ from reme_core.ports import AgentTask
 from reme_core.stores.local import LocalStore
 from reme_core.testing import ScriptedChatModel
 from reme_core.text import Language, estimate_tokens, load_prompt, prompt_language
-from reme_core.tools import parameters_of
+from reme_core.tools.base import parameters_of
 from tests.support.toolbox import NotingAgent, every_tool
 from tests.unit.agents.acting import context_over
 

@@ -185,7 +185,7 @@ async def test_a_model_orders_and_rewrites_what_was_found(tmp_path: Path) -> Non
         plain = await memory.retrieve_task_memory("soup", user_id=USER)
         found = await memory.retrieve_task_memory("soup", user_id=USER, rerank=True, rewrite=True)
         assert [hit.memory_id for hit in found.results] == [hit.memory_id for hit in reversed(plain.results)]
-        assert found.text == "Stir once, then twice."
+        assert "\nStir once, then twice.\n" in found.text
         assert found.usage.model_calls == 2
     model.assert_done()
 

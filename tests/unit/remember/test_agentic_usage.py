@@ -51,8 +51,7 @@ async def store(tmp_path: Any) -> Any:
 
 async def test_calls_of_agents_are_counted_as_they_go_on(store: LocalStore) -> None:
     model, task = RuleModel(), task_of(say("Alice lives in Berlin"))
-    distilled = await distiller(store, model).distil(SCOPE, task)
-    assert task.meter.usage == distilled.usage
+    await distiller(store, model).distil(SCOPE, task)
     assert task.meter.usage.model_calls == len(model.requests)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from reme_core.testing import ScriptedChatModel
-from reme_core.text import count_scripts, main_script, share_of_script
+from reme_core.text import main_script, share_of_script
+from reme_core.text.language import count_scripts
 from tests.support.temporary_store import TemporaryStore
 from tests.unit.remember.distilling import SCOPE, all_of, contents, distiller, fact, facts, say, task_of
 

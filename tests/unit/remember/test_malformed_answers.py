@@ -89,15 +89,16 @@ BAD_DECISIONS: dict[str, Any] = {
 @pytest.mark.parametrize("bad", BAD_FACTS.values(), ids=BAD_FACTS.keys())
 async def test_unusable_facts_are_asked_for_once_more_and_then_taken(bad: Any) -> None:
     store = TemporaryStore()
+    task = task_of(say("I ski"))
     with ScriptedChatModel([bad, GOOD]) as model:
-        distilled = await distiller(store, model).distil(SCOPE, task_of(say("I ski")))
+        distilled = await distiller(store, model).distil(SCOPE, task)
     await store.put(SCOPE, distilled.batch)
     assert contents(await all_of(store)) == ["Alice skis"]
     again = model.requests[1].messages
     assert "can't be used" in again[-1].text
     assert len(again[-1].text) < 2000
     assert again[:2] == model.requests[0].messages
-    assert distilled.usage.model_calls >= 1
+    assert task.meter.usage.model_calls >= 1
 
 
 @pytest.mark.parametrize("bad", BAD_FACTS.values(), ids=BAD_FACTS.keys())

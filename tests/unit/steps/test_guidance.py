@@ -102,7 +102,7 @@ async def test_summaries_are_made_where_they_are_among_the_types(tmp_path: Path)
 
 BAD: dict[str, dict[str, Any]] = {
     "instructions": {"instructions": "x" * 4001},
-    "instructions: wanted a text": {"instructions": ["x"]},
+    "instructions: wanted a string": {"instructions": ["x"]},
     "NUL": {"instructions": "a\0b"},
     "surrogate": {"instructions": "\ud83d"},
     "4001 characters, at most 4000": {"instructions": "x" * 4001},

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reme_core.errors import InvalidInputError
-from reme_core.text import TextMatch, cut_middle, is_cut_of, read_piece, search_text
-from reme_core.text.excerpt import _folded
+from reme_core.text import cut_middle, is_cut_of, read_piece, search_text
+from reme_core.text.excerpt import TextMatch, _folded
 
 REFERENCE = "3f9a0c5be1d24786"
 SHORTEST = f"[… reload {REFERENCE}]"

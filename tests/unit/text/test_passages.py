@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reme_core.text import cut_passages, passage_spans, segment_passages, terms
-from reme_core.text.passages import LONG_TERMS, PASSAGE_CHARS, PASSAGE_GRAMS, passage_sizes
+from reme_core.text import passage_spans, segment_passages, terms
+from reme_core.text.segment import LONG_TERMS, PASSAGE_CHARS, PASSAGE_GRAMS, cut_passages, passage_sizes
 
 texts = st.lists(
     st.sampled_from(["word", " ", ". ", "\n\n", "。", "很长", "x" * 700, "3.5", "?", "\u0301"]), max_size=60

@@ -26,7 +26,8 @@ from reme_core.steps.load_offloaded import ReloadRequest, reload_context
 from reme_core.steps.message_lines import talk_text
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, BOB, NOW, at
-from reme_core.tools import ReloadOp, read_arguments
+from reme_core.tools import ReloadOp
+from reme_core.tools.base import read_arguments
 from tests.support.toolbox import context_over
 
 LOG = "".join(f"line {n} of the log: {'ERROR disk full' if n == 777 else 'fine'}\n" for n in range(1, 1001))

@@ -39,9 +39,9 @@ from reme_core.tools import (
     ReadIdentityMemoryOp,
     ReadMetaMemoryOp,
     UpdateIdentityMemoryOp,
-    read_descriptions,
     read_meta,
 )
+from reme_core.tools.meta import read_descriptions
 from tests.support.snapshots import snapshot
 from tests.support.toolbox import (
     EMMA,

@@ -33,9 +33,8 @@ from reme_core.tools import (
     UpdateIdentityMemoryOp,
     UpdateMemoryOp,
     VectorRetrieveMemoryOp,
-    parameters_of,
-    read_arguments,
 )
+from reme_core.tools.base import parameters_of, read_arguments
 from tests.support.toolbox import NotingAgent, every_tool
 
 TARGET = ["memory_type", "memory_target"]

@@ -55,10 +55,6 @@ async def write_once(store: LocalStore, said: str, **options: object) -> tuple[M
         return await kept(store, await guideline_batch(await guideline_flow("search", context), context)), model
 
 
-def test_the_flow_says_what_it_is_made_of() -> None:
-    assert str(guideline_flow) == "collect >> write >> link"
-
-
 async def test_calls_become_one_memory_that_is_found_by_name_words_and_vector(tmp_path: Path) -> None:
     embedder = HashedEmbedder()
     async with opened(tmp_path) as store:

@@ -13,7 +13,6 @@ from reme_core.toolstats.tool_lookup import (
     joined_texts,
     retrieve_tool_memories,
     statistics_lines,
-    tool_memory,
     tool_text,
 )
 from tests.unit.toolstats.calling import OTHER, SCOPE, called, guideline, note, opened, put
@@ -24,7 +23,7 @@ async def test_without_a_guideline_there_are_statistics_kinds_of_errors_and_exam
     calls += [called(8, error="HTTP 404", time_cost=4.0), called(9, error="HTTP 500")]
     async with opened(tmp_path) as store:
         await store.add_tool_calls(SCOPE, calls)
-        found = await tool_memory(store, SCOPE, "search")
+        [found] = (await retrieve_tool_memories(store, SCOPE, ["search"])).results
     assert (found.guideline, found.memory_id, found.new_calls) == ("", None, 10)
     assert [call.call_id for call in found.examples] == ["c9", "c8", "c7", "c6", "c5"]
     assert found.text == (
@@ -48,7 +47,7 @@ async def test_with_a_guideline_there_are_no_examples_but_statistics_of_now(tmp_
         [written] = await put(store, guideline("Core function: Searches.", 3))
         await put(store, note("The index is rebuilt at night.", day=1), note("Quote\nnames.", day=2))
         await store.add_tool_calls(SCOPE, [called(n) for n in range(5)])
-        found = await tool_memory(store, SCOPE, "search")
+        [found] = (await retrieve_tool_memories(store, SCOPE, ["search"])).results
     assert (found.guideline, found.memory_id, found.new_calls) == (written.content, written.memory_id, 2)
     assert found.examples == ()
     assert [item.content for item in found.notes] == ["Quote\nnames.", "The index is rebuilt at night."]
@@ -61,7 +60,7 @@ async def test_with_a_guideline_there_are_no_examples_but_statistics_of_now(tmp_
 async def test_a_guideline_older_than_many_notes_is_found_and_the_newest_notes_are_shown(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         await put(store, guideline("Core function: Searches.", 0), *(note(f"note {n}", day=n) for n in range(1, 15)))
-        found = await tool_memory(store, SCOPE, "search")
+        [found] = (await retrieve_tool_memories(store, SCOPE, ["search"])).results
     assert found.guideline == "Core function: Searches."
     assert [item.content for item in found.notes] == [f"note {n}" for n in range(14, 4, -1)]
 
@@ -101,7 +100,8 @@ async def test_a_guideline_from_more_calls_than_there_are_was_written_elsewhere(
     async with opened(tmp_path) as store:
         await put(store, guideline("Core function: Searches.", 500))
         await store.add_tool_calls(SCOPE, [called(1)])
-        assert (await tool_memory(store, SCOPE, "search")).new_calls == 1
+        [found] = (await retrieve_tool_memories(store, SCOPE, ["search"])).results
+        assert found.new_calls == 1
 
 
 async def test_examples_and_text_are_cut_to_a_readable_length(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ async def test_examples_and_text_are_cut_to_a_readable_length(tmp_path: Path) ->
             SCOPE,
             [called(n, input={"q": "x" * 9000}, error=f"kind {'abcde'[n % 5]}: " + "y\n" * 100_000) for n in range(9)],
         )
-        found = await tool_memory(store, SCOPE, "search")
+        [found] = (await retrieve_tool_memories(store, SCOPE, ["search"])).results
     assert len(found.text) <= MAX_TOOL_CHARS
     assert len(found.examples) == 5
     assert all(len(call.output) < 350 and len(str(call.input)) < 350 for call in found.examples)

@@ -169,9 +169,10 @@ async def test_the_best_of_bad_matches_does_not_pass_good_ones_of_the_other_scop
 async def test_the_query_is_embedded_once_or_not_at_all(embedder: HashedEmbedder | None) -> None:
     store = await store_of(learnt("parse a date by hand"), embedder=embedder)
     before = 0 if embedder is None else len(embedder.calls)
-    answer = await search(asked(include_shared=True), context_of(store, embedder=embedder))
+    context = context_of(store, embedder=embedder)
+    answer = await search(asked(include_shared=True), context)
     assert texts(answer) == ["parse a date by hand"]
-    assert answer.usage.embedding_calls == (0 if embedder is None else 1)
+    assert context.trace.usage.embedding_calls == (0 if embedder is None else 1)
     assert embedder is None or embedder.calls[before:] == [("parse a date",)]
 
 
