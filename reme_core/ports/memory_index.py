@@ -27,10 +27,14 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesQuery:
-    """Which changes of a scope: those after `position`, from the beginning for None; about `limit` entries a page."""
+    """Which changes of a scope: those after `position`, from the beginning for None; about `limit` entries a page.
+
+    With `with_total` the page says how many entries there are in all.
+    """
 
     position: str | None = None
     limit: int = 500
+    with_total: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,7 @@ class ChangesPage:
         starts_over: What the index holds of the scope has to go first: the position asked for is of another file, of
             a scope that was erased since, or too old.
         is_last: Nothing follows by now.
+        total: How many entries an index has that took over all changes by now, where the query asks for that.
     """
 
     entries: Sequence[IndexEntry]
@@ -51,6 +56,7 @@ class ChangesPage:
     position: str
     starts_over: bool
     is_last: bool
+    total: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +90,10 @@ class MemoryIndex(Protocol):
 
     async def find_position(self, scope: Scope) -> str | None:
         """Return the position that the last `upsert` brought the scope to; None: it holds nothing that counts."""
+        ...
+
+    async def count(self, scope: Scope) -> int:
+        """Return how many entries the scope has."""
         ...
 
     async def upsert(self, scope: Scope, upsert: UpsertEntries) -> None:
