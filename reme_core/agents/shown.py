@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from reme_core.ports import AgentTask, AppendMessages, MemoryFilter, MemorySearch, Target, ToolContext
 from reme_core.retrieval.embedding import try_embedding
-from reme_core.rules import block_from
 from reme_core.schema import Memory, MemoryType, Message, Source, Usage, new_id
 from reme_core.steps.message_lines import find_messages_by_id
+from reme_core.steps.slicing import block_from
 from reme_core.steps.targets import all_memories, assigned_target
 from reme_core.text import conversation_lines, fence, json_line, prompt_time, shortened
 from reme_core.tools.search import memory_line

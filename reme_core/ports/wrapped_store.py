@@ -7,8 +7,9 @@ from datetime import datetime
 
 from reme_core.ports.items import GetItems, IndexedBy, Item, ItemNamespaces, ListItemNamespaces, SearchItems, WriteItems
 from reme_core.ports.jobs import ClaimJob, SettleJob
-from reme_core.ports.memory_index import ChangesPage, ChangesQuery
 from reme_core.ports.memory_store import (
+    ChangesPage,
+    ChangesQuery,
     Counts,
     EventQuery,
     ListMemories,
@@ -28,19 +29,23 @@ from reme_core.ports.offloads import (
     ScoredOffload,
 )
 from reme_core.ports.store import Store
-from reme_core.ports.tool_calls import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.ports.transcript import (
+    AddedToolCalls,
     Appended,
     AppendMessages,
     BlockPage,
     FindMessages,
     ListBlocks,
+    ListToolCalls,
+    ListTools,
     MessagePage,
     MessageSearch,
     MessageVector,
     PendingText,
     ScoredBlock,
     ScoredMessage,
+    ToolCallPage,
+    ToolPage,
 )
 from reme_core.schema import (
     Block,

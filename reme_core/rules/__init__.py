@@ -3,7 +3,6 @@
 What a write comes to, which memories a filter means, and how memories that took each other's place share time.
 """
 
-from reme_core.rules.blocks import block_from as block_from
 from reme_core.rules.chain import ChainUpdate as ChainUpdate
 from reme_core.rules.chain import chain_of as chain_of
 from reme_core.rules.chain import check_useless as check_useless

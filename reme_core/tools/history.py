@@ -17,10 +17,10 @@ from reme_core.errors import (
 )
 from reme_core.ports import AppendMessages, ScoredMessage, ToolContext
 from reme_core.retrieval.hits import message_hit
-from reme_core.rules import block_from
 from reme_core.schema import Block, Memory, Message, StoredMessage, UtcTime, new_id, parse_messages
 from reme_core.schema.checks import Id, Text
 from reme_core.steps.provenance import READ_SCORE, note_hits
+from reme_core.steps.slicing import block_from
 from reme_core.steps.targets import may_touch, target_of
 from reme_core.text import conversation_lines, json_line, prompt_time
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
