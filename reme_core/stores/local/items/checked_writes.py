@@ -11,9 +11,8 @@ import numpy as np
 
 from reme_core.errors import DimensionMismatchError, InvalidInputError
 from reme_core.ports import ItemAddress, ItemRecord, Matrix, PutItem, WriteItems
-from reme_core.rules import check_key, namespace_path, write_value
+from reme_core.rules import check_key, check_vector, namespace_path, write_value
 from reme_core.schema.checks import check_scope_part
-from reme_core.stores.local.file.vectors_and_words import check_vector
 from reme_core.stores.local.items.item_rows import NOT_ITEMS
 from reme_core.stores.local.memory_rows import microseconds
 
