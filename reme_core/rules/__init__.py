@@ -29,6 +29,7 @@ from reme_core.rules.match import check_filter as check_filter
 from reme_core.rules.match import matches as matches
 from reme_core.rules.match import metadata_token as metadata_token
 from reme_core.rules.match import metadata_tokens as metadata_tokens
+from reme_core.rules.plan import NORM_TOLERANCE as NORM_TOLERANCE
 from reme_core.rules.plan import Change as Change
 from reme_core.rules.plan import Claim as Claim
 from reme_core.rules.plan import WritePlan as WritePlan

@@ -77,14 +77,6 @@ class SearchedPartitions:
     insists: bool = False
     unfinished: list[tuple[int, Partition, int]] = field(default_factory=list)
 
-    def get(self, scope: int, layer: Layer) -> Partition:
-        """See `Partitions.get`."""
-        return self.held.get(scope, layer)
-
-    def measured(self, scope: int, layer: Layer, size_bytes: int) -> None:
-        """See `Partitions.measured`."""
-        self.held.measured(scope, layer, size_bytes)
-
     def follow(self, connection: sqlite3.Connection, scope: int, partition: Partition) -> None:
         """Bring a partition, whose lock is held, to the state of the snapshot (StillLoading)."""
         partition.follow(connection, scope)
@@ -136,14 +128,14 @@ class Loader:
 
     def _load(self, scope: int, partition: Partition, connection: sqlite3.Connection) -> bool:
         """Load a chunk and return whether there is more to do; what fails here, the next search meets and raises."""
-        if not self._partitions.keeps(scope, partition):
+        if not self._partitions.keeps((scope, partition.layer), partition):
             return False
         time.sleep(_PAUSE_S)
         with partition.lock:
             partition.follow(connection, scope)
             partition.load_more(connection, scope)
             size, more = partition.index.nbytes, not partition.is_complete
-        self._partitions.measured(scope, partition.layer, size)
+        self._partitions.measured((scope, partition.layer), size)
         return more
 
     async def _wait(self, scope: int, partition: Partition, patience_s: float | None) -> None:
@@ -293,7 +285,7 @@ def _followed(
     """
     number = find_scope(connection, scope)
     while number is not None and holds_any(connection, number, layer):
-        partition = partitions.get(number, layer)
+        partition = partitions.held.get((number, layer))
         with partition.lock:
             connection.execute("COMMIT")
             connection.execute("BEGIN")
@@ -301,7 +293,7 @@ def _followed(
             if again == number:
                 partitions.follow(connection, number, partition)
                 yield number, partition
-                partitions.measured(number, layer, partition.index.nbytes)
+                partitions.held.measured((number, layer), partition.index.nbytes)
                 return
         number = again  # erased, and perhaps made anew, in between
     yield None

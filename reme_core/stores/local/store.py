@@ -39,14 +39,14 @@ from reme_core.stores.local import offload_search
 from reme_core.stores.local import ranked_search as search
 from reme_core.stores.local import tool_call_rows as tool_calls
 from reme_core.stores.local.file.database import Database, FileSettings, Work
-from reme_core.stores.local.file.scope_numbers import find_scope
+from reme_core.stores.local.file.scope_numbers import Layer, find_scope
 from reme_core.stores.local.file.tables import has_word_tables
 from reme_core.stores.local.file.whole_scope import count_scope, count_targets, erase_rows, purge_log
 from reme_core.stores.local.items.item_store import ItemCalls
 from reme_core.stores.local.items.search_items import ItemWords
 from reme_core.stores.local.items.vectors_in_memory import ItemVectors
 from reme_core.stores.local.memory_changes import claim_file_id, find_file_id, memory_changes
-from reme_core.stores.local.partitions import Partitions
+from reme_core.stores.local.partitions import partitions_of
 from reme_core.stores.local.ranked_search import Loader
 
 _LOG = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class LocalStore(ItemCalls):
         self._database = Database(
             FileSettings(path=Path(path), synchronous=synchronous, busy_timeout_s=busy_timeout_s, max_bytes=max_bytes)
         )
-        self._partitions = Partitions(cache_bytes)
+        self._partitions = partitions_of(cache_bytes)
         self._loader = Loader(self._database, self._partitions, patience_s=loading_wait_s)
         self._item_vectors = ItemVectors(cache_bytes)
         self._item_words = ItemWords(cache_bytes)
@@ -307,9 +307,9 @@ class LocalStore(ItemCalls):
         fts5 = await self._has_fts5()
         erased = await self._database.write(lambda c: erase_rows(c, scope, fts5=fts5))
         if number is not None:
-            self._partitions.forget(number)
-        self._item_vectors.clear()
-        self._item_words.clear()
+            self._partitions.forget((number, layer) for layer in Layer)
+        self._item_vectors.forget()
+        self._item_words.forget()
         try:
             await self._database.maintain(lambda c: purge_log(c, self._database.path))
         except StoreError as exc:

@@ -29,7 +29,6 @@ from reme_core.errors import (
     StoreUnavailableError,
 )
 from reme_core.ports import MemorySearch
-from reme_core.retrieval import bm25_order
 from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
 from reme_core.stores.qdrant.backend import translated
 from reme_core.stores.qdrant.points import (
@@ -44,6 +43,7 @@ from reme_core.stores.qdrant.points import (
 from reme_core.testing.memory_index_contract import entry, found, upsert
 from reme_core.testing.store_values import ALICE, DIMENSION
 from reme_core.text import terms
+from tests.support.bm25 import bm25_order
 
 
 def status(code: int, content: bytes = b"{}") -> UnexpectedResponse:
