@@ -302,11 +302,9 @@ class MemoryIndex(Protocol):
 
     async def find_position(self, scope: Scope) -> str | None:
         """Return the position that the last `upsert` brought the scope to; None: it holds nothing that counts."""
-        ...
 
     async def count(self, scope: Scope) -> int:
         """Return how many entries the scope has."""
-        ...
 
     async def upsert(self, scope: Scope, upsert: UpsertEntries) -> None:
         """Write entries, and then the position; both are durable and searchable when this returns.
@@ -314,11 +312,9 @@ class MemoryIndex(Protocol):
         Raises:
             DimensionMismatchError: A vector of another length than those of the index.
         """
-        ...
 
     async def delete(self, scope: Scope, delete: DeleteEntries) -> None:
         """Remove entries; keys that aren't there are passed over."""
-        ...
 
     async def search(self, scope: Scope, search: MemorySearch) -> list[IndexHit]:
         """Return the best memories, highest score first; ties: newest first, then by id. Scores as in `MemorySearch`.
@@ -328,8 +324,6 @@ class MemoryIndex(Protocol):
             UnsupportedFilterError: The index can't honour the filter.
             DimensionMismatchError: The query's vector has another length than those of the index.
         """
-        ...
 
     async def close(self) -> None:
         """Release what is held; later calls raise `StoreClosedError`. Closing twice is harmless."""
-        ...
