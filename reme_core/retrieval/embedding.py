@@ -52,6 +52,13 @@ def unusable_vectors(count: int) -> str:
     return f"the embedder gave zeros or values that are not finite for {count} text(s): check the model"
 
 
+async def _ask_query(embedder: Embedder, text: str) -> object:
+    """Embed a query as such, where the embedder tells queries from what is stored."""
+    if isinstance(embedder, EmbedsQueries):
+        return [await embedder.embed_query(text)]
+    return await embedder.embed([text])
+
+
 QUESTION_TIMEOUT_S = 1.5
 """How long a question waits for its vector. Hosted models answer a short text in 0.1 to 0.5 s; agents wait 2 s for what
 they recall, by which words have to have answered."""
@@ -209,13 +216,8 @@ class RestingEmbedder:
 
     async def embed_query(self, text: str) -> Vector:
         """Return the vector of a question; raises as `embed`."""
-
-        async def ask() -> object:
-            if isinstance(self._embedder, EmbedsQueries):
-                return [await self._embedder.embed_query(text)]
-            return await self._embedder.embed([text])
-
-        vector: Vector = (await self._ask(ask, 1, self._question_timeout_s))[0]
+        rows = await self._ask(lambda: _ask_query(self._embedder, text), 1, self._question_timeout_s)
+        vector: Vector = rows[0]
         return vector
 
     def rest(self, error: ModelError) -> None:
@@ -286,13 +288,7 @@ async def embed_one(embedder: Embedder, text: str) -> Vector:
     Raises:
         ModelOutputError: Its vector is zero or not finite.
     """
-    text = bounded_query(text)
-    answer: object
-    if isinstance(embedder, EmbedsQueries):
-        answer = [await embedder.embed_query(text)]
-    else:
-        answer = await embedder.embed([text])
-    matrix = checked_rows(embedder, 1, answer)
+    matrix = checked_rows(embedder, 1, await _ask_query(embedder, bounded_query(text)))
     if not matrix.any():
         raise ModelOutputError(unusable_vectors(1), raw="")
     vector: Vector = matrix[0]

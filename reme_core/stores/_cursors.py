@@ -22,18 +22,6 @@ def write_cursor(kind: str, *place: int | str) -> str:
     return base64.urlsafe_b64encode(json.dumps([kind, *place]).encode()).decode()
 
 
-def _bindable(part: int | str) -> bool:
-    return part.isascii() or _is_text(part) if isinstance(part, str) else -(2**63) <= part < 2**63
-
-
-def _is_text(part: str) -> bool:
-    try:
-        part.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def read_cursor(kind: str, cursor: str, *types: type[int] | type[str]) -> list[int | str]:
     """Read a cursor of this kind, whose parts have these types.
 
@@ -46,7 +34,7 @@ def read_cursor(kind: str, cursor: str, *types: type[int] | type[str]) -> list[i
         parts = None
     if isinstance(parts, list) and parts[:1] == [kind]:
         place: list[int | str] = parts[1:]
-        if [type(part) for part in place] == list(types) and all(map(_bindable, place)):
+        if [type(part) for part in place] == list(types):
             return place
     raise bad_cursor(cursor)
 

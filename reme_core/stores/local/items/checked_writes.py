@@ -118,21 +118,9 @@ def address_path(address: ItemAddress) -> str:
     return path
 
 
-class _ItemName:
-    """What errors call an item; written out only where there is one, as most puts have none."""
-
-    __slots__ = ("_address",)
-
-    def __init__(self, address: ItemAddress) -> None:
-        self._address = address
-
-    def __format__(self, spec: str) -> str:
-        return format(f"item {self._address.key!r:.80} in {self._address.namespace!r:.200}", spec)
-
-
 def _ready_put(put: PutItem, path: str, *, fresh: bool) -> ReadyWrite:
     address = put.address
-    what = _ItemName(address)
+    what = f"item {address.key!r:.80} in {address.namespace!r:.200}"
     vectors = None if put.vectors is None else _matrix(put.vectors, what)
     if vectors is not None and not put.ranked:
         msg = f"{what}: it has vectors and is not to be ranked: leave one of them out"
