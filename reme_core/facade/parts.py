@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reme_core.ports import ChatModel, Clock, Embedder, Retriever, Store, Summarizer
     from reme_core.remember.memory_editor import Editor
     from reme_core.remember.summarizer import VerbatimSummarizer
-    from reme_core.retrieval.embedding import RestingEmbedder
+    from reme_core.retrieval.resting_embedder import RestingEmbedder
     from reme_core.stores import Database
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts

@@ -120,7 +120,7 @@ class ReMe(
         from reme_core.models import CharacterTokenCounter, SystemClock
         from reme_core.remember.memory_editor import Editor
         from reme_core.remember.summarizer import VerbatimSummarizer
-        from reme_core.retrieval.embedding import RestingEmbedder
+        from reme_core.retrieval.resting_embedder import RestingEmbedder
 
         for name, part in (("clock", clock), ("token_counter", token_counter)):
             config.check_object(part, name)

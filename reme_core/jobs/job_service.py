@@ -15,7 +15,7 @@ from reme_core.jobs.job_outcomes import JobOutcome
 from reme_core.jobs.job_runner import JobRunner
 from reme_core.jobs.process_identity import is_gone
 from reme_core.ports import Clock, SettleJob, Store
-from reme_core.retrieval.embedding import RestingEmbedder
+from reme_core.retrieval.resting_embedder import RestingEmbedder
 from reme_core.schema import Job, JobState, Scope, Usage
 from reme_core.steps.embedding import embed_waiting
 

@@ -16,8 +16,8 @@ from reme_core.retrieval.embedding import (
     rest,
     try_embedding,
     try_question,
-    unusable_vectors,
 )
+from reme_core.retrieval.resting_embedder import unusable_vectors
 from reme_core.schema import Scope, Usage
 
 __all__ = [

@@ -10,7 +10,8 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.models import OpenAIEmbedder
-from reme_core.retrieval.embedding import RestingEmbedder, try_question
+from reme_core.retrieval.embedding import try_question
+from reme_core.retrieval.resting_embedder import RestingEmbedder
 from reme_core.testing import FixedClock
 from tests.support.openai_server import KEY, HangUp, Hold, OpenAIServer, Status
 

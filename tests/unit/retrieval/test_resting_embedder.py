@@ -14,14 +14,8 @@ import pytest
 
 from reme_core.errors import CorruptDataError, ModelError, ModelRejectedError, ModelUnavailableError
 from reme_core.ports import Matrix, Vector
-from reme_core.retrieval.embedding import (
-    LONGEST_PAUSE_S,
-    CircuitBreaker,
-    RestingEmbedder,
-    embed_one,
-    try_embedding,
-    try_question,
-)
+from reme_core.retrieval.embedding import embed_one, try_embedding, try_question
+from reme_core.retrieval.resting_embedder import LONGEST_PAUSE_S, CircuitBreaker, RestingEmbedder
 from reme_core.testing import FixedClock, HashedEmbedder
 
 DOWN = ModelUnavailableError("the model is away")
