@@ -12,9 +12,9 @@ from reme_core.agents.base import AgentOptions, BaseMemoryAgentOp, TargetArgumen
 from reme_core.agents.loop import Limits, StopRule
 from reme_core.ports import AgentTask, AppendMessages, MemoryAgent, MemorySearch, Target, Tool, ToolContext
 from reme_core.retrieval.embedding import vectors_or_none
-from reme_core.rules import block_from
 from reme_core.schema import Memory, MemoryType, Message, Source, new_id
 from reme_core.steps.message_lines import find_messages_by_id
+from reme_core.steps.slicing import block_from
 from reme_core.steps.targets import SELF, all_memories, assigned_target, memories_about
 from reme_core.text import conversation_lines, fence, json_line, prompt_time, shortened
 from reme_core.tools import (

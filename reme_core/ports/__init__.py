@@ -2,200 +2,94 @@
 
 from __future__ import annotations
 
-from reme_core.ports.items import (
-    FilterOperator,
-    GetItems,
-    IndexedBy,
-    Item,
-    ItemAddress,
-    ItemCondition,
-    ItemNamespaces,
-    ItemRecord,
-    ItemValue,
-    ListItemNamespaces,
-    Namespace,
-    PutItem,
-    RecordPlace,
-    SearchItems,
-    WriteItems,
-)
-from reme_core.ports.jobs import ClaimJob, SettleJob
-from reme_core.ports.memory_index import (
-    ChangesPage,
-    ChangesQuery,
-    DeleteEntries,
-    IndexEntry,
-    IndexHit,
-    MemoryIndex,
-    UpsertEntries,
-)
-from reme_core.ports.memory_store import (
-    Counts,
-    DeleteMemory,
-    EventQuery,
-    ListMemories,
-    Matrix,
-    MemoryFilter,
-    MemorySearch,
-    PutMemory,
-    Scalar,
-    ScoredMemory,
-    Target,
-    Uselessness,
-    UseMemory,
-    Vector,
-    WriteBatch,
-)
-from reme_core.ports.models import (
-    ChatModel,
-    ChatRequest,
-    ChatResult,
-    Clock,
-    Embedder,
-    EmbedsQueries,
-    NamedEmbedder,
-    ResponseSchema,
-    StreamingChatModel,
-    TokenCounter,
-    ToolSpec,
-)
-from reme_core.ports.offloads import (
-    CleanOffloads,
-    HoldOffloads,
-    ListOffloads,
-    OffloadPage,
-    OffloadSearch,
-    PutOffloads,
-    ScoredOffload,
-)
-from reme_core.ports.pipelines import Retriever, RetrieveRequest, Summarizer, SummaryRequest
-from reme_core.ports.store import Store
-from reme_core.ports.tool_calls import (
-    AddedToolCalls,
-    ListToolCalls,
-    ListTools,
-    ToolCallPage,
-    ToolPage,
-)
-from reme_core.ports.tools import (
-    AgentResult,
-    AgentTask,
-    MemoryAgent,
-    MetaMemory,
-    RunTrace,
-    Tool,
-    ToolContext,
-)
-from reme_core.ports.transcript import (
-    WAITING,
-    Appended,
-    AppendMessages,
-    BlockPage,
-    BlockSummary,
-    FindMessages,
-    ListBlocks,
-    MessagePage,
-    MessageSearch,
-    MessageVector,
-    OnConflict,
-    PendingText,
-    Planner,
-    ScoredBlock,
-    ScoredMessage,
-    Slicer,
-)
-from reme_core.ports.wrapped_store import WrappedStore
-
-__all__ = [
-    "WAITING",
-    "AddedToolCalls",
-    "AgentResult",
-    "AgentTask",
-    "AppendMessages",
-    "Appended",
-    "BlockPage",
-    "BlockSummary",
-    "ChangesPage",
-    "ChangesQuery",
-    "ChatModel",
-    "ChatRequest",
-    "ChatResult",
-    "ClaimJob",
-    "CleanOffloads",
-    "Clock",
-    "Counts",
-    "DeleteEntries",
-    "DeleteMemory",
-    "Embedder",
-    "EmbedsQueries",
-    "EventQuery",
-    "FilterOperator",
-    "FindMessages",
-    "GetItems",
-    "HoldOffloads",
-    "IndexEntry",
-    "IndexHit",
-    "IndexedBy",
-    "Item",
-    "ItemAddress",
-    "ItemCondition",
-    "ItemNamespaces",
-    "ItemRecord",
-    "ItemValue",
-    "ListBlocks",
-    "ListItemNamespaces",
-    "ListMemories",
-    "ListOffloads",
-    "ListToolCalls",
-    "ListTools",
-    "Matrix",
-    "MemoryAgent",
-    "MemoryFilter",
-    "MemoryIndex",
-    "MemorySearch",
-    "MessagePage",
-    "MessageSearch",
-    "MessageVector",
-    "MetaMemory",
-    "NamedEmbedder",
-    "Namespace",
-    "OffloadPage",
-    "OffloadSearch",
-    "OnConflict",
-    "PendingText",
-    "Planner",
-    "PutItem",
-    "PutMemory",
-    "PutOffloads",
-    "RecordPlace",
-    "ResponseSchema",
-    "RetrieveRequest",
-    "Retriever",
-    "RunTrace",
-    "Scalar",
-    "ScoredBlock",
-    "ScoredMemory",
-    "ScoredMessage",
-    "ScoredOffload",
-    "SearchItems",
-    "SettleJob",
-    "Slicer",
-    "Store",
-    "StreamingChatModel",
-    "Summarizer",
-    "SummaryRequest",
-    "Target",
-    "TokenCounter",
-    "Tool",
-    "ToolCallPage",
-    "ToolContext",
-    "ToolPage",
-    "ToolSpec",
-    "UpsertEntries",
-    "UseMemory",
-    "Uselessness",
-    "Vector",
-    "WrappedStore",
-    "WriteBatch",
-    "WriteItems",
-]
+from reme_core.ports.items import FilterOperator as FilterOperator
+from reme_core.ports.items import GetItems as GetItems
+from reme_core.ports.items import IndexedBy as IndexedBy
+from reme_core.ports.items import Item as Item
+from reme_core.ports.items import ItemAddress as ItemAddress
+from reme_core.ports.items import ItemCondition as ItemCondition
+from reme_core.ports.items import ItemNamespaces as ItemNamespaces
+from reme_core.ports.items import ItemRecord as ItemRecord
+from reme_core.ports.items import ItemValue as ItemValue
+from reme_core.ports.items import ListItemNamespaces as ListItemNamespaces
+from reme_core.ports.items import Namespace as Namespace
+from reme_core.ports.items import PutItem as PutItem
+from reme_core.ports.items import RecordPlace as RecordPlace
+from reme_core.ports.items import SearchItems as SearchItems
+from reme_core.ports.items import WriteItems as WriteItems
+from reme_core.ports.jobs import ClaimJob as ClaimJob
+from reme_core.ports.jobs import SettleJob as SettleJob
+from reme_core.ports.memory_store import ChangesPage as ChangesPage
+from reme_core.ports.memory_store import ChangesQuery as ChangesQuery
+from reme_core.ports.memory_store import Counts as Counts
+from reme_core.ports.memory_store import DeleteEntries as DeleteEntries
+from reme_core.ports.memory_store import DeleteMemory as DeleteMemory
+from reme_core.ports.memory_store import EventQuery as EventQuery
+from reme_core.ports.memory_store import IndexEntry as IndexEntry
+from reme_core.ports.memory_store import IndexHit as IndexHit
+from reme_core.ports.memory_store import ListMemories as ListMemories
+from reme_core.ports.memory_store import Matrix as Matrix
+from reme_core.ports.memory_store import MemoryFilter as MemoryFilter
+from reme_core.ports.memory_store import MemoryIndex as MemoryIndex
+from reme_core.ports.memory_store import MemorySearch as MemorySearch
+from reme_core.ports.memory_store import PutMemory as PutMemory
+from reme_core.ports.memory_store import Scalar as Scalar
+from reme_core.ports.memory_store import ScoredMemory as ScoredMemory
+from reme_core.ports.memory_store import Target as Target
+from reme_core.ports.memory_store import UpsertEntries as UpsertEntries
+from reme_core.ports.memory_store import Uselessness as Uselessness
+from reme_core.ports.memory_store import UseMemory as UseMemory
+from reme_core.ports.memory_store import Vector as Vector
+from reme_core.ports.memory_store import WriteBatch as WriteBatch
+from reme_core.ports.models import ChatModel as ChatModel
+from reme_core.ports.models import ChatRequest as ChatRequest
+from reme_core.ports.models import ChatResult as ChatResult
+from reme_core.ports.models import Clock as Clock
+from reme_core.ports.models import Embedder as Embedder
+from reme_core.ports.models import EmbedsQueries as EmbedsQueries
+from reme_core.ports.models import NamedEmbedder as NamedEmbedder
+from reme_core.ports.models import ResponseSchema as ResponseSchema
+from reme_core.ports.models import StreamingChatModel as StreamingChatModel
+from reme_core.ports.models import TokenCounter as TokenCounter
+from reme_core.ports.models import ToolSpec as ToolSpec
+from reme_core.ports.offloads import CleanOffloads as CleanOffloads
+from reme_core.ports.offloads import HoldOffloads as HoldOffloads
+from reme_core.ports.offloads import ListOffloads as ListOffloads
+from reme_core.ports.offloads import OffloadPage as OffloadPage
+from reme_core.ports.offloads import OffloadSearch as OffloadSearch
+from reme_core.ports.offloads import PutOffloads as PutOffloads
+from reme_core.ports.offloads import ScoredOffload as ScoredOffload
+from reme_core.ports.pipelines import Retriever as Retriever
+from reme_core.ports.pipelines import RetrieveRequest as RetrieveRequest
+from reme_core.ports.pipelines import Summarizer as Summarizer
+from reme_core.ports.pipelines import SummaryRequest as SummaryRequest
+from reme_core.ports.store import Store as Store
+from reme_core.ports.tools import AgentResult as AgentResult
+from reme_core.ports.tools import AgentTask as AgentTask
+from reme_core.ports.tools import MemoryAgent as MemoryAgent
+from reme_core.ports.tools import MetaMemory as MetaMemory
+from reme_core.ports.tools import RunTrace as RunTrace
+from reme_core.ports.tools import Tool as Tool
+from reme_core.ports.tools import ToolContext as ToolContext
+from reme_core.ports.transcript import WAITING as WAITING
+from reme_core.ports.transcript import AddedToolCalls as AddedToolCalls
+from reme_core.ports.transcript import Appended as Appended
+from reme_core.ports.transcript import AppendMessages as AppendMessages
+from reme_core.ports.transcript import BlockPage as BlockPage
+from reme_core.ports.transcript import BlockSummary as BlockSummary
+from reme_core.ports.transcript import FindMessages as FindMessages
+from reme_core.ports.transcript import ListBlocks as ListBlocks
+from reme_core.ports.transcript import ListToolCalls as ListToolCalls
+from reme_core.ports.transcript import ListTools as ListTools
+from reme_core.ports.transcript import MessagePage as MessagePage
+from reme_core.ports.transcript import MessageSearch as MessageSearch
+from reme_core.ports.transcript import MessageVector as MessageVector
+from reme_core.ports.transcript import OnConflict as OnConflict
+from reme_core.ports.transcript import PendingText as PendingText
+from reme_core.ports.transcript import Planner as Planner
+from reme_core.ports.transcript import ScoredBlock as ScoredBlock
+from reme_core.ports.transcript import ScoredMessage as ScoredMessage
+from reme_core.ports.transcript import Slicer as Slicer
+from reme_core.ports.transcript import ToolCallPage as ToolCallPage
+from reme_core.ports.transcript import ToolPage as ToolPage
+from reme_core.ports.wrapped_store import WrappedStore as WrappedStore

@@ -82,7 +82,6 @@ class ChatModel(Protocol):
             ModelOutputError: The answer has no usable form; `raw` keeps it.
             ContextTooLongError: The request doesn't fit the context window.
         """
-        ...
 
 
 @runtime_checkable
@@ -91,7 +90,6 @@ class StreamingChatModel(ChatModel, Protocol):
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatResult, None]:
         """Yield the answer's text in pieces, and at the end the whole result; raises as `chat`."""
-        ...
 
 
 class Embedder(Protocol):
@@ -100,7 +98,6 @@ class Embedder(Protocol):
     @property
     def dimension(self) -> int:
         """The length of every vector."""
-        ...
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         """Return float32 of shape (len(texts), dimension), rows of unit norm, in the order of the texts.
@@ -112,7 +109,6 @@ class Embedder(Protocol):
             ModelRejectedError: The endpoint refuses the request as it is.
             ModelOutputError: A wrong number of vectors, a wrong dimension, or values that are not finite.
         """
-        ...
 
 
 @runtime_checkable
@@ -122,7 +118,6 @@ class NamedEmbedder(Protocol):
     @property
     def model(self) -> str:
         """The name of the model."""
-        ...
 
 
 @runtime_checkable
@@ -131,7 +126,6 @@ class EmbedsQueries(Protocol):
 
     async def embed_query(self, text: str) -> Vector:
         """Return the vector of a query, shape (dimension,), as `Embedder.embed` does for texts; raises as that."""
-        ...
 
 
 class TokenCounter(Protocol):
@@ -139,7 +133,6 @@ class TokenCounter(Protocol):
 
     def count(self, text: str) -> int:
         """Return the number of tokens of a text, 0 for an empty one; adding text never lowers it."""
-        ...
 
 
 class Clock(Protocol):
@@ -147,4 +140,3 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the time, aware, in UTC."""
-        ...

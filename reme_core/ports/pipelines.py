@@ -91,7 +91,6 @@ class Summarizer(Protocol):
             ConflictError: An id of a message that is taken.
             PartialFailureError: The messages are kept, a later step failed; `done` is the result so far.
         """
-        ...
 
 
 @runtime_checkable
@@ -105,4 +104,3 @@ class Retriever(Protocol):
             InvalidInputError: The question is empty, or the filters contradict each other.
             UnsupportedFilterError: A layer was asked for that a filter can't be applied to.
         """
-        ...

@@ -8,8 +8,9 @@ from typing import Protocol, runtime_checkable
 
 from reme_core.ports.items import GetItems, IndexedBy, Item, ItemNamespaces, ListItemNamespaces, SearchItems, WriteItems
 from reme_core.ports.jobs import ClaimJob, SettleJob
-from reme_core.ports.memory_index import ChangesPage, ChangesQuery
 from reme_core.ports.memory_store import (
+    ChangesPage,
+    ChangesQuery,
     Counts,
     EventQuery,
     ListMemories,
@@ -28,19 +29,23 @@ from reme_core.ports.offloads import (
     PutOffloads,
     ScoredOffload,
 )
-from reme_core.ports.tool_calls import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.ports.transcript import (
+    AddedToolCalls,
     Appended,
     AppendMessages,
     BlockPage,
     FindMessages,
     ListBlocks,
+    ListToolCalls,
+    ListTools,
     MessagePage,
     MessageSearch,
     MessageVector,
     PendingText,
     ScoredBlock,
     ScoredMessage,
+    ToolCallPage,
+    ToolPage,
 )
 from reme_core.schema import (
     Block,
@@ -86,11 +91,9 @@ class Store(Protocol):
                 make two equal current memories.
             DimensionMismatchError: A vector of another length than those stored.
         """
-        ...
 
     async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
         """Do `put` and `settle_job`, or neither; raises what they raise."""
-        ...
 
     async def record_uses(self, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
         """Add to the counts of memories, all or none, and return the memories in the order given.
@@ -101,7 +104,6 @@ class Store(Protocol):
             MemoryNotFoundError: Naming every id that this scope doesn't hold.
             InvalidInputError: A count below zero, or none at all.
         """
-        ...
 
     async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
         """Return memories by id, in the order asked, current or replaced.
@@ -109,7 +111,6 @@ class Store(Protocol):
         Raises:
             MemoryNotFoundError: Naming every id that this scope doesn't hold.
         """
-        ...
 
     async def search(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
         """Return the best memories, highest score first; ties: newest first, then by id.
@@ -120,7 +121,6 @@ class Store(Protocol):
             UnsupportedFilterError: This store can't honour the filter.
             DimensionMismatchError: The query's vector has another length than those stored.
         """
-        ...
 
     async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
         """Return one page; pages of any size partition what does not change meanwhile.
@@ -129,22 +129,18 @@ class Store(Protocol):
             InvalidInputError: A cursor that is not one of ours.
             UnsupportedFilterError: This store can't honour the filter.
         """
-        ...
 
     async def count_targets(self, scope: Scope) -> dict[Target, int]:
         """Return the number of current memories of each target, `meta` ones apart."""
-        ...
 
     async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
         """Return what happened, oldest first. Events of deleted memories stay until the scope is erased."""
-        ...
 
     async def memory_changes(self, scope: Scope, query: ChangesQuery) -> ChangesPage:
         """Return what an index of memories lacks since a position; vectors that came later are changes, too.
 
         Taking over page after page until `is_last` gives the state of the store at the time of the last one.
         """
-        ...
 
     async def append(self, scope: Scope, request: AppendMessages) -> Appended:
         """Add messages, all or none. Adding the same message again changes nothing.
@@ -153,7 +149,6 @@ class Store(Protocol):
             ConflictError: An id of this scope that belongs to a message with other content or another session, unless
                 `on_conflict` says to rename it.
         """
-        ...
 
     async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
         """Return messages by id, in the order asked.
@@ -161,11 +156,9 @@ class Store(Protocol):
         Raises:
             MessageNotFoundError: Naming every id that this scope doesn't hold.
         """
-        ...
 
     async def find_messages(self, scope: Scope, query: FindMessages) -> MessagePage:
         """Return one page of the messages that meet all conditions."""
-        ...
 
     async def search_messages(self, scope: Scope, search: MessageSearch) -> list[ScoredMessage]:
         """Return the best messages, highest score first; ties: newest first. Messages without vector have words.
@@ -173,7 +166,6 @@ class Store(Protocol):
         Raises:
             InvalidInputError: There is neither text nor vector, and the search is not by time.
         """
-        ...
 
     async def put_blocks(self, scope: Scope, blocks: Sequence[Block]) -> None:
         """Add blocks, all or none; their messages then lie in them. Adding an equal block again changes nothing.
@@ -185,7 +177,6 @@ class Store(Protocol):
             ConflictError: The id of a block with other content; or a message, those that the block repeats apart, that
                 lies in another block already: so two writers never slice the same messages twice.
         """
-        ...
 
     async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
         """Return blocks by id, in the order asked.
@@ -193,26 +184,21 @@ class Store(Protocol):
         Raises:
             BlockNotFoundError: Naming every id that this scope doesn't hold.
         """
-        ...
 
     async def list_blocks(self, scope: Scope, query: ListBlocks) -> BlockPage:
         """Return one page of blocks in the order of slicing."""
-        ...
 
     async def search_blocks(self, scope: Scope, search: MessageSearch) -> list[ScoredBlock]:
         """Return the best blocks by their summaries, highest score first."""
-        ...
 
     async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
         """Return texts that wait for vectors, memories first, each oldest first: `limit` and what a last message adds.
 
         Fewer than `limit` are all there are.
         """
-        ...
 
     async def waiting_scopes(self, memory_space: str) -> list[Scope]:
         """Return the scopes of one memory space that have texts waiting for vectors, after a crash or a failure."""
-        ...
 
     async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
         """Store vectors, all or none; their texts then wait no longer. This is no change of a memory: it has no event.
@@ -224,18 +210,15 @@ class Store(Protocol):
             DimensionMismatchError: A vector of another length than those stored.
             InvalidInputError: A vector that is not finite or not of unit norm, or a key that is not one of ours.
         """
-        ...
 
     async def add_jobs(self, scope: Scope, jobs: Sequence[Job]) -> None:
         """Add jobs, all or none. Adding the same job again changes nothing (ConflictError for another one)."""
-        ...
 
     async def claim_job(self, scope: Scope, claim: ClaimJob) -> Job | None:
         """Take the oldest job (by `created_at`, then in the order of adding) that may be begun; None if there is none.
 
         It is then `running`, with one more attempt.
         """
-        ...
 
     async def settle_job(self, scope: Scope, settle: SettleJob) -> None:
         """End, prolong or give back a job.
@@ -244,15 +227,12 @@ class Store(Protocol):
             JobNotFoundError: This scope holds no such job: it was done, or the scope was erased.
             ConflictError: Somebody else holds it, or with owner None: somebody does.
         """
-        ...
 
     async def list_jobs(self, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
         """Return the scope's jobs, oldest first; of these states, if given."""
-        ...
 
     async def job_scopes(self, memory_space: str) -> list[Scope]:
         """Return the scopes of a memory space that have jobs, dead ones included."""
-        ...
 
     async def put_offloads(self, scope: Scope, put: PutOffloads) -> list[str]:
         """Keep offloads, all or none; return their references in order.
@@ -261,7 +241,6 @@ class Store(Protocol):
             ConflictError: A reference that this scope has for something else.
             MessageNotFoundError: A pointer at messages that this scope doesn't hold.
         """
-        ...
 
     async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         """Return an offload with its text.
@@ -269,23 +248,18 @@ class Store(Protocol):
         Raises:
             OffloadNotFoundError: This scope has no such reference: it never had, or its text was cleaned up.
         """
-        ...
 
     async def list_offloads(self, scope: Scope, query: ListOffloads) -> OffloadPage:
         """Return one page of what there is, without the texts."""
-        ...
 
     async def search_offloads(self, scope: Scope, search: OffloadSearch) -> list[ScoredOffload]:
         """Return the best passage of each offload that holds a word of the query, highest score first; ties: newest."""
-        ...
 
     async def hold_offloads(self, scope: Scope, hold: HoldOffloads) -> None:
         """Say what an open session refers to. References that this scope doesn't have are passed over."""
-        ...
 
     async def clean_offloads(self, scope: Scope, clean: CleanOffloads) -> CleanedOffloads:
         """Remove texts that may go, never one that an open session holds, and say which."""
-        ...
 
     async def add_tool_calls(self, scope: Scope, calls: Sequence[ToolCallResult]) -> AddedToolCalls:
         """Record calls, all or none. Recording the same call again changes nothing.
@@ -295,7 +269,6 @@ class Store(Protocol):
         Raises:
             ConflictError: An id of this scope that belongs to a call with other content.
         """
-        ...
 
     async def get_tool_calls(self, scope: Scope, call_ids: Sequence[str]) -> list[ToolCallResult]:
         """Return calls by id, in the order asked.
@@ -303,23 +276,18 @@ class Store(Protocol):
         Raises:
             ToolCallNotFoundError: Naming every id that this scope doesn't hold.
         """
-        ...
 
     async def tool_statistics(self, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:
         """Add up the calls of each tool, in the order asked; one without calls has zero of them."""
-        ...
 
     async def list_tool_calls(self, scope: Scope, query: ListToolCalls) -> ToolCallPage:
         """Return one page of calls (InvalidInputError: a cursor that is not one of ours)."""
-        ...
 
     async def list_tools(self, scope: Scope, query: ListTools) -> ToolPage:
         """Return one page of the tools that were called (InvalidInputError: a cursor that is not one of ours)."""
-        ...
 
     async def get_items(self, memory_space: str, get: GetItems) -> list[Item | None]:
         """Return the items in the order asked, None where there is none."""
-        ...
 
     async def search_items(self, memory_space: str, search: SearchItems) -> list[Item]:
         """Return a page; pages of any size partition what does not change meanwhile.
@@ -328,11 +296,9 @@ class Store(Protocol):
             InvalidInputError: A negative limit or offset, or a vector that is not finite or not of unit norm.
             DimensionMismatchError: The vector has another length than those stored.
         """
-        ...
 
     async def list_item_namespaces(self, memory_space: str, query: ListItemNamespaces) -> ItemNamespaces:
         """Return where there are items."""
-        ...
 
     async def write_items(self, memory_space: str, write: WriteItems) -> None:
         """Write all or nothing; an address that is emptied may be empty.
@@ -343,28 +309,21 @@ class Store(Protocol):
             InvalidInputError: An address, a value or vectors that can't be stored, naming it.
             DimensionMismatchError: Vectors of another length than those stored.
         """
-        ...
 
     async def sweep_items(self, memory_space: str, at: datetime) -> int:
         """Remove the items whose time is over, with their memories and vectors; return how many."""
-        ...
 
     async def find_index(self) -> IndexedBy | None:
         """Return what makes the vectors of items in this file, None while none were made."""
-        ...
 
     async def claim_index(self, indexed: IndexedBy) -> IndexedBy:
         """Record what makes the vectors of items in this file, unless that stands there; return what stands there."""
-        ...
 
     async def count(self, scope: Scope) -> Counts:
         """Return how much the scope holds."""
-        ...
 
     async def erase(self, scope: Scope) -> Erased:
         """Remove everything of the scope for good: memories, vectors, texts, events. Nothing of it stays readable."""
-        ...
 
     async def close(self) -> None:
         """Release what is held; later calls raise `StoreClosedError`. Closing twice is harmless."""
-        ...

@@ -100,22 +100,18 @@ class Tool(Protocol):
     @property
     def name(self) -> str:
         """The name that the model writes."""
-        ...
 
     @property
     def description(self) -> str:
         """What it does, for the model."""
-        ...
 
     @property
     def arguments(self) -> type[BaseModel]:
         """The model of its arguments; unknown keys must be refused."""
-        ...
 
     @property
     def is_concurrent(self) -> bool:
         """Whether calls next to each other in one answer may run at once: it reads, or its calls don't meet."""
-        ...
 
     async def run(self, arguments: BaseModel, context: ToolContext) -> str:
         """Do it, and answer in words for the model.
@@ -124,7 +120,6 @@ class Tool(Protocol):
             ToolFeedback: The model has to correct something; the text says what.
             ReMeError: Anything else; it ends the run.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,12 +170,10 @@ class MemoryAgent(Protocol):
     @property
     def name(self) -> str:
         """Who writes."""
-        ...
 
     @property
     def memory_type(self) -> MemoryType | None:
         """The type of memory that it works on; None for one that works on several."""
-        ...
 
     async def run(self, task: AgentTask, context: ToolContext) -> AgentResult:
         """Do a task within a context.
@@ -190,4 +183,3 @@ class MemoryAgent(Protocol):
             ModelError: The model failed, or answered twice what can't be used.
             StoreError: Reading or writing failed.
         """
-        ...

@@ -25,7 +25,6 @@ from reme_core.ports import (
     Vector,
 )
 from reme_core.recall.cut import DEFAULT_LIMIT, cut_hits, is_told, scoring
-from reme_core.recall.time_search import asks_by_time, list_by_time, prefer_in_time
 from reme_core.retrieval import asked_time
 from reme_core.retrieval.embedding import try_question
 from reme_core.retrieval.hits import (
@@ -37,7 +36,7 @@ from reme_core.retrieval.hits import (
     passage_scores,
     word_share,
 )
-from reme_core.retrieval.time_question import telling_terms
+from reme_core.retrieval.time_question import asks_by_time, list_by_time, prefer_in_time, telling_terms
 from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
 from reme_core.text import query_terms, terms
 

@@ -13,43 +13,30 @@ Rows may lack a vector: they count as of mean similarity, so a partition that is
 happens to be embedded. What stands nearby is scored from the cosines of neighbouring rows.
 
 `index.keys`, `index.times`, `index.sessions` and `index.alive` are columns aligned with the `allowed` mask.
-`fill_budget` cuts a ranking to tokens; `bm25_order` is the baseline to compare with.
+`fill_budget` cuts a ranking to tokens.
 """
 
-from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix, bm25_order
-from reme_core.retrieval.embedding import message_text
-from reme_core.retrieval.named_dates import DaySpan, NamedDate, named_dates, relative_days
-from reme_core.retrieval.ranking.partition_index import Query, RankingIndex, ScoredRow
-from reme_core.retrieval.ranking.row_columns import Rows, plain_rows
-from reme_core.retrieval.ranking.score_weights import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, Weights
-from reme_core.retrieval.ranking.vector_search import BLOCK_ROWS
-from reme_core.retrieval.time_question import AskedTime, asked_time, names_no_topic
-from reme_core.retrieval.token_budget import Candidate, fill_budget
-
-__all__ = [
-    "BLOCK_ROWS",
-    "MEMORY_WEIGHTS",
-    "MESSAGE_WEIGHTS",
-    "SUMMARY_WEIGHTS",
-    "AskedTime",
-    "BoolArray",
-    "Candidate",
-    "DaySpan",
-    "FloatArray",
-    "IntArray",
-    "Matrix",
-    "NamedDate",
-    "Query",
-    "RankingIndex",
-    "Rows",
-    "ScoredRow",
-    "Weights",
-    "asked_time",
-    "bm25_order",
-    "fill_budget",
-    "message_text",
-    "named_dates",
-    "names_no_topic",
-    "plain_rows",
-    "relative_days",
-]
+from reme_core.retrieval.arrays import BoolArray as BoolArray
+from reme_core.retrieval.arrays import FloatArray as FloatArray
+from reme_core.retrieval.arrays import IntArray as IntArray
+from reme_core.retrieval.arrays import Matrix as Matrix
+from reme_core.retrieval.embedding import message_text as message_text
+from reme_core.retrieval.named_dates import DaySpan as DaySpan
+from reme_core.retrieval.named_dates import NamedDate as NamedDate
+from reme_core.retrieval.named_dates import named_dates as named_dates
+from reme_core.retrieval.named_dates import relative_days as relative_days
+from reme_core.retrieval.ranking.partition_index import Query as Query
+from reme_core.retrieval.ranking.partition_index import RankingIndex as RankingIndex
+from reme_core.retrieval.ranking.partition_index import ScoredRow as ScoredRow
+from reme_core.retrieval.ranking.row_columns import Rows as Rows
+from reme_core.retrieval.ranking.row_columns import plain_rows as plain_rows
+from reme_core.retrieval.ranking.score_weights import MEMORY_WEIGHTS as MEMORY_WEIGHTS
+from reme_core.retrieval.ranking.score_weights import MESSAGE_WEIGHTS as MESSAGE_WEIGHTS
+from reme_core.retrieval.ranking.score_weights import SUMMARY_WEIGHTS as SUMMARY_WEIGHTS
+from reme_core.retrieval.ranking.score_weights import Weights as Weights
+from reme_core.retrieval.ranking.vector_search import BLOCK_ROWS as BLOCK_ROWS
+from reme_core.retrieval.time_question import AskedTime as AskedTime
+from reme_core.retrieval.time_question import asked_time as asked_time
+from reme_core.retrieval.time_question import names_no_topic as names_no_topic
+from reme_core.retrieval.token_budget import Candidate as Candidate
+from reme_core.retrieval.token_budget import fill_budget as fill_budget

@@ -6,15 +6,10 @@ document frequency is kept above zero by adding one inside the logarithm, as Luc
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-from reme_core.text.segment import query_terms
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -27,7 +22,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class GrowingArray(Generic[_Scalar]):
-    """A one-dimensional array with room at its end; appending costs a constant time on average."""
+    """An array with room at its end: values, or rows of values; appending costs a constant time on average."""
 
     __slots__ = ("_array", "_length")
 
@@ -37,12 +32,12 @@ class GrowingArray(Generic[_Scalar]):
         self._length = len(array)
 
     def __len__(self) -> int:
-        """The number of values."""
+        """The number of values, or rows."""
         return self._length
 
     @property
     def view(self) -> npt.NDArray[_Scalar]:
-        """The values, (n,). Writing to it changes the array; it is stale after the next `extend`."""
+        """The values, (n, ...). Writing to it changes the array; it is stale after the next `extend`."""
         return self._array[: self._length]
 
     @property
@@ -54,7 +49,8 @@ class GrowingArray(Generic[_Scalar]):
         """Append values; they are converted to the type of the array."""
         end = self._length + len(values)
         if end > len(self._array):
-            grown = np.empty(max(end, self._length + self._length // 4 + 16), dtype=self._array.dtype)
+            room = max(end, self._length + self._length // 4 + 16)
+            grown = np.empty((room, *self._array.shape[1:]), dtype=self._array.dtype)
             grown[: self._length] = self.view
             self._array = grown
         self._array[self._length : end] = values
@@ -81,21 +77,3 @@ def inverse_frequency(frequencies: IntArray | FloatArray, n: int) -> FloatArray:
 def length_norm(lengths: NumberArray | FloatArray, mean: float) -> FloatArray:
     """Half-saturation count of a term in texts of given lengths (n,): k1 * (1 - b + b * length / mean)."""
     return K1 * ((1.0 - B) + (B / max(mean, 1e-9)) * np.asarray(lengths, np.float64))
-
-
-def bm25_order(query: str, texts: Sequence[str]) -> list[int]:
-    """Rank texts for a query by BM25 alone: all indices, best first, ties in the order given.
-
-    The baseline that the ranking of this package is compared with; it builds its index anew on each call.
-    """
-    bags = [Counter(query_terms(text)) for text in texts]
-    lengths = [sum(bag.values()) for bag in bags]
-    mean = sum(lengths) / max(len(lengths), 1) or 1.0
-    scores = [0.0] * len(texts)
-    for term in dict.fromkeys(query_terms(query)):
-        holding = [i for i, bag in enumerate(bags) if term in bag]
-        weight = math.log1p((len(texts) - len(holding) + 0.5) / (len(holding) + 0.5))
-        for i in holding:
-            count = bags[i][term]
-            scores[i] += weight * count / (count + K1 * (1 - B + B * lengths[i] / mean))
-    return sorted(range(len(texts)), key=lambda i: -scores[i])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import MemoryFilter, Scalar
-from reme_core.schema import Memory, MemoryType, parse_time
+from reme_core.schema import Memory, parse_time
 from reme_core.text import query_terms, terms
 
 
@@ -20,26 +20,12 @@ class CheckedFilter:
     """A filter that can be honoured.
 
     Attributes:
-        types: As in `MemoryFilter`.
-        targets: As in `MemoryFilter`.
-        as_of: As in `MemoryFilter`, in UTC.
-        include_superseded: As in `MemoryFilter`.
-        observed_from: As in `MemoryFilter`, in UTC.
-        observed_to: As in `MemoryFilter`, in UTC.
-        during_from: As in `MemoryFilter`, in UTC.
-        during_to: As in `MemoryFilter`, in UTC.
+        asked: The filter, its times in UTC.
         metadata: One token (see `metadata_token`) for each pair that has to be there.
         words: Index terms that all have to be there.
     """
 
-    types: tuple[MemoryType, ...] | None
-    targets: tuple[str, ...] | None
-    as_of: datetime | None
-    include_superseded: bool
-    observed_from: datetime | None
-    observed_to: datetime | None
-    during_from: datetime | None
-    during_to: datetime | None
+    asked: MemoryFilter
     metadata: tuple[str, ...]
     words: tuple[str, ...]
 
@@ -54,15 +40,16 @@ def check_filter(wanted: MemoryFilter) -> CheckedFilter:
     if wanted.as_of is not None and wanted.include_superseded:
         msg = "filter: as_of asks for one time and include_superseded for all; leave one of them out"
         raise InvalidInputError(msg)
-    return CheckedFilter(
-        types=wanted.types,
-        targets=wanted.targets,
+    asked = replace(
+        wanted,
         as_of=_time(wanted.as_of, "as_of"),
-        include_superseded=wanted.include_superseded,
         observed_from=_time(wanted.observed_from, "observed_from"),
         observed_to=_time(wanted.observed_to, "observed_to"),
         during_from=_time(wanted.during_from, "during_from"),
         during_to=_time(wanted.during_to, "during_to"),
+    )
+    return CheckedFilter(
+        asked=asked,
         metadata=tuple(_wanted_token(key, value) for key, value in wanted.metadata.items()),
         words=_words(wanted.keyword),
     )
@@ -70,13 +57,14 @@ def check_filter(wanted: MemoryFilter) -> CheckedFilter:
 
 def matches(memory: Memory, wanted: CheckedFilter) -> bool:
     """Tell whether a memory meets every condition."""
+    asked = wanted.asked
     return (
-        (wanted.types is None or memory.memory_type in wanted.types)
-        and (wanted.targets is None or memory.memory_target in wanted.targets)
-        and _is_valid(memory, wanted)
-        and (wanted.observed_from is None or memory.observed_at >= wanted.observed_from)
-        and (wanted.observed_to is None or memory.observed_at < wanted.observed_to)
-        and _is_of_time(memory, wanted.during_from, wanted.during_to)
+        (asked.types is None or memory.memory_type in asked.types)
+        and (asked.targets is None or memory.memory_target in asked.targets)
+        and _is_valid(memory, asked)
+        and (asked.observed_from is None or memory.observed_at >= asked.observed_from)
+        and (asked.observed_to is None or memory.observed_at < asked.observed_to)
+        and _is_of_time(memory, asked.during_from, asked.during_to)
         and (not wanted.metadata or set(wanted.metadata) <= set(metadata_tokens(memory.metadata)))
         and (not wanted.words or set(wanted.words) <= set(terms(memory.index_text)))
     )
@@ -129,7 +117,7 @@ def _time(value: datetime | None, name: str) -> datetime | None:
         raise InvalidInputError(msg) from exc
 
 
-def _is_valid(memory: Memory, wanted: CheckedFilter) -> bool:
+def _is_valid(memory: Memory, wanted: MemoryFilter) -> bool:
     if wanted.include_superseded:
         return True
     if wanted.as_of is None:

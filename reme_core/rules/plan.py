@@ -183,7 +183,7 @@ def check_vector(vector: npt.NDArray[np.generic], what: str) -> Vector:
         found = f"{vector.dtype} of shape {vector.shape}" if isinstance(vector, np.ndarray) else type(vector).__name__
         msg = f"{what}: wanted a float array of shape (d,), found {found}"
         raise InvalidInputError(msg)
-    checked = np.array(vector, np.float32, order="C")
+    checked: Vector = np.array(vector, "<f4", order="C")
     norm = float(np.linalg.norm(checked))
     if not np.isfinite(norm):
         msg = f"{what}: holds NaN or infinity; check the embedding model's answer"

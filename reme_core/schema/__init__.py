@@ -2,183 +2,91 @@
 
 from __future__ import annotations
 
-from reme_core.schema.checks import QUERY_CHARS, bounded_query, describe, shown
-from reme_core.schema.hits import (
-    ChatReply,
-    DumpedLibrary,
-    Erased,
-    Hit,
-    Layer,
-    LineProblem,
-    LoadedLibrary,
-    MemoryPage,
-    RejectedFact,
-    RetrieveResult,
-    SummaryResult,
-    TransferCounts,
-    UndoResult,
-    found_line,
-    found_text,
-    shown_beginning,
-    shown_end,
-    shown_validity,
-    with_validity,
-)
-from reme_core.schema.jobs import Job, JobState
-from reme_core.schema.mapping import Usage
-from reme_core.schema.memories import STATEMENTS, Event, EventKind, Memory, MemoryType, Source
-from reme_core.schema.messages import (
-    EXTRACTIVE,
-    Block,
-    ContentBlock,
-    FileBlock,
-    ImageBlock,
-    Message,
-    OtherBlock,
-    Role,
-    StoredMessage,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-    parse_messages,
-    read_stored_message,
-)
-from reme_core.schema.offloads import (
-    CleanedOffloads,
-    CompactedContext,
-    ContextUse,
-    OffloadedContext,
-    OffloadInfo,
-    OffloadKind,
-    OffloadRecord,
-    PreparedContext,
-    Reloaded,
-    ReloadResult,
-    new_reference,
-)
-from reme_core.schema.scope import Scope, make_scope, new_id
-from reme_core.schema.times import (
-    UTC_NAME,
-    PartialTime,
-    TimePrecision,
-    UtcTime,
-    format_time,
-    last_part,
-    parse_partial_time,
-    parse_time,
-    read_zone,
-    shown_time,
-    utc_now,
-)
-from reme_core.schema.tool_calls import (
-    RecordedToolCalls,
-    ToolCallResult,
-    ToolError,
-    ToolMemories,
-    ToolMemory,
-    ToolStatistics,
-    ToolSummary,
-    parse_tool_call_results,
-    shown_input,
-)
-from reme_core.schema.trajectories import (
-    Feedback,
-    Forgotten,
-    RejectedExperience,
-    TaskMemories,
-    TaskSummary,
-    Trajectory,
-    Verdict,
-    parse_trajectories,
-)
-
-__all__ = [
-    "EXTRACTIVE",
-    "QUERY_CHARS",
-    "STATEMENTS",
-    "UTC_NAME",
-    "Block",
-    "ChatReply",
-    "CleanedOffloads",
-    "CompactedContext",
-    "ContentBlock",
-    "ContextUse",
-    "DumpedLibrary",
-    "Erased",
-    "Event",
-    "EventKind",
-    "Feedback",
-    "FileBlock",
-    "Forgotten",
-    "Hit",
-    "ImageBlock",
-    "Job",
-    "JobState",
-    "Layer",
-    "LineProblem",
-    "LoadedLibrary",
-    "Memory",
-    "MemoryPage",
-    "MemoryType",
-    "Message",
-    "OffloadInfo",
-    "OffloadKind",
-    "OffloadRecord",
-    "OffloadedContext",
-    "OtherBlock",
-    "PartialTime",
-    "PreparedContext",
-    "RecordedToolCalls",
-    "RejectedExperience",
-    "RejectedFact",
-    "ReloadResult",
-    "Reloaded",
-    "RetrieveResult",
-    "Role",
-    "Scope",
-    "Source",
-    "StoredMessage",
-    "SummaryResult",
-    "TaskMemories",
-    "TaskSummary",
-    "TextBlock",
-    "TimePrecision",
-    "ToolCallBlock",
-    "ToolCallResult",
-    "ToolError",
-    "ToolMemories",
-    "ToolMemory",
-    "ToolResultBlock",
-    "ToolStatistics",
-    "ToolSummary",
-    "Trajectory",
-    "TransferCounts",
-    "UndoResult",
-    "Usage",
-    "UtcTime",
-    "Verdict",
-    "bounded_query",
-    "describe",
-    "format_time",
-    "found_line",
-    "found_text",
-    "last_part",
-    "make_scope",
-    "new_id",
-    "new_reference",
-    "parse_messages",
-    "parse_partial_time",
-    "parse_time",
-    "parse_tool_call_results",
-    "parse_trajectories",
-    "read_stored_message",
-    "read_zone",
-    "shown",
-    "shown_beginning",
-    "shown_end",
-    "shown_input",
-    "shown_time",
-    "shown_validity",
-    "utc_now",
-    "with_validity",
-]
+from reme_core.schema.checks import QUERY_CHARS as QUERY_CHARS
+from reme_core.schema.checks import bounded_query as bounded_query
+from reme_core.schema.checks import describe as describe
+from reme_core.schema.checks import shown as shown
+from reme_core.schema.hits import ChatReply as ChatReply
+from reme_core.schema.hits import DumpedLibrary as DumpedLibrary
+from reme_core.schema.hits import Erased as Erased
+from reme_core.schema.hits import Hit as Hit
+from reme_core.schema.hits import Layer as Layer
+from reme_core.schema.hits import LineProblem as LineProblem
+from reme_core.schema.hits import LoadedLibrary as LoadedLibrary
+from reme_core.schema.hits import MemoryPage as MemoryPage
+from reme_core.schema.hits import RejectedFact as RejectedFact
+from reme_core.schema.hits import RetrieveResult as RetrieveResult
+from reme_core.schema.hits import SummaryResult as SummaryResult
+from reme_core.schema.hits import TransferCounts as TransferCounts
+from reme_core.schema.hits import UndoResult as UndoResult
+from reme_core.schema.hits import found_line as found_line
+from reme_core.schema.hits import found_text as found_text
+from reme_core.schema.hits import shown_beginning as shown_beginning
+from reme_core.schema.hits import shown_end as shown_end
+from reme_core.schema.hits import shown_validity as shown_validity
+from reme_core.schema.hits import with_validity as with_validity
+from reme_core.schema.jobs import Job as Job
+from reme_core.schema.jobs import JobState as JobState
+from reme_core.schema.mapping import Usage as Usage
+from reme_core.schema.memories import STATEMENTS as STATEMENTS
+from reme_core.schema.memories import Event as Event
+from reme_core.schema.memories import EventKind as EventKind
+from reme_core.schema.memories import Memory as Memory
+from reme_core.schema.memories import MemoryType as MemoryType
+from reme_core.schema.memories import Source as Source
+from reme_core.schema.messages import EXTRACTIVE as EXTRACTIVE
+from reme_core.schema.messages import Block as Block
+from reme_core.schema.messages import ContentBlock as ContentBlock
+from reme_core.schema.messages import FileBlock as FileBlock
+from reme_core.schema.messages import ImageBlock as ImageBlock
+from reme_core.schema.messages import Message as Message
+from reme_core.schema.messages import OtherBlock as OtherBlock
+from reme_core.schema.messages import Role as Role
+from reme_core.schema.messages import StoredMessage as StoredMessage
+from reme_core.schema.messages import TextBlock as TextBlock
+from reme_core.schema.messages import ToolCallBlock as ToolCallBlock
+from reme_core.schema.messages import ToolResultBlock as ToolResultBlock
+from reme_core.schema.messages import parse_messages as parse_messages
+from reme_core.schema.messages import read_stored_message as read_stored_message
+from reme_core.schema.offloads import CleanedOffloads as CleanedOffloads
+from reme_core.schema.offloads import CompactedContext as CompactedContext
+from reme_core.schema.offloads import ContextUse as ContextUse
+from reme_core.schema.offloads import OffloadedContext as OffloadedContext
+from reme_core.schema.offloads import OffloadInfo as OffloadInfo
+from reme_core.schema.offloads import OffloadKind as OffloadKind
+from reme_core.schema.offloads import OffloadRecord as OffloadRecord
+from reme_core.schema.offloads import PreparedContext as PreparedContext
+from reme_core.schema.offloads import Reloaded as Reloaded
+from reme_core.schema.offloads import ReloadResult as ReloadResult
+from reme_core.schema.offloads import new_reference as new_reference
+from reme_core.schema.scope import Scope as Scope
+from reme_core.schema.scope import make_scope as make_scope
+from reme_core.schema.scope import new_id as new_id
+from reme_core.schema.times import UTC_NAME as UTC_NAME
+from reme_core.schema.times import PartialTime as PartialTime
+from reme_core.schema.times import TimePrecision as TimePrecision
+from reme_core.schema.times import UtcTime as UtcTime
+from reme_core.schema.times import format_time as format_time
+from reme_core.schema.times import last_part as last_part
+from reme_core.schema.times import parse_partial_time as parse_partial_time
+from reme_core.schema.times import parse_time as parse_time
+from reme_core.schema.times import read_zone as read_zone
+from reme_core.schema.times import shown_time as shown_time
+from reme_core.schema.times import utc_now as utc_now
+from reme_core.schema.tool_calls import RecordedToolCalls as RecordedToolCalls
+from reme_core.schema.tool_calls import ToolCallResult as ToolCallResult
+from reme_core.schema.tool_calls import ToolError as ToolError
+from reme_core.schema.tool_calls import ToolMemories as ToolMemories
+from reme_core.schema.tool_calls import ToolMemory as ToolMemory
+from reme_core.schema.tool_calls import ToolStatistics as ToolStatistics
+from reme_core.schema.tool_calls import ToolSummary as ToolSummary
+from reme_core.schema.tool_calls import parse_tool_call_results as parse_tool_call_results
+from reme_core.schema.tool_calls import shown_input as shown_input
+from reme_core.schema.trajectories import Feedback as Feedback
+from reme_core.schema.trajectories import Forgotten as Forgotten
+from reme_core.schema.trajectories import RejectedExperience as RejectedExperience
+from reme_core.schema.trajectories import TaskMemories as TaskMemories
+from reme_core.schema.trajectories import TaskSummary as TaskSummary
+from reme_core.schema.trajectories import Trajectory as Trajectory
+from reme_core.schema.trajectories import Verdict as Verdict
+from reme_core.schema.trajectories import parse_trajectories as parse_trajectories

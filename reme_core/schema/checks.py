@@ -35,9 +35,11 @@ def check_text(value: str) -> str:
     Raises:
         ValueError: Naming the place of the first one, and how to replace it.
     """
+    if "\0" in value:
+        place = value.index("\0")
+        msg = f"a NUL character at character {place}: remove it, as by text.replace('\\0', '')"
+        raise ValueError(msg)
     if value.isascii():
-        if "\0" in value:
-            raise ValueError(_nul(value))
         return value
     try:
         value.encode()
@@ -47,13 +49,7 @@ def check_text(value: str) -> str:
             "replace it, as by text.encode('utf-8', 'replace').decode()"
         )
         raise ValueError(msg) from exc
-    if "\0" in value:
-        raise ValueError(_nul(value))
     return value
-
-
-def _nul(value: str) -> str:
-    return f"a NUL character at character {value.index(chr(0))}: remove it, as by text.replace('\\0', '')"
 
 
 def check_id(value: str) -> str:

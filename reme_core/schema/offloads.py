@@ -93,20 +93,12 @@ class OffloadRecord(MappingModel):
     @property
     def info(self) -> OffloadInfo:
         """What is known of it without its text."""
-        return OffloadInfo(
-            reference=self.reference,
-            session_id=self.session_id,
-            kind=self.kind,
-            name=self.name,
-            message_id=self.message_id,
-            place=self.place,
-            message_ids=self.message_ids,
-            chars=len(self.text),
-            lines=self.text.count("\n") + 1 if self.text else 0,
-            bytes=len(self.text.encode()),
-            created_at=self.created_at,
-            said_at=self.said_at,
-        )
+        sizes = {
+            "chars": len(self.text),
+            "lines": self.text.count("\n") + 1 if self.text else 0,
+            "bytes": len(self.text.encode()),
+        }
+        return OffloadInfo.model_validate({**self.model_dump(exclude={"text"}), **sizes})
 
 
 class Reloaded(MappingModel):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from reme_core.errors import ConfigurationError
-from reme_core.rules import block_from
-from reme_core.schema import Block, Message
+from reme_core.schema import Block, Message, utc_now
+from reme_core.text import extractive_summary
+
+_SUMMARY_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,3 +114,19 @@ def open_tail(messages: Sequence[Message]) -> int:
 def make_block(session_id: str, piece: Slice) -> Block:
     """Make the block of a slice."""
     return block_from(session_id, piece.messages, repeats=piece.repeats)
+
+
+def block_from(
+    session_id: str, messages: Sequence[Message], *, repeats: int = 0, created_at: datetime | None = None
+) -> Block:
+    """Make the block of messages, at least one; its index entry is taken from them word for word."""
+    times = [message.created_at for message in messages]
+    return Block(
+        session_id=session_id,
+        message_ids=tuple(message.message_id for message in messages),
+        repeats=repeats,
+        started_at=min(times),
+        ended_at=max(times),
+        summary=extractive_summary([(m.speaker, m.full_text) for m in messages], limit_chars=_SUMMARY_CHARS),
+        created_at=created_at or utc_now(),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
@@ -12,6 +13,7 @@ from dataclasses import replace
 
 from reme_core.errors import MemoryNotFoundError, ReMeError, StoreUnavailableError
 from reme_core.ports import (
+    ChangesPage,
     ChangesQuery,
     DeleteEntries,
     IndexHit,
@@ -58,8 +60,10 @@ class IndexedStore(WrappedStore):
         self._pause_s = pause_s
         self._seconds = seconds
         self._rests_until = float("-inf")
+        self._pid = os.getpid()
         self._known: dict[Scope, str] = {}
         self._busy: dict[Scope, Future[None]] = {}
+        self._following: set[asyncio.Task[bool]] = set()
 
     def __repr__(self) -> str:
         """Name both."""
@@ -86,14 +90,17 @@ class IndexedStore(WrappedStore):
         """Return the best memories; see `Store.search`."""
         check_limit(search.limit)
         wanted = check_filter(search.filter)
-        if self._rests:
+        if self._rests or scope in self._followed():
             return await self._store.search(scope, search)
         try:
             await self._follow(scope)
-            return await self._search(scope, search, wanted)
+            found, is_short = await self._search(scope, search, wanted)
+            if is_short and await self._follow(scope, doubted=True):
+                found, _ = await self._search(scope, search, wanted)
         except StoreUnavailableError as exc:
             self._rest(exc)
             return await self._store.search(scope, search)
+        return found
 
     async def erase(self, scope: Scope) -> Erased:
         """Remove everything of the scope, from the store and then from the index; see `Store.erase`.
@@ -126,6 +133,12 @@ class IndexedStore(WrappedStore):
         self._rests_until = self._seconds() + self._pause_s
         _LOG.warning("the index of memories is left alone for %g s, its store is searched: %s", self._pause_s, failure)
 
+    def _followed(self) -> dict[Scope, Future[None]]:
+        """Return the scopes that are being followed. The child of a fork has none: its parent's calls end there."""
+        if self._pid != os.getpid():
+            self._pid, self._known, self._busy = os.getpid(), {}, {}
+        return self._busy
+
     async def _try_to_follow(self, scope: Scope) -> None:
         """Take over what was just written; it is durable, so a failure is for the next search."""
         if self._rests:
@@ -137,50 +150,79 @@ class IndexedStore(WrappedStore):
         except ReMeError as exc:
             _LOG.error("the index of memories refuses what was written, which is in its store alone: %s", exc)
 
-    async def _follow(self, scope: Scope) -> None:
-        """Bring the index to the state of the store. In this process one call at a time does so for a scope."""
+    async def _follow(self, scope: Scope, *, doubted: bool = False) -> bool:
+        """Bring the index to the state of the store; tell whether it was made anew, having lost entries.
+
+        Who is cancelled leaves it going on, and the scope to it: an erasure waits for what is being written.
+        """
+        following = asyncio.create_task(self._follow_alone(scope, doubted=doubted))
+        self._following.add(following)
+        following.add_done_callback(self._following.discard)
+        return await asyncio.shield(following)
+
+    async def _follow_alone(self, scope: Scope, *, doubted: bool) -> bool:
         async with self._alone(scope):
-            since = self._known.get(scope)
-            if since is not None:
-                news = await self._store.memory_changes(scope, ChangesQuery(position=since, limit=1))
-                if news.position == since:
-                    return
-            # Another process may have been here.
-            since = await self._index.find_position(scope)
-            while True:
-                changes = await self._store.memory_changes(scope, ChangesQuery(position=since))
-                if changes.starts_over:
-                    await self._index.delete(scope, DeleteEntries())
-                elif changes.gone:
-                    await self._index.delete(scope, DeleteEntries(keys=changes.gone))
-                if changes.position != since and (changes.entries or not changes.starts_over):
-                    upsert = UpsertEntries(entries=changes.entries, position=changes.position)
-                    await self._index.upsert(scope, upsert)
-                since = self._known[scope] = changes.position
-                if changes.is_last:
-                    return
+            known = self._known.get(scope)
+            if known is None or (await self._news(scope, known)).position != known:
+                await self._take_over(scope)
+            lacks_some = (doubted or known is None) and await self._lacks_entries(scope)
+            if lacks_some:
+                _LOG.warning("the index of memories lost entries of a user: they are written anew from the store")
+                await self._index.delete(scope, DeleteEntries())
+                await self._take_over(scope)
+            return lacks_some
+
+    async def _news(self, scope: Scope, position: str, *, with_total: bool = False) -> ChangesPage:
+        query = ChangesQuery(position=position, limit=1, with_total=with_total)
+        return await self._store.memory_changes(scope, query)
+
+    async def _lacks_entries(self, scope: Scope) -> bool:
+        """Tell whether the index has fewer entries than the store says at the position that was taken over."""
+        held, known = await self._index.count(scope), self._known[scope]
+        news = await self._news(scope, known, with_total=True)
+        return news.position == known and held < (news.total or 0)
+
+    async def _take_over(self, scope: Scope) -> None:
+        """Take over the changes since the position of the index: another process may have been here."""
+        since = await self._index.find_position(scope)
+        while True:
+            changes = await self._store.memory_changes(scope, ChangesQuery(position=since))
+            if changes.starts_over:
+                await self._index.delete(scope, DeleteEntries())
+            elif changes.gone:
+                await self._index.delete(scope, DeleteEntries(keys=changes.gone))
+            if changes.position != since and (changes.entries or not changes.starts_over):
+                upsert = UpsertEntries(entries=changes.entries, position=changes.position)
+                await self._index.upsert(scope, upsert)
+            since = self._known[scope] = changes.position
+            if changes.is_last:
+                return
 
     @asynccontextmanager
     async def _alone(self, scope: Scope) -> AsyncIterator[None]:
         """Wait until nobody follows the scope, in whatever event loop."""
         mine: Future[None] = Future()
-        while (other := self._busy.setdefault(scope, mine)) is not mine:
+        followed = self._followed()
+        while (other := followed.setdefault(scope, mine)) is not mine:
             await asyncio.wait([asyncio.wrap_future(other)])
         try:
             yield
         finally:
-            del self._busy[scope]
+            del followed[scope]
             mine.set_result(None)
 
-    async def _search(self, scope: Scope, search: MemorySearch, wanted: CheckedFilter) -> list[ScoredMemory]:
-        """Search the index, further down where hits turn out to be none."""
+    async def _search(
+        self, scope: Scope, search: MemorySearch, wanted: CheckedFilter
+    ) -> tuple[list[ScoredMemory], bool]:
+        """Search the index, further down where hits turn out to be none; tell whether it has no more to give."""
         limit = search.limit
         while True:
             hits = await self._index.search(scope, replace(search, limit=limit))
             found = [item for item in await self._held(scope, hits) if matches(item.memory, wanted)]
-            if len(found) >= search.limit or len(hits) < limit:
+            is_short = len(hits) < limit
+            if len(found) >= search.limit or is_short:
                 found.sort(key=lambda item: (-item.score, place_of(item.memory)))
-                return found[: search.limit]
+                return found[: search.limit], is_short
             limit *= 2
 
     async def _held(self, scope: Scope, hits: Sequence[IndexHit]) -> list[ScoredMemory]:

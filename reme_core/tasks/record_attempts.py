@@ -15,10 +15,10 @@ from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_o
 from reme_core.jobs.job_runner import JobRunner
 from reme_core.ports import AppendMessages, Clock, Store
 from reme_core.remember.summarizer import VerbatimSummarizer, since
-from reme_core.rules import block_from
 from reme_core.schema import Block, Job, JobState, Memory, Message, Scope, TaskSummary, Trajectory, Usage, new_id
 from reme_core.schema.messages import with_original_id
 from reme_core.steps.message_lines import find_blocks_by_id, find_messages_by_id
+from reme_core.steps.slicing import block_from
 from reme_core.tasks.task_values import TASK, AttemptEntry, TaskPayload, read_task_payload
 
 # One job asks a model once for each step of each attempt, and `preprocess` makes at most eight of one: what a failure

@@ -86,6 +86,7 @@ class MemoryIndexContract:
         await upsert(index, entry("one fact"), entry("another fact"), position="2")
         await index.delete(ALICE, DeleteEntries(keys=("one fact", "unknown")))
         assert await found(index, MemorySearch(text="fact")) == ["another fact"]
+        assert await index.count(ALICE) == 1
         assert await index.find_position(ALICE) == "2"
 
     async def test_deleting_a_scope_leaves_nothing_and_no_position(self, index: MemoryIndex) -> None:
@@ -94,6 +95,7 @@ class MemoryIndexContract:
         await upsert(index, entry("fact"), scope=BOB)
         await index.delete(ALICE, DeleteEntries())
         assert await found(index, MemorySearch(text="fact")) == []
+        assert (await index.count(ALICE), await index.count(BOB)) == (0, 1)
         assert (await index.find_position(ALICE), await index.find_position(BOB)) == (None, "1")
         assert await found(index, MemorySearch(text="fact"), BOB) == ["fact"]
 
@@ -110,7 +112,7 @@ class MemoryIndexContract:
         await upsert(index, entry("fact", vector=axis(0)))
         for search in (MemorySearch(text="fact"), MemorySearch(vector=axis(0))):
             assert await found(index, search, scope) == []
-        assert await index.find_position(scope) is None
+        assert (await index.count(scope), await index.find_position(scope)) == (0, None)
         await index.delete(scope, DeleteEntries(keys=("fact",)))
         await index.delete(scope, DeleteEntries())
         assert await found(index, MemorySearch(text="fact")) == ["fact"]
@@ -157,6 +159,8 @@ class MemoryIndexContract:
         await index.close()
         with pytest.raises(StoreClosedError):
             await index.find_position(ALICE)
+        with pytest.raises(StoreClosedError):
+            await index.count(ALICE)
         with pytest.raises(StoreClosedError):
             await upsert(index, entry("fact"))
         with pytest.raises(StoreClosedError):

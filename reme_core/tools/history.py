@@ -30,10 +30,10 @@ from reme_core.ports import (
     ToolContext,
 )
 from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
-from reme_core.rules import block_from
 from reme_core.schema import STATEMENTS, Block, Memory, Message, StoredMessage, UtcTime, new_id, parse_messages
 from reme_core.schema.checks import Id, Text
 from reme_core.steps.message_lines import find_blocks_by_id, find_messages_by_id
+from reme_core.steps.slicing import block_from
 from reme_core.steps.targets import READ_SCORE, may_touch, note_hits, reachable, target_of
 from reme_core.steps.user_input import check_not_future
 from reme_core.text import conversation_lines, json_line, prompt_time, query_terms, shortened

@@ -11,7 +11,7 @@ from pathlib import Path
 from figures import Figure
 
 from reme_core import ReMe
-from reme_core.retrieval import bm25_order
+from tests.support.bm25 import bm25_order
 
 SETS = Path(__file__).with_name("small_sets")
 PLACES = 10

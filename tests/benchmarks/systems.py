@@ -18,7 +18,8 @@ from minilm import MiniLM, NoVectorError, agreement
 from reme_core import Hit, ReMe
 from reme_core.models import CharacterTokenCounter
 from reme_core.ports import Embedder
-from reme_core.retrieval import Candidate, bm25_order, fill_budget
+from reme_core.retrieval import Candidate, fill_budget
+from tests.support.bm25 import bm25_order
 
 WORDS, VECTORS, PLAIN, COSINE = "words alone", "with vectors", "BM25", "cosine"
 # Results asked for: enough for twenty distinct messages even where several passages of one are found.

@@ -1,7 +1,7 @@
-"""Inverted index of term counts by row: sorted segments, and a small tail of the newest rows.
+"""Inverted index of term counts by row, in sorted segments.
 
-A segment is three arrays in compressed sparse row form over its sorted distinct term hashes. New rows gather in a
-dictionary and become a segment of their own; two neighbouring segments of like size are merged into one, so that n
+A segment is three arrays in compressed sparse row form over its sorted distinct term hashes. New rows become a segment
+of their own; two neighbouring segments of like size are merged into one, so that n
 appended rows cost O(n log n) in all and a look-up visits O(log n) segments (the logarithmic method, Manning, Raghavan
 and Schütze 2008, Introduction to Information Retrieval, section 4.5).
 """
@@ -15,8 +15,6 @@ import numpy.typing as npt
 from reme_core.retrieval.arrays import BoolArray, FloatArray, HashArray, IntArray
 from reme_core.text.segment import unpack_terms
 
-# Rows kept in the dictionary before they become a segment: above it a look-up is no cheaper than in arrays.
-_TAIL_ROWS = 256
 # Larger segments stay as they are: to merge a million pairs takes some 0.1 s, in which nobody else is served, while a
 # look-up takes some microseconds for each segment.
 _MERGED_PAIRS = 1 << 19
@@ -45,27 +43,15 @@ class Postings:
     def __init__(self) -> None:
         """Start without rows."""
         self._segments: list[_Segment] = []
-        self._tail: dict[int, tuple[list[int], list[int]]] = {}
-        self._tail_rows = 0
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the segments; the tail, at most 256 rows, is not counted."""
+        """The bytes of the segments."""
         return sum(s.hashes.nbytes + s.starts.nbytes + s.rows.nbytes + s.counts.nbytes for s in self._segments)
 
     def extend(self, first: int, packed: Sequence[bytes]) -> None:
         """Add rows `first`, `first + 1`, ... with their packed terms; `first` is the number of rows added before."""
-        if self._tail_rows + len(packed) > _TAIL_ROWS or len(packed) >= _TAIL_ROWS // 8:
-            self._flush_tail()
-            self._push(_segment_of_texts(first, packed))
-            return
-        for row, blob in enumerate(packed, first):
-            hashes, counts = np.unique(unpack_terms(blob), return_counts=True)
-            for term, count in zip(hashes.tolist(), counts.tolist(), strict=True):
-                rows, tail_counts = self._tail.setdefault(term, ([], []))
-                rows.append(row)
-                tail_counts.append(count)
-        self._tail_rows += len(packed)
+        self._push(_segment_of_texts(first, packed))
 
     def find(self, query: HashArray, alive: BoolArray | None = None) -> TermMatches:
         """Look up distinct term hashes (q,); rows that are not `alive` are left out.
@@ -73,8 +59,6 @@ class Postings:
         Rows come once for each term; for one row the terms come in the order of the query.
         """
         found = [_find_in_segment(segment, query) for segment in self._segments]
-        if self._tail:
-            found.append(self._find_in_tail(query))
         if len(found) == 1:
             terms, rows, counts = found[0]
         elif found:
@@ -88,7 +72,6 @@ class Postings:
 
     def renumber(self, mapping: IntArray) -> None:
         """Give row i the number `mapping[i]`, increasing with i; rows mapped to -1 are dropped."""
-        self._flush_tail()
         kept = []
         for segment in self._segments:
             rows = mapping[segment.rows]
@@ -97,28 +80,6 @@ class Postings:
             if len(hashes):
                 kept.append(_segment(hashes, rows[keep], segment.counts[keep]))
         self._segments = kept
-
-    def _find_in_tail(self, query: HashArray) -> tuple[IntArray, IntArray, FloatArray]:
-        terms: list[int] = []
-        rows: list[int] = []
-        counts: list[int] = []
-        for place, term in enumerate(query.tolist()):
-            if (entry := self._tail.get(term)) is not None:
-                terms += [place] * len(entry[0])
-                rows += entry[0]
-                counts += entry[1]
-        return np.array(terms, np.int64), np.array(rows, np.int64), np.array(counts, np.float64)
-
-    def _flush_tail(self) -> None:
-        if not self._tail:
-            self._tail_rows = 0
-            return
-        sizes = [len(rows) for rows, _ in self._tail.values()]
-        hashes = np.repeat(np.fromiter(self._tail, np.uint64, len(self._tail)), sizes)
-        rows = np.concatenate([np.array(rows, np.int64) for rows, _ in self._tail.values()])
-        counts = np.concatenate([np.array(counts, np.float32) for _, counts in self._tail.values()])
-        self._tail, self._tail_rows = {}, 0
-        self._push(_segment(hashes, rows, counts))
 
     def _push(self, segment: _Segment) -> None:
         while self._segments and len(self._segments[-1].rows) <= min(2 * len(segment.rows), _MERGED_PAIRS):

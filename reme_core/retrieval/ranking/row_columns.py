@@ -6,10 +6,12 @@ other, and rows follow each other as their slots do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reme_core.retrieval.arrays import BoolArray, FloatArray, GrowingArray, IntArray, NumberArray
 from reme_core.text.segment import passage_sizes
@@ -70,78 +72,85 @@ def plain_rows(keys: IntArray, packed: Sequence[bytes], times: FloatArray | None
     )
 
 
+_KINDS: Mapping[str, type[np.generic]] = {
+    "keys": np.int64,
+    "sessions": np.int64,
+    "positions": np.int64,
+    "speakers": np.int32,
+    "times": np.float64,
+    "questions": np.bool_,
+    "by_user": np.bool_,
+    "wishes": np.bool_,
+    "lengths": np.int32,
+    "alive": np.bool_,
+}
+
+
 class RowColumns:
     """The columns of all slots, living and removed, aligned with each other."""
 
     def __init__(self) -> None:
         """Start without rows."""
-        self._keys = GrowingArray(np.empty(0, np.int64))
-        self._sessions = GrowingArray(np.empty(0, np.int64))
-        self._positions = GrowingArray(np.empty(0, np.int64))
-        self._speakers = GrowingArray(np.empty(0, np.int32))
-        self._times = GrowingArray(np.empty(0, np.float64))
-        self._questions = GrowingArray(np.empty(0, np.bool_))
-        self._by_user = GrowingArray(np.empty(0, np.bool_))
-        self._wishes = GrowingArray(np.empty(0, np.bool_))
-        self._lengths = GrowingArray(np.empty(0, np.int32))
-        self._alive = GrowingArray(np.empty(0, np.bool_))
+        self._columns: dict[str, GrowingArray[Any]] = {
+            name: GrowingArray(np.empty(0, kind)) for name, kind in _KINDS.items()
+        }
         self._names: dict[str, int] = {"": 0}
         self.dead = 0
         self._order: IntArray | None = None
 
     def __len__(self) -> int:
         """The number of slots."""
-        return len(self._keys)
+        return len(self._columns["keys"])
 
     @property
     def keys(self) -> IntArray:
         """The store's identifiers: (n,)."""
-        return self._keys.view
+        return self._columns["keys"].view
 
     @property
     def sessions(self) -> IntArray:
         """Session numbers: (n,), -1 for none."""
-        return self._sessions.view
+        return self._columns["sessions"].view
 
     @property
     def positions(self) -> IntArray:
         """Places inside the session: (n,)."""
-        return self._positions.view
+        return self._columns["positions"].view
 
     @property
     def speakers(self) -> NumberArray:
         """Speaker numbers: (n,); see `names`."""
-        return self._speakers.view
+        return self._columns["speakers"].view
 
     @property
     def times(self) -> FloatArray:
         """Seconds since 1970 UTC: (n,), NaN where unknown."""
-        return self._times.view
+        return self._columns["times"].view
 
     @property
     def questions(self) -> BoolArray:
         """Whether each text asks something: (n,)."""
-        return self._questions.view
+        return self._columns["questions"].view
 
     @property
     def by_user(self) -> BoolArray:
         """Whether each text was said by the user: (n,)."""
-        return self._by_user.view
+        return self._columns["by_user"].view
 
     @property
     def wishes(self) -> BoolArray:
         """Whether each text is a standing wish of the user: (n,)."""
-        return self._wishes.view
+        return self._columns["wishes"].view
 
     @property
     def lengths(self) -> NumberArray:
         """Terms of each row, stop words not counted."""
-        return self._lengths.view
+        return self._columns["lengths"].view
 
     @property
     def alive(self) -> BoolArray:
         """Which slots have not been removed: (n,)."""
-        return self._alive.view
+        return self._columns["alive"].view
 
     @property
     def names(self) -> dict[str, int]:
@@ -151,7 +160,7 @@ class RowColumns:
     @property
     def nbytes(self) -> int:
         """The bytes held, room for growth included."""
-        return sum(array.nbytes for array in self._arrays())
+        return sum(array.nbytes for array in self._columns.values())
 
     def extend(self, rows: Rows) -> None:
         """Append rows; their keys must be distinct and not those of living rows (ValueError)."""
@@ -159,16 +168,20 @@ class RowColumns:
         names = self._names
         numbers = [names.setdefault(name, len(names)) for name in rows.speakers]
         n = len(rows.keys)
-        self._keys.extend(rows.keys)
-        self._sessions.extend(rows.sessions)
-        self._positions.extend(rows.positions)
-        self._speakers.extend(np.array(numbers, np.int32))
-        self._times.extend(rows.times)
-        self._questions.extend(rows.questions)
-        self._by_user.extend(rows.by_user if len(rows.by_user) else np.zeros(n, np.bool_))
-        self._wishes.extend(rows.wishes if len(rows.wishes) else np.zeros(n, np.bool_))
-        self._lengths.extend(np.fromiter((len(blob) >> 3 for blob in rows.terms), np.int32, n))
-        self._alive.extend(np.ones(n, np.bool_))
+        fresh: dict[str, npt.NDArray[Any]] = {
+            "keys": rows.keys,
+            "sessions": rows.sessions,
+            "positions": rows.positions,
+            "speakers": np.array(numbers, np.int32),
+            "times": rows.times,
+            "questions": rows.questions,
+            "by_user": rows.by_user if len(rows.by_user) else np.zeros(n, np.bool_),
+            "wishes": rows.wishes if len(rows.wishes) else np.zeros(n, np.bool_),
+            "lengths": np.fromiter((len(blob) >> 3 for blob in rows.terms), np.int32, n),
+            "alive": np.ones(n, np.bool_),
+        }
+        for name, array in self._columns.items():
+            array.extend(fresh[name])
         self._order = None
 
     def slots(self, keys: IntArray) -> IntArray:
@@ -192,16 +205,7 @@ class RowColumns:
         """Drop removed slots; return the new slot of each old one, -1 for the dropped."""
         alive = self.alive.copy()
         mapping = np.where(alive, np.cumsum(alive) - 1, -1)
-        self._keys = GrowingArray(self.keys[alive])
-        self._sessions = GrowingArray(self.sessions[alive])
-        self._positions = GrowingArray(self.positions[alive])
-        self._speakers = GrowingArray(self.speakers[alive])
-        self._times = GrowingArray(self.times[alive])
-        self._questions = GrowingArray(self.questions[alive])
-        self._by_user = GrowingArray(self.by_user[alive])
-        self._wishes = GrowingArray(self.wishes[alive])
-        self._lengths = GrowingArray(self.lengths[alive])
-        self._alive = GrowingArray(self.alive[alive])
+        self._columns = {name: GrowingArray(array.view[alive]) for name, array in self._columns.items()}
         self.dead, self._order = 0, None
         return mapping
 
@@ -212,24 +216,6 @@ class RowColumns:
         if len(np.unique(keys)) < len(keys) or bool((self.slots(keys) >= 0).any()):
             msg = "keys must be distinct, and not those of rows that are there already"
             raise ValueError(msg)
-
-    def _arrays(
-        self,
-    ) -> tuple[
-        GrowingArray[np.int64] | GrowingArray[np.int32] | GrowingArray[np.float64] | GrowingArray[np.bool_], ...
-    ]:
-        return (
-            self._keys,
-            self._sessions,
-            self._positions,
-            self._speakers,
-            self._times,
-            self._questions,
-            self._by_user,
-            self._wishes,
-            self._lengths,
-            self._alive,
-        )
 
 
 class RowPieces:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from reme_core.errors import BlockNotFoundError, ConflictError
 from reme_core.ports import BlockPage, BlockSummary, ListBlocks
 from reme_core.schema import EXTRACTIVE, Block, Scope
-from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
-from reme_core.stores.local.file.scope_numbers import Layer, find_scope, find_session, log_changes, make_scope_number
+from reme_core.stores._cursors import check_limit, cut_page, given, in_order, row_after, seconds
+from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number, session_asked
+from reme_core.stores.local.file.tables import insert_row
 from reme_core.stores.local.message_rows import check_sessions
 from reme_core.text import pack_terms, terms
 
@@ -33,19 +34,16 @@ def _put(connection: sqlite3.Connection, scope: int, block: Block) -> int | None
         msg = f"block {block.block_id!r} exists with other content: blocks are never rewritten"
         raise ConflictError(msg)
     session = check_sessions(connection, scope, block.session_id, block.message_ids)
-    cursor = connection.execute(
-        "INSERT INTO blocks (scope, session, block_id, started_at, ended_at, terms, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            scope,
-            session,
-            block.block_id,
-            block.started_at.timestamp(),
-            block.ended_at.timestamp(),
-            pack_terms(terms(block.summary)),
-            block.model_dump_json(),
-        ),
-    )
-    number = int(cursor.lastrowid or 0)
+    columns = {
+        "scope": scope,
+        "session": session,
+        "block_id": block.block_id,
+        "started_at": block.started_at.timestamp(),
+        "ended_at": block.ended_at.timestamp(),
+        "terms": pack_terms(terms(block.summary)),
+        "body": block.model_dump_json(),
+    }
+    number = insert_row(connection, "blocks", columns)
     for message_id in block.message_ids[block.repeats :]:
         sliced = connection.execute(
             "UPDATE messages SET block = ? WHERE scope = ? AND message_id = ? AND block IS NULL",
@@ -95,10 +93,7 @@ def get_blocks(connection: sqlite3.Connection, scope: Scope, block_ids: Sequence
         ).fetchone()
         if row is not None:
             found[block_id] = Block.model_validate_json(row[0])
-    missing = [block_id for block_id in dict.fromkeys(block_ids) if block_id not in found]
-    if missing:
-        raise BlockNotFoundError(missing)
-    return [found[block_id] for block_id in block_ids]
+    return in_order(block_ids, found, BlockNotFoundError)
 
 
 def blocks_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, Block]:
@@ -112,29 +107,20 @@ def blocks_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[
 def list_blocks(connection: sqlite3.Connection, scope: Scope, query: ListBlocks) -> BlockPage:
     """Return one page of blocks in the order of slicing."""
     check_limit(query.limit)
-    place = None if query.cursor is None else read_cursor("blocks", query.cursor, int)
+    after = row_after("blocks", query.cursor)
     number = find_scope(connection, scope)
     if number is None:
         return BlockPage(blocks=())
-    where, values = ["scope = ?"], list[object]([number])
-    if query.session_id is not None:
-        where.append("session = ?")
-        values.append(find_session(connection, number, query.session_id))
-    if query.said_from is not None:
-        where.append("ended_at >= ?")
-        values.append(query.said_from.timestamp())
-    if query.said_to is not None:
-        where.append("started_at < ?")
-        values.append(query.said_to.timestamp())
-    if place is not None:
-        where.append("block > ?")
-        values.append(place[0])
+    where, values = given(
+        ("scope = ?", number),
+        ("session = ?", session_asked(connection, number, query.session_id)),
+        ("ended_at >= ?", seconds(query.said_from)),
+        ("started_at < ?", seconds(query.said_to)),
+        ("block > ?", after),
+    )
     rows = connection.execute(
         f"SELECT block, body FROM blocks WHERE {' AND '.join(where)} ORDER BY block LIMIT ?",  # noqa: S608
         (*values, query.limit + 1),
     ).fetchall()
-    more = len(rows) > query.limit
-    return BlockPage(
-        blocks=tuple(Block.model_validate_json(body) for _, body in rows[: query.limit]),
-        next_cursor=write_cursor("blocks", rows[query.limit - 1][0]) if more else None,
-    )
+    page, cursor = cut_page(rows, query.limit, "blocks")
+    return BlockPage(blocks=tuple(Block.model_validate_json(body) for _, body in page), next_cursor=cursor)

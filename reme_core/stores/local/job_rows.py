@@ -17,6 +17,7 @@ from reme_core.ports import ClaimJob, SettleJob
 from reme_core.schema import Job, JobState, Scope, describe, new_id, parse_time
 from reme_core.schema.checks import JsonObject, check_text
 from reme_core.stores.local.file.scope_numbers import find_scope, make_scope_number
+from reme_core.stores.local.file.tables import insert_row
 from reme_core.stores.local.memory_rows import microseconds
 
 _TEXT_BYTES = 1 << 16
@@ -78,20 +79,17 @@ def add_jobs(connection: sqlite3.Connection, scope: Scope, jobs: Sequence[Job]) 
             "SELECT origin FROM jobs WHERE scope = ? AND job_id = ?", (number, job.job_id)
         ).fetchone()
         if row is None:
-            connection.execute(
-                "INSERT INTO jobs (scope, job_id, origin, kind, state, created, due, body)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    number,
-                    job.job_id,
-                    origin,
-                    job.kind,
-                    job.state,
-                    microseconds(job.created_at),
-                    microseconds(job.due_at),
-                    job.model_dump_json(),
-                ),
-            )
+            columns = {
+                "scope": number,
+                "job_id": job.job_id,
+                "origin": origin,
+                "kind": job.kind,
+                "state": job.state,
+                "created": microseconds(job.created_at),
+                "due": microseconds(job.due_at),
+                "body": job.model_dump_json(),
+            }
+            insert_row(connection, "jobs", columns)
         elif row[0] != origin:
             msg = f"job {job.job_id!r} exists and is another one: ids are unique in a scope; leave it out to get one"
             raise ConflictError(msg)

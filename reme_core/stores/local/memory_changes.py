@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -61,7 +61,16 @@ def claim_file_id(connection: sqlite3.Connection) -> str:
 def memory_changes(connection: sqlite3.Connection, file: str, scope: Scope, query: ChangesQuery) -> ChangesPage:
     """Return a page of changes; see `Store.memory_changes`."""
     check_limit(query.limit)
-    asked, number = _read(query.position), find_scope(connection, scope) or 0
+    number = find_scope(connection, scope) or 0
+    page = _page(connection, file, number, query)
+    if not query.with_total:
+        return page
+    (total,) = connection.execute("SELECT count(*) FROM memories WHERE scope = ? AND ranked", (number,)).fetchone()
+    return replace(page, total=total)
+
+
+def _page(connection: sqlite3.Connection, file: str, number: int, query: ChangesQuery) -> ChangesPage:
+    asked = _read(query.position)
     newest = newest_change(connection, number, Layer.MEMORIES)
     begin = _Position(file, number, newest, 0)
     is_ours = asked is not None and (asked.file, asked.scope) == (file, number) and asked.change <= newest

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import MemoryFilter, MessageVector, PendingText, PutMemory, Vector
+from reme_core.rules import check_vector
 from reme_core.schema import Memory, MemoryType
+from reme_core.stores._cursors import given, seconds
 from reme_core.stores.local.file.scope_numbers import Layer, log_changes
 from reme_core.stores.local.file.tables import has_word_tables
-from reme_core.stores.local.file.vectors_and_words import check_vector, claim_dimension, match_expression
+from reme_core.stores.local.file.vectors_and_words import claim_dimension, match_expression
 from reme_core.stores.local.items import row_links as item_links
 from reme_core.text import pack_terms, query_terms, terms, unpack_terms
 
@@ -45,7 +47,11 @@ def check_filter(wanted: MemoryFilter) -> None:
 
 def conditions(connection: sqlite3.Connection, scope: int, wanted: MemoryFilter) -> tuple[str, list[object]]:
     """Return the condition on `memories` and its values for a checked filter; the scope is always part of it."""
-    where, values = ["scope = ?"], list[object]([scope])
+    where, values = given(
+        ("scope = ?", scope),
+        ("observed_at >= ?", seconds(wanted.observed_from)),
+        ("observed_at < ?", seconds(wanted.observed_to)),
+    )
     if wanted.as_of is not None:
         moment = wanted.as_of.timestamp()
         # One that was replaced nobody knows when held at no time; see `Memory.holds_at`.
@@ -61,12 +67,6 @@ def conditions(connection: sqlite3.Connection, scope: int, wanted: MemoryFilter)
         if names is not None:
             where.append(f"{column} IN (SELECT value FROM json_each(?))")  # noqa: S608  # two names of columns
             values.append(json.dumps(names))
-    if wanted.observed_from is not None:
-        where.append("observed_at >= ?")
-        values.append(wanted.observed_from.timestamp())
-    if wanted.observed_to is not None:
-        where.append("observed_at < ?")
-        values.append(wanted.observed_to.timestamp())
     if wanted.during_from is not None or wanted.during_to is not None:
         first = _BEFORE_ALL if wanted.during_from is None else wanted.during_from.timestamp()
         end = _AFTER_ALL if wanted.during_to is None else wanted.during_to.timestamp()

@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, WriteBatch
-from reme_core.rules import beside, check_useless, kept_by_updates, reason_for, repetition
+from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
-from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
+from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
 from reme_core.stores.local import memory_conditions as waiting
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number
-from reme_core.stores.local.file.vectors_and_words import add_words, check_vector, remove_words
+from reme_core.stores.local.file.tables import insert_row
+from reme_core.stores.local.file.vectors_and_words import add_words, remove_words
 from reme_core.stores.local.items import row_links as item_links
 from reme_core.stores.local.memory_conditions import check_filter, conditions
 from reme_core.text import normalise_content, pack_terms, terms
@@ -142,7 +143,8 @@ def _write(
         if memory.revision != 1:
             memory = memory.model_copy(update={"revision": 1})
         words = terms(memory.index_text)
-        row = _insert(connection, scope, memory, words, normal)
+        name = {"scope": scope, "memory_id": memory.memory_id}
+        row = insert_row(connection, "memories", {**name, **_columns(memory, words, normal)})
         _add_event(connection, scope, batch, put.reason, EventKind.ADD, None, memory)
         if fts5:
             add_words(connection, "memory_words", scope, row, words)
@@ -150,7 +152,9 @@ def _write(
         row, before = found
         memory = put.memory.model_copy(update=kept_by_updates(before))
         words = terms(memory.index_text)
-        _update(connection, row, memory, words, normal)
+        columns = _columns(memory, words, normal)
+        setting = ", ".join(f"{column} = ?" for column in columns)
+        connection.execute(f"UPDATE memories SET {setting} WHERE row = ?", (*columns.values(), row))  # noqa: S608  # ours
         superseded = before.is_current and not memory.is_current
         kind = EventKind.SUPERSEDE if superseded else EventKind.UPDATE
         _add_event(connection, scope, batch, put.reason, kind, before, memory)
@@ -209,37 +213,20 @@ def _find_equal(connection: sqlite3.Connection, scope: int, memory: Memory, norm
     return None if row is None else (int(row[0]), Memory.model_validate_json(row[1]))
 
 
-def _columns(memory: Memory, words: Sequence[str], normal: bytes) -> tuple[object, ...]:
-    return (
-        memory.memory_type,
-        memory.memory_target,
-        normal,
-        microseconds(memory.created_at),
-        memory.observed_at.timestamp(),
-        memory.valid_from.timestamp(),
-        None if memory.valid_to is None else memory.valid_to.timestamp(),
-        memory.superseded_by,
-        memory.revision,
-        pack_terms(words),
-        memory.model_dump_json(),
-    )
-
-
-def _insert(connection: sqlite3.Connection, scope: int, memory: Memory, words: Sequence[str], normal: bytes) -> int:
-    cursor = connection.execute(
-        "INSERT INTO memories (scope, memory_id, memory_type, memory_target, normal, created, observed_at, valid_from,"
-        " valid_to, superseded_by, revision, terms, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (scope, memory.memory_id, *_columns(memory, words, normal)),
-    )
-    return int(cursor.lastrowid or 0)
-
-
-def _update(connection: sqlite3.Connection, row: int, memory: Memory, words: Sequence[str], normal: bytes) -> None:
-    connection.execute(
-        "UPDATE memories SET memory_type = ?, memory_target = ?, normal = ?, created = ?, observed_at = ?,"
-        " valid_from = ?, valid_to = ?, superseded_by = ?, revision = ?, terms = ?, body = ? WHERE row = ?",
-        (*_columns(memory, words, normal), row),
-    )
+def _columns(memory: Memory, words: Sequence[str], normal: bytes) -> dict[str, object]:
+    return {
+        "memory_type": memory.memory_type,
+        "memory_target": memory.memory_target,
+        "normal": normal,
+        "created": microseconds(memory.created_at),
+        "observed_at": memory.observed_at.timestamp(),
+        "valid_from": memory.valid_from.timestamp(),
+        "valid_to": seconds(memory.valid_to),
+        "superseded_by": memory.superseded_by,
+        "revision": memory.revision,
+        "terms": pack_terms(words),
+        "body": memory.model_dump_json(),
+    }
 
 
 def _add_event(
@@ -252,21 +239,18 @@ def _add_event(
     after: Memory | None,
 ) -> None:
     memory = after or before
-    connection.execute(
-        "INSERT INTO events (scope, memory_id, operation, before, after, reason, run_id, actor, at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            scope,
-            "" if memory is None else memory.memory_id,
-            operation,
-            None if before is None else before.model_dump_json(),
-            None if after is None else after.model_dump_json(),
-            reason_for(reason, batch),
-            batch.run_id,
-            batch.actor,
-            format_time(batch.at),
-        ),
-    )
+    columns = {
+        "scope": scope,
+        "memory_id": "" if memory is None else memory.memory_id,
+        "operation": operation,
+        "before": None if before is None else before.model_dump_json(),
+        "after": None if after is None else after.model_dump_json(),
+        "reason": reason_for(reason, batch),
+        "run_id": batch.run_id,
+        "actor": batch.actor,
+        "at": format_time(batch.at),
+    }
+    insert_row(connection, "events", columns)
 
 
 def get_memories(connection: sqlite3.Connection, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
@@ -277,10 +261,7 @@ def get_memories(connection: sqlite3.Connection, scope: Scope, memory_ids: Seque
         hit = None if number is None else find_memory(connection, number, memory_id)
         if hit is not None:
             found[memory_id] = hit[1]
-    missing = [memory_id for memory_id in dict.fromkeys(memory_ids) if memory_id not in found]
-    if missing:
-        raise MemoryNotFoundError(missing)
-    return [found[memory_id] for memory_id in memory_ids]
+    return in_order(memory_ids, found, MemoryNotFoundError)
 
 
 def list_page(connection: sqlite3.Connection, scope: Scope, query: ListMemories) -> MemoryPage:
@@ -300,12 +281,8 @@ def list_page(connection: sqlite3.Connection, scope: Scope, query: ListMemories)
         " ORDER BY created DESC, memory_id LIMIT ?",
         (*values, query.limit + 1),
     ).fetchall()
-    memories = tuple(Memory.model_validate_json(body) for _, _, body in rows[: query.limit])
-    more = len(rows) > query.limit
-    last = rows[query.limit - 1] if more else None
-    return MemoryPage(
-        memories=memories, next_cursor=None if last is None else write_cursor("memories", last[0], last[1])
-    )
+    page, cursor = cut_page(rows, query.limit, "memories", places=2)
+    return MemoryPage(memories=tuple(Memory.model_validate_json(body) for *_, body in page), next_cursor=cursor)
 
 
 def list_events(connection: sqlite3.Connection, scope: Scope, query: EventQuery) -> list[Event]:
@@ -313,14 +290,15 @@ def list_events(connection: sqlite3.Connection, scope: Scope, query: EventQuery)
     number = find_scope(connection, scope)
     if number is None:
         return []
-    where, values = "scope = ? AND sequence > ?", list[object]([number, query.after])
-    for column, value in (("memory_id", query.memory_id), ("run_id", query.run_id)):
-        if value is not None:
-            where += f" AND {column} = ?"
-            values.append(value)
+    where, values = given(
+        ("scope = ?", number),
+        ("sequence > ?", query.after),
+        ("memory_id = ?", query.memory_id),
+        ("run_id = ?", query.run_id),
+    )
     rows = connection.execute(
         "SELECT sequence, operation, memory_id, before, after, reason, run_id, actor, at FROM events"  # noqa: S608
-        f" WHERE {where} ORDER BY sequence LIMIT ?",
+        f" WHERE {' AND '.join(where)} ORDER BY sequence LIMIT ?",
         (*values, query.limit),
     )
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -21,9 +21,10 @@ from reme_core.ports import (
     Vector,
 )
 from reme_core.retrieval import message_text
+from reme_core.rules import check_vector
 from reme_core.schema import Message, Scope, StoredMessage, read_stored_message
 from reme_core.schema.messages import renamings
-from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
+from reme_core.stores._cursors import Row, check_limit, cut_page, given, in_order, row_after, seconds
 from reme_core.stores.local.file.scope_numbers import (
     Layer,
     find_scope,
@@ -31,9 +32,10 @@ from reme_core.stores.local.file.scope_numbers import (
     log_changes,
     make_scope_number,
     make_session_number,
+    session_asked,
 )
-from reme_core.stores.local.file.tables import has_word_tables
-from reme_core.stores.local.file.vectors_and_words import add_words, check_vector, claim_dimension, match_expression
+from reme_core.stores.local.file.tables import has_word_tables, insert_row
+from reme_core.stores.local.file.vectors_and_words import add_words, claim_dimension, match_expression
 from reme_core.stores.local.memory_conditions import fill_memories, is_of_memory, pending_memories
 from reme_core.text import (
     is_question,
@@ -68,10 +70,10 @@ def append_messages(connection: sqlite3.Connection, scope: Scope, request: Appen
     known: list[str] = []
     rows: list[int] = []
     renamed: dict[str, str] = {}
-    for given in request.messages:
-        message, is_known = _placed(connection, number, session, given, request)
-        if message is not given:
-            renamed[given.message_id] = message.message_id
+    for asked in request.messages:
+        message, is_known = _placed(connection, number, session, asked, request)
+        if message is not asked:
+            renamed[asked.message_id] = message.message_id
         if is_known:
             known.append(message.message_id)
             continue
@@ -119,29 +121,25 @@ def _insert(
     *,
     waits: bool,
 ) -> int:
-    text = message.full_text
-    cursor = connection.execute(
-        "INSERT INTO messages (scope, session, message_id, speaker, said_at, asks, by_user, wishes, waits, terms,"
-        " passages, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            scope,
-            session,
-            message.message_id,
-            message.speaker,
-            message.created_at.timestamp(),
-            is_question(text),
-            message.role == "user",
-            message.role == "user" and states_wish(text),
-            waits and bool(text.strip()),
-            pack_terms(words),
-            passages,
-            message.model_dump_json(),
-        ),
-    )
-    return int(cursor.lastrowid or 0)
+    text, by_user = message.full_text, message.role == "user"
+    columns = {
+        "scope": scope,
+        "session": session,
+        "message_id": message.message_id,
+        "speaker": message.speaker,
+        "said_at": message.created_at.timestamp(),
+        "asks": is_question(text),
+        "by_user": by_user,
+        "wishes": by_user and states_wish(text),
+        "waits": waits and bool(text.strip()),
+        "terms": pack_terms(words),
+        "passages": passages,
+        "body": message.model_dump_json(),
+    }
+    return insert_row(connection, "messages", columns)
 
 
-def _stored(row: tuple[int, str, str, str | None]) -> StoredMessage:
+def _stored(row: Row) -> StoredMessage:
     return StoredMessage(message=read_stored_message(row[1]), session_id=row[2], block_id=row[3])
 
 
@@ -177,50 +175,35 @@ def get_messages(connection: sqlite3.Connection, scope: Scope, message_ids: Sequ
     """Return messages by id, in the order asked (MessageNotFoundError)."""
     number = find_scope(connection, scope)
     rows = {} if number is None else rows_of_messages(connection, number, list(dict.fromkeys(message_ids)))
-    missing = [message_id for message_id in dict.fromkeys(message_ids) if message_id not in rows]
-    if missing:
-        raise MessageNotFoundError(missing)
-    numbers = list(rows.values())
-    stored = {}
-    for start in range(0, len(numbers), 500):
-        stored.update(messages_by_rows(connection, numbers[start : start + 500]))
-    return [stored[rows[message_id]] for message_id in message_ids]
+    numbers = in_order(message_ids, rows, MessageNotFoundError)
+    stored = messages_by_rows(connection, numbers)
+    return [stored[row] for row in numbers]
 
 
 def find_messages(connection: sqlite3.Connection, scope: Scope, query: FindMessages) -> MessagePage:
     """Return one page of the messages that meet all conditions."""
     check_limit(query.limit)
-    place = None if query.cursor is None else read_cursor("messages", query.cursor, int)
+    after = row_after("messages", query.cursor)
     number = find_scope(connection, scope)
     if number is None:
         return MessagePage(messages=())
-    where, values = ["messages.scope = ?"], list[object]([number])
-    if query.session_id is not None:
-        where.append("messages.session = ?")
-        values.append(find_session(connection, number, query.session_id))
-    if query.said_from is not None:
-        where.append("said_at >= ?")
-        values.append(query.said_from.timestamp())
-    if query.said_to is not None:
-        where.append("said_at < ?")
-        values.append(query.said_to.timestamp())
+    where, values = given(
+        ("messages.scope = ?", number),
+        ("messages.session = ?", session_asked(connection, number, query.session_id)),
+        ("said_at >= ?", seconds(query.said_from)),
+        ("said_at < ?", seconds(query.said_to)),
+        ("seq < ?" if query.newest_first else "seq > ?", after),
+    )
     if query.unsliced:
         where.append("block IS NULL")
-    if place is not None:
-        where.append("seq < ?" if query.newest_first else "seq > ?")
-        values.append(place[0])
     rows = _matching(connection, number, query, " AND ".join(where), values)
-    page = [row for row, _ in zip(rows, range(query.limit + 1), strict=False)]
-    more = len(page) > query.limit
-    return MessagePage(
-        messages=tuple(_stored(row) for row in page[: query.limit]),
-        next_cursor=write_cursor("messages", page[query.limit - 1][0]) if more else None,
-    )
+    page, cursor = cut_page(list(islice(rows, query.limit + 1)), query.limit, "messages")
+    return MessagePage(messages=tuple(_stored(row) for row in page), next_cursor=cursor)
 
 
 def _matching(
     connection: sqlite3.Connection, scope: int, query: FindMessages, where: str, values: list[object]
-) -> Iterator[tuple[int, str, str, str | None]]:
+) -> Iterator[Row]:
     order = f"ORDER BY seq {'DESC' if query.newest_first else 'ASC'}"
     if query.keyword is None:
         yield from connection.execute(f"{_STORED} WHERE {where} {order}", values)

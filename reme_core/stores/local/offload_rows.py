@@ -15,9 +15,15 @@ from typing import TypeVar
 from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError, OffloadNotFoundError
 from reme_core.ports import ListOffloads, OffloadPage, OffloadSearch
 from reme_core.schema import OffloadInfo, OffloadRecord, Scope, parse_time
-from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
+from reme_core.stores._cursors import check_limit, cut_page, given, in_order, row_after
 from reme_core.stores.local.context_holds import add_holds
-from reme_core.stores.local.file.scope_numbers import find_scope, find_session, make_scope_number, make_session_number
+from reme_core.stores.local.file.scope_numbers import (
+    find_scope,
+    make_scope_number,
+    make_session_number,
+    session_asked,
+)
+from reme_core.stores.local.file.tables import insert_row
 from reme_core.stores.local.file.vectors_and_words import add_words
 from reme_core.stores.local.memory_rows import microseconds
 from reme_core.stores.local.message_rows import rows_of_messages
@@ -85,12 +91,10 @@ def add_passages(
     a search breaks ties.
     """
     for passage in reversed(passages):
-        cursor = connection.execute(
-            "INSERT INTO offload_passages (scope, offload, start, chars, line) VALUES (?, ?, ?, ?, ?)",
-            (scope, offload, passage.offset, passage.chars, passage.first_line),
-        )
+        place = {"start": passage.offset, "chars": passage.chars, "line": passage.first_line}
+        row = insert_row(connection, "offload_passages", {"scope": scope, "offload": offload, **place})
         if fts5:
-            add_words(connection, "offload_words", scope, int(cursor.lastrowid or 0), passage.words)
+            add_words(connection, "offload_words", scope, row, passage.words)
 
 
 QueryT = TypeVar("QueryT", ListOffloads, OffloadSearch)
@@ -164,10 +168,7 @@ def put_offloads(
 
 def _check_messages(connection: sqlite3.Connection, scope: int, offloads: Sequence[OffloadRecord]) -> None:
     wanted = list(dict.fromkeys(message_id for item in offloads for message_id in item.message_ids))
-    known = rows_of_messages(connection, scope, wanted)
-    missing = [message_id for message_id in wanted if message_id not in known]
-    if missing:
-        raise MessageNotFoundError(missing)
+    in_order(wanted, rows_of_messages(connection, scope, wanted), MessageNotFoundError)
 
 
 def _find_equal(
@@ -196,24 +197,20 @@ def _insert(
     connection: sqlite3.Connection, scope: int, session: int, item: PreparedOffload, *, fts5: bool
 ) -> tuple[int, str]:
     offload, info = item.offload, item.offload.info
-    cursor = connection.execute(
-        "INSERT INTO offloads (scope, session, reference, kind, message_id, digest, created, said, bytes, info, text)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            scope,
-            session,
-            offload.reference,
-            offload.kind,
-            offload.message_id,
-            item.digest,
-            microseconds(offload.created_at),
-            microseconds(offload.said_at or offload.created_at),
-            info.bytes,
-            info.model_dump_json(),
-            offload.text,
-        ),
-    )
-    row = int(cursor.lastrowid or 0)
+    columns = {
+        "scope": scope,
+        "session": session,
+        "reference": offload.reference,
+        "kind": offload.kind,
+        "message_id": offload.message_id,
+        "digest": item.digest,
+        "created": microseconds(offload.created_at),
+        "said": microseconds(offload.said_at or offload.created_at),
+        "bytes": info.bytes,
+        "info": info.model_dump_json(),
+        "text": offload.text,
+    }
+    row = insert_row(connection, "offloads", columns)
     add_passages(connection, scope, row, item.passages, fts5=fts5)
     return row, offload.reference
 
@@ -226,48 +223,32 @@ def get_offload(connection: sqlite3.Connection, scope: Scope, reference: str) ->
     ).fetchone()
     if row is None:
         raise OffloadNotFoundError([reference])
-    info = OffloadInfo.model_validate_json(row[0])
-    return OffloadRecord(
-        reference=info.reference,
-        session_id=info.session_id,
-        kind=info.kind,
-        text=row[1],
-        name=info.name,
-        message_id=info.message_id,
-        place=info.place,
-        message_ids=info.message_ids,
-        created_at=info.created_at,
-        said_at=info.said_at,
-    )
+    known = OffloadInfo.model_validate_json(row[0]).model_dump(exclude={"chars", "lines", "bytes"})
+    return OffloadRecord.model_validate({**known, "text": row[1]})
 
 
 def list_offloads(connection: sqlite3.Connection, scope: Scope, query: ListOffloads) -> OffloadPage:
     """Return one page of offloads in the order of keeping, or its reverse."""
     query = check_query(query)
-    place = None if query.cursor is None else read_cursor("offloads", query.cursor, int)
+    after = row_after("offloads", query.cursor)
     number = find_scope(connection, scope)
     if number is None:
         return OffloadPage(offloads=())
-    where, values = offload_conditions(connection, number, query)
-    if query.message_ids is not None:
-        where.append("message_id IN (SELECT value FROM json_each(?))")
-        values.append(json.dumps(query.message_ids))
-    if query.references is not None:
-        where.append("reference IN (SELECT value FROM json_each(?))")
-        values.append(json.dumps(query.references))
-    if place is not None:
-        where.append("offload < ?" if query.newest_first else "offload > ?")
-        values.append(place[0])
+    where, values = offload_conditions(
+        connection,
+        number,
+        query,
+        ("message_id IN (SELECT value FROM json_each(?))", _as_json(query.message_ids)),
+        ("reference IN (SELECT value FROM json_each(?))", _as_json(query.references)),
+        ("offload < ?" if query.newest_first else "offload > ?", after),
+    )
     order = "DESC" if query.newest_first else "ASC"
     rows = connection.execute(
         f"SELECT offload, info FROM offloads WHERE {' AND '.join(where)} ORDER BY offload {order} LIMIT ?",  # noqa: S608
         (*values, query.limit + 1),
     ).fetchall()
-    more = len(rows) > query.limit
-    return OffloadPage(
-        offloads=tuple(OffloadInfo.model_validate_json(info) for _, info in rows[: query.limit]),
-        next_cursor=write_cursor("offloads", rows[query.limit - 1][0]) if more else None,
-    )
+    page, cursor = cut_page(rows, query.limit, "offloads")
+    return OffloadPage(offloads=tuple(OffloadInfo.model_validate_json(info) for _, info in page), next_cursor=cursor)
 
 
 def check_query(query: QueryT) -> QueryT:
@@ -285,23 +266,21 @@ def check_query(query: QueryT) -> QueryT:
 
 
 def offload_conditions(
-    connection: sqlite3.Connection, scope: int, query: ListOffloads | OffloadSearch
+    connection: sqlite3.Connection, scope: int, query: ListOffloads | OffloadSearch, *more: tuple[str, object]
 ) -> tuple[list[str], list[object]]:
-    """Return the conditions of rows of `offloads`, and their values: those of listing and search alike."""
-    where, values = ["offloads.scope = ?"], list[object]([scope])
-    if query.session_id is not None:
-        where.append("session = ?")
-        values.append(find_session(connection, scope, query.session_id))
-    if query.kinds is not None:
-        where.append("kind IN (SELECT value FROM json_each(?))")
-        values.append(json.dumps(query.kinds))
-    if query.made_from is not None:
-        where.append("said >= ?")
-        values.append(microseconds(query.made_from))
-    if query.made_to is not None:
-        where.append("said < ?")
-        values.append(microseconds(query.made_to))
-    return where, values
+    """Return the conditions of rows of `offloads`, and their values: those of listing and search alike, and more."""
+    return given(
+        ("offloads.scope = ?", scope),
+        ("session = ?", session_asked(connection, scope, query.session_id)),
+        ("kind IN (SELECT value FROM json_each(?))", _as_json(query.kinds)),
+        ("said >= ?", None if query.made_from is None else microseconds(query.made_from)),
+        ("said < ?", None if query.made_to is None else microseconds(query.made_to)),
+        *more,
+    )
+
+
+def _as_json(names: Sequence[str] | None) -> str | None:
+    return None if names is None else json.dumps(names)
 
 
 def count_offloads(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:

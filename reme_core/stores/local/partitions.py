@@ -14,10 +14,10 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -59,6 +59,9 @@ _CHUNK_BYTES = 1 << 21
 _MASKS = 16
 _NOTHING_LOADED = 1 << 62
 _ENTRIES = MemoryFilter(types=(MemoryType.META,), include_superseded=True)
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 _Row: TypeAlias = tuple[int, bytes, int, str, float, int, int, int, bytes]
 
@@ -249,50 +252,60 @@ class Partition:
         return mask
 
 
-class Partitions:
-    """The partitions in use, up to a number of bytes."""
+class RecentlyUsed(Generic[K, V]):
+    """Parts in memory, up to a number of bytes: those that were used least recently go first. For several threads."""
 
-    def __init__(self, limit_bytes: int) -> None:
-        """Start empty; `limit_bytes` counts arrays, and one partition may always stay."""
+    def __init__(self, make: Callable[[K], V], limit_bytes: int) -> None:
+        """Start empty; `make` makes what is not held. `limit_bytes` counts arrays, and one part may always stay."""
+        self._make = make
         self._limit = limit_bytes
         self._gate = threading.Lock()
-        self._held: OrderedDict[tuple[int, Layer], Partition] = OrderedDict()
-        self._sizes: dict[tuple[int, Layer], int] = {}
+        self._held: OrderedDict[K, V] = OrderedDict()
+        self._sizes: dict[K, int] = {}
         self._total = 0
 
-    def get(self, scope: int, layer: Layer) -> Partition:
-        """Return the partition, a new one if it isn't held."""
+    def get(self, name: K) -> V:
+        """Return the part of this name, a new one if it isn't held."""
         with self._gate:
-            partition = self._held.get((scope, layer))
-            if partition is None:
-                partition = self._held[scope, layer] = Partition(layer)
-            self._held.move_to_end((scope, layer))
-            return partition
+            part = self._held.get(name)
+            if part is None:
+                part = self._held[name] = self._make(name)
+            self._held.move_to_end(name)
+            return part
 
-    def keeps(self, scope: int, partition: Partition) -> bool:
-        """Tell whether a partition is still the one that searches are given; if so, this is a use of it."""
+    def keeps(self, name: K, part: V) -> bool:
+        """Tell whether a part is still the one that searches are given; if so, this is a use of it."""
         with self._gate:
-            kept = self._held.get((scope, partition.layer)) is partition
+            kept = self._held.get(name) is part
             if kept:
-                self._held.move_to_end((scope, partition.layer))
+                self._held.move_to_end(name)
             return kept
 
-    def measured(self, scope: int, layer: Layer, size_bytes: int) -> None:
-        """Note the size of a partition, and let the least recently used ones go if all are too large."""
+    def measured(self, name: K, size_bytes: int) -> None:
+        """Note the size of a part, and let the least recently used ones go if all are too large."""
         with self._gate:
-            if (scope, layer) not in self._held:
+            if name not in self._held:
                 return
-            self._total += size_bytes - self._sizes.get((scope, layer), 0)
-            self._sizes[scope, layer] = size_bytes
+            self._total += size_bytes - self._sizes.get(name, 0)
+            self._sizes[name] = size_bytes
             while self._total > self._limit and len(self._held) > 1:
                 self._drop(next(iter(self._held)))
 
-    def forget(self, scope: int, layers: Iterable[Layer] = tuple(Layer)) -> None:
-        """Let the partitions of a scope go."""
+    def forget(self, names: Iterable[K] | None = None) -> None:
+        """Let parts go, all of them where none are named."""
         with self._gate:
-            for layer in layers:
-                self._drop((scope, layer))
+            for name in list(self._held) if names is None else names:
+                self._drop(name)
 
-    def _drop(self, name: tuple[int, Layer]) -> None:
+    def _drop(self, name: K) -> None:
         self._held.pop(name, None)
         self._total -= self._sizes.pop(name, 0)
+
+
+Partitions: TypeAlias = RecentlyUsed[tuple[int, Layer], Partition]
+"""The partitions in use, by the number of their scope and their layer."""
+
+
+def partitions_of(limit_bytes: int) -> Partitions:
+    """Hold partitions up to a number of bytes."""
+    return RecentlyUsed(lambda name: Partition(name[1]), limit_bytes)

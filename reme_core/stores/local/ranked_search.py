@@ -32,12 +32,13 @@ from reme_core.retrieval import (
     ScoredRow,
     asked_time,
 )
+from reme_core.rules import check_vector
 from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
 from reme_core.stores.local.block_rows import blocks_by_rows
 from reme_core.stores.local.file.database import Database
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope, find_session
-from reme_core.stores.local.file.vectors_and_words import check_dimension, check_vector
+from reme_core.stores.local.file.vectors_and_words import check_dimension
 from reme_core.stores.local.memory_conditions import check_filter
 from reme_core.stores.local.message_rows import messages_by_rows, passages_by_rows, rows_of_messages
 from reme_core.stores.local.partitions import Partition, Partitions, holds_any
@@ -75,14 +76,6 @@ class SearchedPartitions:
     waits: bool = False
     insists: bool = False
     unfinished: list[tuple[int, Partition, int]] = field(default_factory=list)
-
-    def get(self, scope: int, layer: Layer) -> Partition:
-        """See `Partitions.get`."""
-        return self.held.get(scope, layer)
-
-    def measured(self, scope: int, layer: Layer, size_bytes: int) -> None:
-        """See `Partitions.measured`."""
-        self.held.measured(scope, layer, size_bytes)
 
     def follow(self, connection: sqlite3.Connection, scope: int, partition: Partition) -> None:
         """Bring a partition, whose lock is held, to the state of the snapshot (StillLoading)."""
@@ -135,14 +128,14 @@ class Loader:
 
     def _load(self, scope: int, partition: Partition, connection: sqlite3.Connection) -> bool:
         """Load a chunk and return whether there is more to do; what fails here, the next search meets and raises."""
-        if not self._partitions.keeps(scope, partition):
+        if not self._partitions.keeps((scope, partition.layer), partition):
             return False
         time.sleep(_PAUSE_S)
         with partition.lock:
             partition.follow(connection, scope)
             partition.load_more(connection, scope)
             size, more = partition.index.nbytes, not partition.is_complete
-        self._partitions.measured(scope, partition.layer, size)
+        self._partitions.measured((scope, partition.layer), size)
         return more
 
     async def _wait(self, scope: int, partition: Partition, patience_s: float | None) -> None:
@@ -292,7 +285,7 @@ def _followed(
     """
     number = find_scope(connection, scope)
     while number is not None and holds_any(connection, number, layer):
-        partition = partitions.get(number, layer)
+        partition = partitions.held.get((number, layer))
         with partition.lock:
             connection.execute("COMMIT")
             connection.execute("BEGIN")
@@ -300,7 +293,7 @@ def _followed(
             if again == number:
                 partitions.follow(connection, number, partition)
                 yield number, partition
-                partitions.measured(number, layer, partition.index.nbytes)
+                partitions.held.measured((number, layer), partition.index.nbytes)
                 return
         number = again  # erased, and perhaps made anew, in between
     yield None

@@ -10,44 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from reme_core import ports
 from reme_core.errors import StoreError, StoreUnavailableError
-from reme_core.ports import (
-    AddedToolCalls,
-    Appended,
-    AppendMessages,
-    BlockPage,
-    ChangesPage,
-    ChangesQuery,
-    ClaimJob,
-    CleanOffloads,
-    Counts,
-    EventQuery,
-    FindMessages,
-    HoldOffloads,
-    ListBlocks,
-    ListMemories,
-    ListOffloads,
-    ListToolCalls,
-    ListTools,
-    MemorySearch,
-    MessagePage,
-    MessageSearch,
-    MessageVector,
-    OffloadPage,
-    OffloadSearch,
-    PendingText,
-    PutOffloads,
-    ScoredBlock,
-    ScoredMemory,
-    ScoredMessage,
-    ScoredOffload,
-    SettleJob,
-    Target,
-    ToolCallPage,
-    ToolPage,
-    UseMemory,
-    WriteBatch,
-)
 from reme_core.rules import check_uses
 from reme_core.schema import (
     Block,
@@ -75,14 +39,14 @@ from reme_core.stores.local import offload_search
 from reme_core.stores.local import ranked_search as search
 from reme_core.stores.local import tool_call_rows as tool_calls
 from reme_core.stores.local.file.database import Database, FileSettings, Work
-from reme_core.stores.local.file.scope_numbers import find_scope
+from reme_core.stores.local.file.scope_numbers import Layer, find_scope
 from reme_core.stores.local.file.tables import has_word_tables
 from reme_core.stores.local.file.whole_scope import count_scope, count_targets, erase_name
 from reme_core.stores.local.items.item_store import ItemCalls
 from reme_core.stores.local.items.search_items import ItemWords
 from reme_core.stores.local.items.vectors_in_memory import ItemVectors
 from reme_core.stores.local.memory_changes import claim_file_id, find_file_id, memory_changes
-from reme_core.stores.local.partitions import Partitions
+from reme_core.stores.local.partitions import partitions_of
 from reme_core.stores.local.ranked_search import Loader
 
 _LOG = logging.getLogger(__name__)
@@ -121,7 +85,7 @@ class LocalStore(ItemCalls):
         self._database = Database(
             FileSettings(path=Path(path), synchronous=synchronous, busy_timeout_s=busy_timeout_s, max_bytes=max_bytes)
         )
-        self._partitions = Partitions(cache_bytes)
+        self._partitions = partitions_of(cache_bytes)
         self._loader = Loader(self._database, self._partitions, patience_s=loading_wait_s)
         self._item_vectors = ItemVectors(cache_bytes)
         self._item_words = ItemWords(cache_bytes)
@@ -136,12 +100,12 @@ class LocalStore(ItemCalls):
         """The file itself, for tables of adapters that are to live in it; it closes with this store."""
         return self._database
 
-    async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
+    async def put(self, scope: Scope, batch: ports.WriteBatch) -> list[Memory]:
         """Write a batch; see `Store.put`."""
         checked, fts5 = memories.check_batch(scope, batch), await self._has_fts5()
         return await self._database.write(lambda c: memories.put_batch(c, scope, checked, fts5=fts5))
 
-    async def record_uses(self, scope: Scope, uses_: Sequence[UseMemory]) -> list[Memory]:
+    async def record_uses(self, scope: Scope, uses_: Sequence[ports.UseMemory]) -> list[Memory]:
         """Add to the counts of memories, whichever process adds; see `Store.record_uses`."""
         checked = check_uses(uses_)
         return await self._database.write(lambda c: uses.record_uses(c, scope, checked))
@@ -151,25 +115,25 @@ class LocalStore(ItemCalls):
         ids = tuple(memory_ids)
         return await self._database.read(lambda c: memories.get_memories(c, scope, ids))
 
-    async def search(self, scope: Scope, search_: MemorySearch) -> list[ScoredMemory]:
+    async def search(self, scope: Scope, search_: ports.MemorySearch) -> list[ports.ScoredMemory]:
         """Return the best memories; see `Store.search`."""
         return await self._loader.search(
             lambda c, held: search.search_memories(c, scope, search_, held), search_.on_degraded
         )
 
-    async def list_memories(self, scope: Scope, query: ListMemories) -> MemoryPage:
+    async def list_memories(self, scope: Scope, query: ports.ListMemories) -> MemoryPage:
         """Return one page; see `Store.list_memories`."""
         return await self._database.read(lambda c: memories.list_page(c, scope, query))
 
-    async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
+    async def events(self, scope: Scope, query: ports.EventQuery) -> list[Event]:
         """Return what happened; see `Store.events`."""
         return await self._database.read(lambda c: memories.list_events(c, scope, query))
 
-    async def append(self, scope: Scope, request: AppendMessages) -> Appended:
+    async def append(self, scope: Scope, request: ports.AppendMessages) -> ports.Appended:
         """Add messages; see `Store.append`."""
         fts5 = await self._has_fts5()
 
-        def append(connection: sqlite3.Connection) -> Appended:
+        def append(connection: sqlite3.Connection) -> ports.Appended:
             appended = messages.append_messages(connection, scope, request, fts5=fts5)
             if request.slicer is None:
                 return appended
@@ -190,7 +154,7 @@ class LocalStore(ItemCalls):
         ids = tuple(message_ids)
         return await self._database.read(lambda c: messages.get_messages(c, scope, ids))
 
-    async def find_messages(self, scope: Scope, query: FindMessages) -> MessagePage:
+    async def find_messages(self, scope: Scope, query: ports.FindMessages) -> ports.MessagePage:
         """Return one page of messages; see `Store.find_messages`."""
         return await self._database.read(lambda c: messages.find_messages(c, scope, query))
 
@@ -204,23 +168,23 @@ class LocalStore(ItemCalls):
         ids = tuple(block_ids)
         return await self._database.read(lambda c: blocks.get_blocks(c, scope, ids))
 
-    async def list_blocks(self, scope: Scope, query: ListBlocks) -> BlockPage:
+    async def list_blocks(self, scope: Scope, query: ports.ListBlocks) -> ports.BlockPage:
         """Return one page of blocks; see `Store.list_blocks`."""
         return await self._database.read(lambda c: blocks.list_blocks(c, scope, query))
 
-    async def search_messages(self, scope: Scope, search_: MessageSearch) -> list[ScoredMessage]:
+    async def search_messages(self, scope: Scope, search_: ports.MessageSearch) -> list[ports.ScoredMessage]:
         """Return the best messages; see `Store.search_messages`."""
         return await self._loader.search(
             lambda c, held: search.search_messages(c, scope, search_, held), search_.on_degraded
         )
 
-    async def search_blocks(self, scope: Scope, search_: MessageSearch) -> list[ScoredBlock]:
+    async def search_blocks(self, scope: Scope, search_: ports.MessageSearch) -> list[ports.ScoredBlock]:
         """Return the best blocks; see `Store.search_blocks`."""
         return await self._loader.search(
             lambda c, held: search.search_blocks(c, scope, search_, held), search_.on_degraded
         )
 
-    async def pending_texts(self, scope: Scope, limit: int) -> list[PendingText]:
+    async def pending_texts(self, scope: Scope, limit: int) -> list[ports.PendingText]:
         """Return messages that wait for vectors; see `Store.pending_texts`."""
         return await self._database.read(lambda c: messages.pending_texts(c, scope, limit))
 
@@ -228,7 +192,7 @@ class LocalStore(ItemCalls):
         """Return scopes with messages that wait for vectors; see `Store.waiting_scopes`."""
         return await self._database.read(lambda c: messages.waiting_scopes(c, memory_space))
 
-    async def put_vectors(self, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+    async def put_vectors(self, scope: Scope, vectors: Sequence[ports.MessageVector]) -> None:
         """Store vectors of messages; see `Store.put_vectors`."""
         items = tuple(vectors)
         await self._database.write(lambda c: messages.put_vectors(c, scope, items), settled=False)
@@ -238,12 +202,12 @@ class LocalStore(ItemCalls):
         items = tuple(jobs_)
         await self._database.write(lambda c: jobs.add_jobs(c, scope, items))
 
-    async def claim_job(self, scope: Scope, claim: ClaimJob) -> Job | None:
+    async def claim_job(self, scope: Scope, claim: ports.ClaimJob) -> Job | None:
         """Take the oldest job that may be begun; see `Store.claim_job`."""
         checked = jobs.check_claim(claim)
         return await self._database.write(lambda c: jobs.claim_job(c, scope, checked))
 
-    async def settle_job(self, scope: Scope, settle: SettleJob) -> None:
+    async def settle_job(self, scope: Scope, settle: ports.SettleJob) -> None:
         """End, prolong or give back a job; see `Store.settle_job`."""
         checked = jobs.check_settle(settle)
         # A renewal that a power cut takes back harms nobody: whoever held the job is gone as well.
@@ -258,7 +222,7 @@ class LocalStore(ItemCalls):
         """Return the scopes that have jobs; see `Store.job_scopes`."""
         return await self._database.read(lambda c: jobs.job_scopes(c, memory_space))
 
-    async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
+    async def put_and_settle(self, scope: Scope, batch: ports.WriteBatch, settle: ports.SettleJob) -> list[Memory]:
         """Write a batch and settle the job that it is the outcome of; see `Store.put_and_settle`."""
         checked, done, fts5 = memories.check_batch(scope, batch), jobs.check_settle(settle), await self._has_fts5()
 
@@ -269,7 +233,7 @@ class LocalStore(ItemCalls):
 
         return await self._database.write(put_and_settle)
 
-    async def put_offloads(self, scope: Scope, put: PutOffloads) -> list[str]:
+    async def put_offloads(self, scope: Scope, put: ports.PutOffloads) -> list[str]:
         """Keep offloads; see `Store.put_offloads`.
 
         Raises:
@@ -285,28 +249,28 @@ class LocalStore(ItemCalls):
         """Return an offload with its text; see `Store.get_offload`."""
         return await self._database.read(lambda c: offloads.get_offload(c, scope, reference))
 
-    async def list_offloads(self, scope: Scope, query: ListOffloads) -> OffloadPage:
+    async def list_offloads(self, scope: Scope, query: ports.ListOffloads) -> ports.OffloadPage:
         """Return one page of offloads; see `Store.list_offloads`."""
         return await self._database.read(lambda c: offloads.list_offloads(c, scope, query))
 
-    async def search_offloads(self, scope: Scope, search_: OffloadSearch) -> list[ScoredOffload]:
+    async def search_offloads(self, scope: Scope, search_: ports.OffloadSearch) -> list[ports.ScoredOffload]:
         """Return the best passages; see `Store.search_offloads`."""
         checked = offloads.check_query(search_)
         return await self._database.read(lambda c: offload_search.search_offloads(c, scope, checked))
 
-    async def hold_offloads(self, scope: Scope, hold: HoldOffloads) -> None:
+    async def hold_offloads(self, scope: Scope, hold: ports.HoldOffloads) -> None:
         """Say what an open session refers to; see `Store.hold_offloads`."""
         checked = holds.check_hold(hold)
         await self._database.write(lambda c: holds.hold_offloads(c, scope, checked))
 
-    async def clean_offloads(self, scope: Scope, clean: CleanOffloads) -> CleanedOffloads:
+    async def clean_offloads(self, scope: Scope, clean: ports.CleanOffloads) -> CleanedOffloads:
         """Remove texts that may go; see `Store.clean_offloads`."""
         checked, fts5 = holds.check_clean(clean), await self._has_fts5()
         # What is only tried waits for no other writer.
         run = self._database.read if checked.dry_run else self._database.write
         return await run(lambda c: holds.clean_offloads(c, scope, checked, fts5=fts5))
 
-    async def add_tool_calls(self, scope: Scope, calls: Sequence[ToolCallResult]) -> AddedToolCalls:
+    async def add_tool_calls(self, scope: Scope, calls: Sequence[ToolCallResult]) -> ports.AddedToolCalls:
         """Record calls; see `Store.add_tool_calls`."""
         prepared = await asyncio.to_thread(tool_calls.prepare_calls, tuple(calls))
         return await self._database.write(lambda c: tool_calls.add_calls(c, scope, prepared))
@@ -321,15 +285,15 @@ class LocalStore(ItemCalls):
         names = tuple(tool_names)
         return await self._database.read(lambda c: tool_calls.tool_statistics(c, scope, names))
 
-    async def list_tool_calls(self, scope: Scope, query: ListToolCalls) -> ToolCallPage:
+    async def list_tool_calls(self, scope: Scope, query: ports.ListToolCalls) -> ports.ToolCallPage:
         """Return one page of calls; see `Store.list_tool_calls`."""
         return await self._database.read(lambda c: tool_calls.list_calls(c, scope, query))
 
-    async def list_tools(self, scope: Scope, query: ListTools) -> ToolPage:
+    async def list_tools(self, scope: Scope, query: ports.ListTools) -> ports.ToolPage:
         """Return one page of tools; see `Store.list_tools`."""
         return await self._database.read(lambda c: tool_calls.list_tools(c, scope, query))
 
-    async def count_targets(self, scope: Scope) -> dict[Target, int]:
+    async def count_targets(self, scope: Scope) -> dict[ports.Target, int]:
         """Return the number of current memories of each target; see `Store.count_targets`."""
         return await self._database.read(lambda c: count_targets(c, scope))
 
@@ -342,9 +306,9 @@ class LocalStore(ItemCalls):
         number = await self._database.read(lambda c: find_scope(c, scope))
         erased = await self._database.write(lambda c: erase_name(c, scope))
         if number is not None:
-            self._partitions.forget(number)
-        self._item_vectors.clear()
-        self._item_words.clear()
+            self._partitions.forget((number, layer) for layer in Layer)
+        self._item_vectors.forget()
+        self._item_words.forget()
         try:
             await self._database.purge()
         except StoreError as exc:
@@ -354,7 +318,7 @@ class LocalStore(ItemCalls):
             raise StoreUnavailableError(msg) from exc
         return erased
 
-    async def memory_changes(self, scope: Scope, query: ChangesQuery) -> ChangesPage:
+    async def memory_changes(self, scope: Scope, query: ports.ChangesQuery) -> ports.ChangesPage:
         """Return what an index of memories lacks; see `Store.memory_changes`."""
         find: Work[str | None] = find_file_id
         claim: Work[str] = claim_file_id
@@ -362,7 +326,7 @@ class LocalStore(ItemCalls):
         file = await self._database.write(claim) if found is None else found
         return await self._database.read(lambda c: memory_changes(c, file, scope, query))
 
-    async def count(self, scope: Scope) -> Counts:
+    async def count(self, scope: Scope) -> ports.Counts:
         """Return how much the scope holds."""
         return await self._database.read(lambda c: count_scope(c, scope))
 
@@ -381,7 +345,7 @@ class LocalStore(ItemCalls):
         return self._fts5
 
 
-def _settle(connection: sqlite3.Connection, scope: Scope, settle: SettleJob) -> None:
+def _settle(connection: sqlite3.Connection, scope: Scope, settle: ports.SettleJob) -> None:
     """Settle a job, and write the index entries that come with it, if it may be settled."""
     jobs.settle_job(connection, scope, settle)
     blocks.put_summaries(connection, scope, settle.summaries)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from reme_core.errors import ConflictError, ToolCallNotFoundError
 from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.schema import Scope, ToolCallResult, ToolError, ToolStatistics
-from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
+from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor
 from reme_core.stores.local.file.scope_numbers import find_scope, make_scope_number
 from reme_core.stores.local.memory_rows import from_microseconds, microseconds
 from reme_core.text import error_class
@@ -111,10 +111,7 @@ def get_calls(connection: sqlite3.Connection, scope: Scope, call_ids: Sequence[s
         ).fetchone()
         if row is not None:
             found[call_id] = ToolCallResult.model_validate_json(row[0])
-    missing = [call_id for call_id in dict.fromkeys(call_ids) if call_id not in found]
-    if missing:
-        raise ToolCallNotFoundError(missing)
-    return [found[call_id] for call_id in call_ids]
+    return in_order(call_ids, found, ToolCallNotFoundError)
 
 
 def list_calls(connection: sqlite3.Connection, scope: Scope, query: ListToolCalls) -> ToolCallPage:
@@ -124,11 +121,12 @@ def list_calls(connection: sqlite3.Connection, scope: Scope, query: ListToolCall
     number = find_scope(connection, scope)
     if number is None:
         return ToolCallPage(calls=())
-    where, values = ["scope = ?"], list[object]([number])
-    for column, value in (("tool_name", query.tool_name), ("success", query.success), ("error", query.error)):
-        if value is not None:
-            where.append(f"{column} = ?")
-            values.append(value)
+    where, values = given(
+        ("scope = ?", number),
+        ("tool_name = ?", query.tool_name),
+        ("success = ?", query.success),
+        ("error = ?", query.error),
+    )
     if place is not None:
         where.append(f"(created, call) {'<' if query.newest_first else '>'} (?, ?)")
         values += place
@@ -138,10 +136,9 @@ def list_calls(connection: sqlite3.Connection, scope: Scope, query: ListToolCall
         f" ORDER BY created {order}, call {order} LIMIT ?",
         (*values, query.limit + 1),
     ).fetchall()
-    shown = rows[: query.limit]
+    page, cursor = cut_page(rows, query.limit, "tool_calls", places=2)
     return ToolCallPage(
-        calls=tuple(ToolCallResult.model_validate_json(body) for _, _, body in shown),
-        next_cursor=write_cursor("tool_calls", *shown[-1][:2]) if len(rows) > query.limit else None,
+        calls=tuple(ToolCallResult.model_validate_json(body) for _, _, body in page), next_cursor=cursor
     )
 
 
@@ -155,11 +152,8 @@ def list_tools(connection: sqlite3.Connection, scope: Scope, query: ListTools) -
         " GROUP BY tool_name ORDER BY tool_name LIMIT ?",
         (find_scope(connection, scope), *after, query.limit + 1),
     ).fetchall()
-    shown = rows[: query.limit]
-    return ToolPage(
-        tools=tuple((name, count) for name, count in shown),
-        next_cursor=write_cursor("tools", shown[-1][0]) if len(rows) > query.limit else None,
-    )
+    page, cursor = cut_page(rows, query.limit, "tools")
+    return ToolPage(tools=tuple((name, count) for name, count in page), next_cursor=cursor)
 
 
 def tool_statistics(connection: sqlite3.Connection, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:

@@ -7,8 +7,10 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import grpc  # type: ignore[import-untyped]
+import portalocker
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
@@ -94,6 +96,30 @@ def _of_folder(exc: sqlite3.Error | OSError | RuntimeError, what: str) -> StoreE
     if "malformed" in text or "not a database" in text:
         return CorruptDataError(f"{what}: the folder's file is damaged; restore it from a copy")
     return StoreUnavailableError(f"{what}: {text[:200]}")
+
+
+_LOCK = ".lock"  # the name qdrant-client gives it
+
+
+def open_folder(folder: Path) -> AsyncQdrantClient:
+    """Open a folder unless somebody else has it open.
+
+    The client asks for the lock itself, but where it is refused it leaves the lock's file open until the garbage is
+    collected. So we ask first.
+
+    Raises:
+        StoreUnavailableError: Another client, of this process or another, has the folder open.
+    """
+    lock = folder / _LOCK
+    if lock.is_file():
+        with lock.open("r+b") as handle:
+            try:
+                portalocker.lock(handle, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
+            except portalocker.exceptions.LockException as exc:
+                msg = f"opening {str(folder)!r}: another client has this folder open; run a Qdrant server instead"
+                raise StoreUnavailableError(msg) from exc
+            portalocker.unlock(handle)
+    return AsyncQdrantClient(path=str(folder))
 
 
 _STRONG = models.WriteOrdering.STRONG

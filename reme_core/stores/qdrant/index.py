@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import os
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from qdrant_client import AsyncQdrantClient, models
 
+from reme_core.background_loop import EventLoopThread
 from reme_core.errors import ConfigurationError, DimensionMismatchError, InvalidInputError
 from reme_core.ports import DeleteEntries, IndexHit, MemorySearch, UpsertEntries, Vector
 from reme_core.rules import CheckedFilter, check_filter, check_vector
 from reme_core.schema import Scope
 from reme_core.stores._cursors import check_limit
 from reme_core.stores.qdrant import search as ranking
-from reme_core.stores.qdrant.backend import Backend, translated
-from reme_core.stores.qdrant.loop import QdrantLoopThread, open_folder
+from reme_core.stores.qdrant.backend import Backend, open_folder, translated
 from reme_core.stores.qdrant.points import (
     POSITION,
     QdrantLayout,
     ensure_collection,
     entry_point,
+    in_requests,
     point_id,
     position_point,
     read_position,
 )
 
+T = TypeVar("T")
+
 COLLECTION = "reme_memories"
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What one process has opened; a fork's child begins with one of its own.
+
+    Attributes:
+        pid: The process.
+        opening: Held while the client opens.
+        closing: Held while it closes: who closes second waits for the first.
+        backend: The collection behind its client; touched in the background loop alone.
+    """
+
+    pid: int = field(default_factory=os.getpid)
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    closing: threading.Lock = field(default_factory=threading.Lock)
+    backend: Backend | None = None
 
 
 class QdrantIndex:
@@ -83,10 +108,9 @@ class QdrantIndex:
             )
 
         self._connect: Callable[[], AsyncQdrantClient] = connect
-        self._loop = QdrantLoopThread("reme-qdrant")
-        # What follows is touched in the background loop alone.
-        self._backend: Backend | None = None
-        self._opening = asyncio.Lock()
+        # A client belongs to the event loop that it was made in; this one serves the callers of any.
+        self._loop = EventLoopThread(self)
+        self._opened: list[_Opened] = [_Opened()]
 
     def __repr__(self) -> str:
         """Name place and collection, and no key."""
@@ -94,17 +118,21 @@ class QdrantIndex:
 
     async def find_position(self, scope: Scope) -> str | None:
         """Return the position that the scope has reached; see `MemoryIndex.find_position`."""
-        return await self._loop.run(lambda: self._find_position(scope))
+        return await self._run(self._find_position(scope))
+
+    async def count(self, scope: Scope) -> int:
+        """Count the entries; see `MemoryIndex.count`."""
+        return await self._run(self._count(scope))
 
     async def upsert(self, scope: Scope, upsert: UpsertEntries) -> None:
         """Write entries, and then the position; see `MemoryIndex.upsert`."""
         for entry in upsert.entries:
             self._check_dimension(entry.vector, "the vector")
-        await self._loop.run(lambda: self._upsert(scope, upsert), uninterrupted=True)
+        await self._run_to_its_end(self._upsert(scope, upsert))
 
     async def delete(self, scope: Scope, delete: DeleteEntries) -> None:
         """Remove entries; see `MemoryIndex.delete`, and docs/qdrant.md on what a server's disk keeps."""
-        await self._loop.run(lambda: self._delete(scope, delete), uninterrupted=True)
+        await self._run_to_its_end(self._delete(scope, delete))
 
     async def search(self, scope: Scope, search: MemorySearch) -> list[IndexHit]:
         """Return the best memories; see `MemoryIndex.search`."""
@@ -118,19 +146,44 @@ class QdrantIndex:
         if ranking.matches_nothing(wanted):
             return []
         checked = MemorySearch(text=search.text, vector=vector, limit=search.limit, min_score=search.min_score)
-        return await self._loop.run(lambda: self._search(scope, checked, wanted))
+        return await self._run(self._search(scope, checked, wanted))
 
     async def close(self) -> None:
         """Let writes end and close the client; later calls raise `StoreClosedError`. Closing twice is harmless."""
-        await self._loop.close(self._disconnect)
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        with self._own().closing:
+            self._loop.end(self._disconnect())
+
+    async def _run(self, work: Coroutine[object, object, T]) -> T:
+        return await asyncio.wrap_future(self._loop.submit(work))
+
+    async def _run_to_its_end(self, work: Coroutine[object, object, None]) -> None:
+        """Run what a server may finish though nobody waits: who is cancelled meanwhile is so when it has ended."""
+        writing = asyncio.ensure_future(self._run(work))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            while not writing.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([writing])
+            raise
+
+    def _own(self) -> _Opened:
+        """Return what this process has opened. What a parent has is kept, and is not touched: it is the parent's."""
+        if self._opened[-1].pid != os.getpid():
+            self._opened.append(_Opened())
+        return self._opened[-1]
 
     def _check_dimension(self, vector: Vector | None, what: str) -> None:
         if vector is not None and len(vector) != self._dimension:
             raise DimensionMismatchError(expected=self._dimension, found=len(vector), what=what)
 
     async def _open(self) -> Backend:
-        async with self._opening:
-            if self._backend is None:
+        own = self._own()
+        async with own.opening:
+            if own.backend is None:
                 with translated(f"opening {self._place!r}"):
                     client = self._connect()
                 try:
@@ -140,24 +193,27 @@ class QdrantIndex:
                 except BaseException:  # closes what it has opened, and re-raises
                     await client.close()
                     raise
-                self._backend = Backend(
+                own.backend = Backend(
                     client=client, collection=self._collection, shard_by_space=self._layout.shard_by_space
                 )
-            return self._backend
+            return own.backend
 
     async def _disconnect(self) -> None:
-        if self._backend is not None:
-            await self._backend.client.close()
-            self._backend = None
+        own = self._own()
+        if own.backend is not None:
+            await own.backend.client.close()
+            own.backend = None
 
     async def _find_position(self, scope: Scope) -> str | None:
         backend = await self._open()
         return read_position(await backend.find_payload(scope, point_id(scope, "", POSITION)))
 
+    async def _count(self, scope: Scope) -> int:
+        return await (await self._open()).count(scope, ranking.all_memories(scope))
+
     async def _upsert(self, scope: Scope, upsert: UpsertEntries) -> None:
         backend = await self._open()
-        points = [entry_point(scope, entry) for entry in upsert.entries]
-        if points:
+        for points in in_requests(entry_point(scope, entry) for entry in upsert.entries):
             await backend.upsert(scope, points)
         await backend.upsert(scope, [position_point(scope, upsert.position)])
 

@@ -14,7 +14,7 @@ import hashlib
 import json
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -210,6 +210,10 @@ _NAMESPACE = uuid.UUID("8d0e1d2c-5f6b-4d0a-9a86-3f5b1c7e2a41")
 _FORM = f"1.{TERMS_VERSION}"
 """What points say and how words are cut: points of another form are written anew."""
 
+REQUEST_BYTES = 8 * 1024 * 1024
+"""The most that one request carries, as JSON. Source: a server takes 32 MB (`service.max_request_size_mb` in Qdrant's
+configuration), proxies in front of it often less."""
+
 MEMORY, POSITION = "memory", "position"
 
 
@@ -253,6 +257,21 @@ def entry_point(scope: Scope, entry: IndexEntry) -> models.PointStruct:
     if words:
         vectors[WORDS] = document_vector(words)
     return models.PointStruct(id=point_id(scope, entry.key), vector=vectors, payload=payload)
+
+
+def in_requests(points: Iterable[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
+    """Part points into requests of at most `REQUEST_BYTES` each; a point that is larger goes alone."""
+    request: list[models.PointStruct] = []
+    size = 0
+    for point in points:
+        more = len(point.model_dump_json())
+        if request and size + more > REQUEST_BYTES:
+            yield request
+            request, size = [], 0
+        request.append(point)
+        size += more
+    if request:
+        yield request
 
 
 def position_point(scope: Scope, position: str) -> models.PointStruct:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from qdrant_client import models
 
-from reme_core.ports import IndexHit, MemorySearch, Vector
+from reme_core.ports import IndexHit, MemoryFilter, MemorySearch, Vector
 from reme_core.rules import CheckedFilter
 from reme_core.schema import Scope
 from reme_core.stores._cursors import Place
@@ -63,13 +63,12 @@ def all_memories(scope: Scope, *more: models.Condition) -> models.Filter:
 def matching(scope: Scope, wanted: CheckedFilter, *more: models.Condition) -> models.Filter:
     """Match the memories of a scope that a filter lets through."""
     conditions: list[models.Condition] = list(more)
-    if wanted.types is not None:
-        conditions.append(one_of("type", [kind.value for kind in wanted.types]))
-    if wanted.targets is not None:
-        conditions.append(one_of("target", map(text_key, wanted.targets)))
-    conditions += _validity(wanted)
-    conditions += _observed(wanted)
-    conditions += _during(wanted)
+    asked = wanted.asked
+    if asked.types is not None:
+        conditions.append(one_of("type", [kind.value for kind in asked.types]))
+    if asked.targets is not None:
+        conditions.append(one_of("target", map(text_key, asked.targets)))
+    conditions += [*_validity(asked), *_observed(asked), *_during(asked)]
     conditions += [equals("metadata", text_key(token)) for token in wanted.metadata]
     conditions += [equals("words", key) for key in keys_of_terms(wanted.words)]
     return all_memories(scope, *conditions)
@@ -77,10 +76,10 @@ def matching(scope: Scope, wanted: CheckedFilter, *more: models.Condition) -> mo
 
 def matches_nothing(wanted: CheckedFilter) -> bool:
     """Tell whether a filter asks for one of no values; Qdrant takes that for no condition at all."""
-    return wanted.types == () or wanted.targets == ()
+    return wanted.asked.types == () or wanted.asked.targets == ()
 
 
-def _validity(wanted: CheckedFilter) -> Sequence[models.Condition]:
+def _validity(wanted: MemoryFilter) -> Sequence[models.Condition]:
     if wanted.include_superseded:
         return []
     if wanted.as_of is None:
@@ -94,14 +93,14 @@ def _validity(wanted: CheckedFilter) -> Sequence[models.Condition]:
     return [begun, models.Filter(should=[endless, not_ended])]
 
 
-def _observed(wanted: CheckedFilter) -> Sequence[models.Condition]:
+def _observed(wanted: MemoryFilter) -> Sequence[models.Condition]:
     if wanted.observed_from is None and wanted.observed_to is None:
         return []
     span = models.DatetimeRange(gte=wanted.observed_from, lt=wanted.observed_to)
     return [models.FieldCondition(key="observed_at", range=span)]
 
 
-def _during(wanted: CheckedFilter) -> Sequence[models.Condition]:
+def _during(wanted: MemoryFilter) -> Sequence[models.Condition]:
     first, end = wanted.during_from, wanted.during_to
     if first is None and end is None:
         return []

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -70,6 +74,24 @@ class Index(QdrantIndex):
         return [hit.memory_id for hit in await super().search(scope, MemorySearch(text=text, limit=5000))]
 
 
+class Waiting(Index):
+    """Ends a write when it may, whoever waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self.may_go_on.set()
+
+    async def upsert(self, scope: Scope, upsert: UpsertEntries) -> None:
+        if not self.may_go_on.is_set():
+            self.begun.set()
+        await asyncio.shield(self._upsert_later(scope, upsert))
+
+    async def _upsert_later(self, scope: Scope, upsert: UpsertEntries) -> None:
+        await self.may_go_on.wait()
+        await super().upsert(scope, upsert)
+
+
 class Seconds:
     """A clock that stands."""
 
@@ -100,6 +122,10 @@ async def store(tmp_path: Path, index: Index, seconds: Seconds) -> AsyncIterator
 
 def file_in(folder: Path, name: str = "memory.db") -> LocalStore:
     return LocalStore(folder / name, synchronous="NORMAL")
+
+
+def index_in(folder: Path) -> QdrantIndex:
+    return QdrantIndex(path=folder / "qdrant", dimension=DIMENSION)
 
 
 async def found(store: IndexedStore, text: str, scope: Scope = ALICE) -> list[str]:
@@ -209,6 +235,99 @@ async def test_an_index_that_lost_everything_is_made_anew_from_the_store(tmp_pat
     assert len(await second.search(ALICE, MemorySearch(text="thing", limit=2000))) == 1203
     assert len(await empty.holds("thing")) == 1203
     await second.close()
+
+
+async def test_entries_that_an_open_index_lost_are_found_by_the_next_search_and_written_anew(
+    store: IndexedStore, index: Index
+) -> None:
+    await store.put(ALICE, batch(TEA, BOAT, memory("Ann likes green tea", memory_id="green")))
+    assert await found(store, "tea") == ["tea", "green"]
+    [gone] = (await store.memory_changes(ALICE, ChangesQuery(limit=1))).entries
+    await QdrantIndex.delete(index, ALICE, DeleteEntries(keys=(gone.key,)))
+    assert await found(store, "tea") == ["tea", "green"]
+    assert await index.holds("tea") == ["tea", "green"]
+    await QdrantIndex.delete(index, ALICE, DeleteEntries())
+    assert await found(store, "tea") == ["tea", "green"]
+    assert sorted([*await index.holds("tea"), *await index.holds("boat")]) == ["boat", "green", "tea"]
+
+
+async def test_entries_that_were_lost_while_nobody_looked_are_missed_when_the_scope_is_opened(tmp_path: Path) -> None:
+    first = IndexedStore(file_in(tmp_path), index_in(tmp_path))
+    await first.put(ALICE, batch(TEA, BOAT))
+    [entry] = (await first.memory_changes(ALICE, ChangesQuery(limit=1))).entries
+    await first.close()
+    losing = index_in(tmp_path)
+    await losing.delete(ALICE, DeleteEntries(keys=(entry.key,)))
+    await losing.close()
+    second = IndexedStore(file_in(tmp_path), index_in(tmp_path))
+    [hit] = await second.search(ALICE, MemorySearch(text=TEA.content, limit=1))
+    assert hit.memory.memory_id == "tea"
+    await second.close()
+
+
+async def test_while_an_index_is_filled_anew_others_find_by_the_store(tmp_path: Path) -> None:
+    index = Waiting()
+    store = IndexedStore(file_in(tmp_path), index)
+    await store.put(ALICE, batch(TEA))
+    index.may_go_on.clear()
+    writing = asyncio.create_task(store.put(ALICE, batch(BOAT)))
+    await index.begun.wait()
+    assert await found(store, "tea") == ["tea"]
+    assert not writing.done()
+    index.may_go_on.set()
+    await writing
+    await store.close()
+
+
+@pytest.mark.parametrize("call", ["put", "search"])
+async def test_what_a_cancelled_call_writes_into_the_index_does_not_come_after_an_erasure(
+    tmp_path: Path, call: str
+) -> None:
+    index = Waiting()
+    store = IndexedStore(file_in(tmp_path), index, pause_s=0)
+    index.may_go_on.clear()
+    if call == "search":
+        index.is_down = True
+        await store.put(ALICE, batch(TEA))
+        index.is_down = False
+        following = asyncio.create_task(found(store, "tea"))
+    else:
+        following = asyncio.create_task(store.put(ALICE, batch(TEA)))  # type: ignore[arg-type]
+    await index.begun.wait()
+    following.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await following
+    erasing = asyncio.create_task(store.erase(ALICE))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not erasing.done()
+    index.may_go_on.set()
+    await erasing
+    assert (await index.holds("tea"), await index.count(ALICE)) == ([], 0)
+    await store.close()
+
+
+async def test_the_child_of_a_fork_finds_while_its_parent_follows(tmp_path: Path) -> None:
+    index = Waiting()
+    store = IndexedStore(file_in(tmp_path), index)
+    await store.put(ALICE, batch(TEA))
+    index.may_go_on.clear()
+    writing = asyncio.create_task(store.put(ALICE, batch(BOAT)))
+    await index.begun.wait()
+    receiving, sending = get_context("fork").Pipe(duplex=False)
+    index.may_go_on.set()
+    child = get_context("fork").Process(target=tell_found, args=(store, sending))
+    child.start()
+    told = await asyncio.to_thread(lambda: receiving.recv() if receiving.poll(30) else "nothing")
+    await asyncio.to_thread(child.join, 30)
+    assert (told, child.exitcode) == (["tea"], 0)
+    await writing
+    await store.close()
+
+
+def tell_found(store: IndexedStore, sending: Connection) -> None:
+    with ThreadPoolExecutor(1) as pool:  # the loop of the parent counts as running here
+        sending.send(pool.submit(asyncio.run, found(store, "tea")).result())
 
 
 async def test_what_an_index_missed_beyond_the_log_of_changes_is_taken_over_and_what_is_gone_leaves_it(

@@ -58,6 +58,14 @@ def find_session(connection: sqlite3.Connection, scope: int, session_id: str) ->
     return None if row is None else int(row[0])
 
 
+def session_asked(connection: sqlite3.Connection, scope: int, session_id: str | None) -> int | None:
+    """Return the number of a session that is asked for, one that no session has for an unknown one; None: of all."""
+    if session_id is None:
+        return None
+    number = find_session(connection, scope, session_id)
+    return -1 if number is None else number
+
+
 def make_session_number(connection: sqlite3.Connection, scope: int, session_id: str) -> int:
     """Return the number of a session, a new one for a new session."""
     number = find_session(connection, scope, session_id)

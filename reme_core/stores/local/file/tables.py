@@ -7,7 +7,8 @@ scope of the same name made later has another number.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from reme_core.errors import SchemaVersionError
@@ -121,26 +122,15 @@ _SINCE_VERSION_9 = (
 )
 
 
-def _to_version_2(connection: sqlite3.Connection) -> None:
-    for statement in _SINCE_VERSION_2:
+def _run(statements: Sequence[str], connection: sqlite3.Connection) -> None:
+    for statement in statements:
         connection.execute(statement)
 
 
 def _to_version_3(connection: sqlite3.Connection) -> None:
-    for statement in _SINCE_VERSION_3:
-        connection.execute(statement)
+    _run(_SINCE_VERSION_3, connection)
     if has_word_tables(connection):
         connection.execute(_OFFLOAD_WORDS)
-
-
-def _to_version_4(connection: sqlite3.Connection) -> None:
-    for statement in _SINCE_VERSION_4:
-        connection.execute(statement)
-
-
-def _to_version_5(connection: sqlite3.Connection) -> None:
-    for statement in _SINCE_VERSION_5:
-        connection.execute(statement)
 
 
 def _to_version_6(connection: sqlite3.Connection) -> None:
@@ -148,30 +138,23 @@ def _to_version_6(connection: sqlite3.Connection) -> None:
     # changes of all scopes together: without their tables they fail from now on, in place of missing changes.
     for table in ("changes", "item_changes"):
         connection.execute(f"DROP TABLE IF EXISTS {table}")
-    for statement in _SINCE_VERSION_6:
-        connection.execute(statement)
+    _run(_SINCE_VERSION_6, connection)
 
 
 def _to_version_7(connection: sqlite3.Connection) -> None:
-    for statement in _SINCE_VERSION_7:
-        connection.execute(statement)
+    _run(_SINCE_VERSION_7, connection)
     connection.execute("UPDATE messages SET by_user = 1 WHERE json_extract(body, '$.role') = 'user'")
 
 
-def _to_version_9(connection: sqlite3.Connection) -> None:
-    for statement in _SINCE_VERSION_9:
-        connection.execute(statement)
-
-
 MIGRATIONS: Sequence[Migration] = (
-    _to_version_2,
+    partial(_run, _SINCE_VERSION_2),
     _to_version_3,
-    _to_version_4,
-    _to_version_5,
+    partial(_run, _SINCE_VERSION_4),
+    partial(_run, _SINCE_VERSION_5),
     _to_version_6,
     _to_version_7,
     tell_ends_from_replacements,
-    _to_version_9,
+    partial(_run, _SINCE_VERSION_9),
 )
 """Step i leads from version i + 1 to version i + 2."""
 
@@ -230,6 +213,13 @@ WORD_TABLES = (
     f"CREATE VIRTUAL TABLE memory_words USING fts5(scope, words, {_TOKENIZER}, detail=column, columnsize=0)",
     _OFFLOAD_WORDS,
 )
+
+
+def insert_row(connection: sqlite3.Connection, table: str, columns: Mapping[str, object]) -> int:
+    """Insert a row; return its number. The names are ours, the values bound."""
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    cursor = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values()))  # noqa: S608
+    return int(cursor.lastrowid or 0)
 
 
 def has_fts5(connection: sqlite3.Connection) -> bool:

@@ -11,9 +11,8 @@ import numpy as np
 
 from reme_core.errors import DimensionMismatchError, InvalidInputError
 from reme_core.ports import ItemAddress, ItemRecord, Matrix, PutItem, WriteItems
-from reme_core.rules import check_key, namespace_path, write_value
+from reme_core.rules import NORM_TOLERANCE, check_key, check_vector, namespace_path, write_value
 from reme_core.schema.checks import check_scope_part
-from reme_core.stores.local.file.vectors_and_words import check_vector
 from reme_core.stores.local.items.item_rows import NOT_ITEMS
 from reme_core.stores.local.memory_rows import microseconds
 
@@ -76,9 +75,21 @@ def prepare_writes(write: WriteItems) -> ReadyBatch:
         if before is not None and before.put is None:
             del last[where]  # put after it was emptied: first put where this one stands
         last[where] = _ready_put(asked, path, fresh=emptied)
-    writes = _checked_vectors(tuple(last.values()))
-    dimension = next((item.vectors.shape[1] for item in writes if item.vectors is not None), None)
-    return ReadyBatch(writes, microseconds(write.at), write.omit_expired, dimension)
+    writes = tuple(last.values())
+    return ReadyBatch(writes, microseconds(write.at), write.omit_expired, _one_dimension(writes))
+
+
+def _one_dimension(writes: Sequence[ReadyWrite]) -> int | None:
+    """Return the dimension of all vectors of a batch, None where there are none (DimensionMismatchError)."""
+    dimension: int | None = None
+    for item in writes:
+        if item.vectors is None:
+            continue
+        found = item.vectors.shape[1]
+        if dimension not in {None, found}:
+            raise DimensionMismatchError(expected=dimension or 0, found=found, what=f"item {item.key!r:.80}")
+        dimension = found
+    return dimension
 
 
 def check_space(memory_space: object) -> None:
@@ -107,21 +118,9 @@ def address_path(address: ItemAddress) -> str:
     return path
 
 
-class _ItemName:
-    """What errors call an item; written out only where there is one, as most puts have none."""
-
-    __slots__ = ("_address",)
-
-    def __init__(self, address: ItemAddress) -> None:
-        self._address = address
-
-    def __format__(self, spec: str) -> str:
-        return format(f"item {self._address.key!r:.80} in {self._address.namespace!r:.200}", spec)
-
-
 def _ready_put(put: PutItem, path: str, *, fresh: bool) -> ReadyWrite:
     address = put.address
-    what = _ItemName(address)
+    what = f"item {address.key!r:.80} in {address.namespace!r:.200}"
     vectors = None if put.vectors is None else _matrix(put.vectors, what)
     if vectors is not None and not put.ranked:
         msg = f"{what}: it has vectors and is not to be ranked: leave one of them out"
@@ -139,12 +138,19 @@ def _ready_put(put: PutItem, path: str, *, fresh: bool) -> ReadyWrite:
 
 
 def _matrix(vectors: object, what: object) -> Matrix | None:
-    """Return an array as vectors, None if there are no rows in it (InvalidInputError)."""
+    """Return an array as vectors of unit norm, as the file has them; None if there are no rows (InvalidInputError)."""
     if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype != np.float32:
         found = f"{vectors.dtype} of shape {vectors.shape}" if isinstance(vectors, np.ndarray) else repr(vectors)
         msg = f"{what}: wanted vectors as a float32 array of shape (n, d), found {found:.80}"
         raise InvalidInputError(msg)
-    return vectors if vectors.size else None
+    if not vectors.size:
+        return None
+    matrix: Matrix = np.ascontiguousarray(vectors, dtype="<f4")
+    norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+    if not np.all(np.abs(norms - 1.0) <= NORM_TOLERANCE):  # at once: quick where all are good
+        for vector in matrix:
+            check_vector(vector, f"a vector of {what}")
+    return matrix
 
 
 def _ttl(ttl_s: float | None, what: object) -> int | None:
@@ -155,34 +161,3 @@ def _ttl(ttl_s: float | None, what: object) -> int | None:
         msg = f"{what}: its time to live is {ttl_s!r:.40} s; give 0 to {_LONGEST_TTL_S:.0e}, or None for no end"
         raise InvalidInputError(msg)
     return round(ttl_s * 1_000_000)
-
-
-def _checked_vectors(writes: tuple[ReadyWrite, ...]) -> tuple[ReadyWrite, ...]:
-    """Return the writes with vectors as the file has them; checked all at once, which is quick when all are good."""
-    having = [item for item in writes if item.vectors is not None]
-    if not having:
-        return writes
-    matrices = [item.vectors for item in having if item.vectors is not None]
-    dimension = matrices[0].shape[1]
-    for item, matrix in zip(having, matrices, strict=True):
-        if matrix.shape[1] != dimension:
-            raise DimensionMismatchError(expected=dimension, found=matrix.shape[1], what=f"item {item.key!r:.80}")
-    whole = np.ascontiguousarray(np.concatenate(matrices), dtype="<f4")
-    norms = np.sqrt(np.einsum("ij,ij->i", whole, whole))
-    if not np.all(np.abs(norms - 1.0) <= 1e-2):
-        _name_the_bad_one(having)
-    checked, end = list[ReadyWrite](), 0
-    for item in writes:
-        if item.vectors is None:
-            checked.append(item)
-            continue
-        start, end = end, end + len(item.vectors)
-        checked.append(item._replace(vectors=whole[start:end]))
-    return tuple(checked)
-
-
-def _name_the_bad_one(having: Sequence[ReadyWrite]) -> None:
-    for item in having:
-        if item.vectors is not None:
-            for vector in item.vectors:
-                check_vector(vector, f"a vector of item {item.key!r:.80}")

@@ -22,6 +22,13 @@ def log_item_changes(connection: sqlite3.Connection, changed: Sequence[tuple[int
         log_changes(connection, ns, ITEMS, some)
 
 
+def put_vectors(connection: sqlite3.Connection, ns: int, item: int, vectors: Iterable[Vector]) -> None:
+    """Add vectors of an item, and note it."""
+    rows = [(item, vector.tobytes()) for vector in vectors]
+    connection.executemany("INSERT INTO item_vectors (item, data) VALUES (?, ?)", rows)
+    log_item_changes(connection, [(ns, item)])
+
+
 def drop_vectors(connection: sqlite3.Connection, items: Sequence[int]) -> None:
     """Remove the vectors of items, and note it for those that had some."""
     if not items:
@@ -76,8 +83,7 @@ def fill_vector(connection: sqlite3.Connection, memory_row: int, vector: Vector)
     ).fetchone()
     if found is not None:
         drop_vectors(connection, [found[0]])
-        connection.execute("INSERT INTO item_vectors (item, data) VALUES (?, ?)", (found[0], vector.tobytes()))
-        log_item_changes(connection, [(found[1], found[0])])
+        put_vectors(connection, found[1], found[0], [vector])
 
 
 def follow_edit(

@@ -11,7 +11,6 @@ import json
 import math
 import sqlite3
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,10 +23,10 @@ from pydantic import JsonValue
 from reme_core.errors import DimensionMismatchError, InvalidInputError
 from reme_core.ports import Item, ItemValue, RecordPlace, SearchItems, Vector
 from reme_core.retrieval import MEMORY_WEIGHTS, IntArray, Query, RankingIndex, plain_rows
-from reme_core.rules import meets, namespace_path, needle, read_value
+from reme_core.rules import check_vector, meets, namespace_path, needle, read_value
 from reme_core.schema import Memory, Scope
 from reme_core.stores.local.file.scope_numbers import find_scope
-from reme_core.stores.local.file.vectors_and_words import check_vector, stored_dimension
+from reme_core.stores.local.file.vectors_and_words import stored_dimension
 from reme_core.stores.local.items.item_rows import (
     NOT_ITEMS,
     ItemRow,
@@ -40,6 +39,7 @@ from reme_core.stores.local.items.item_rows import (
 )
 from reme_core.stores.local.items.vectors_in_memory import ItemSource, ItemVectors, MemorySource, Scores, VectorGroups
 from reme_core.stores.local.memory_rows import microseconds
+from reme_core.stores.local.partitions import RecentlyUsed
 from reme_core.text import pack_terms, terms
 
 MEMORIES = 1 << 62
@@ -94,30 +94,19 @@ class WordIndex:
         self._index.extend(plain_rows(numbers, list(packed.values()), times))
 
 
-class ItemWords:
+class ItemWords(RecentlyUsed[Place, WordIndex]):
     """The indexes in use, up to a number of bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
-        """Start empty; one index may always stay."""
-        self._limit = limit_bytes
-        self._gate = threading.Lock()
-        self._held: OrderedDict[Place, WordIndex] = OrderedDict()
+        """Start empty."""
+        super().__init__(lambda _: WordIndex(), limit_bytes)
 
     def rank(self, connection: sqlite3.Connection, place: Place, updated: dict[int, int], text: str) -> list[int]:
         """Return the numbers of what shares words with a text; see `WordIndex.rank`."""
-        with self._gate:
-            index = self._held.setdefault(place, WordIndex())
-            self._held.move_to_end(place)
+        index = self.get(place)
         found = index.rank(connection, updated, text)
-        with self._gate:
-            while len(self._held) > 1 and sum(held.nbytes for held in self._held.values()) > self._limit:
-                self._held.popitem(last=False)
+        self.measured(place, index.nbytes)
         return found
-
-    def clear(self) -> None:
-        """Let everything go."""
-        with self._gate:
-            self._held.clear()
 
 
 def _packed(connection: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:

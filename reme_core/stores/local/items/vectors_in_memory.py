@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -26,6 +25,7 @@ from reme_core.retrieval.arrays import GrowingArray
 from reme_core.schema import parse_time
 from reme_core.stores.local.file.scope_numbers import ITEMS, Layer, changed_since, newest_change
 from reme_core.stores.local.memory_rows import microseconds
+from reme_core.stores.local.partitions import RecentlyUsed
 
 _SOME = 500
 _BLOCK = 1_000
@@ -188,15 +188,14 @@ class _GrowingArrays:
         self._updated = GrowingArray(np.empty(0, np.int64))
         self._counts = GrowingArray(np.empty(0, np.int64))
         self._alive = np.empty(0, np.bool_)
-        self._matrix: Matrix = np.empty((0, 0), np.float32)
-        self._used = 0
+        self._matrix = GrowingArray(np.empty((0, 0), np.float32))
 
     def view(self) -> VectorGroups:
         return VectorGroups(
             keys=self._keys.view,
             updated=self._updated.view,
             counts=self._counts.view,
-            matrix=self._matrix[: self._used],
+            matrix=self._matrix.view,
             alive=self._alive,
         )
 
@@ -231,52 +230,24 @@ class _GrowingArrays:
     def _append(self, vectors: list[bytes]) -> None:
         if not vectors:
             return
-        dimension = len(vectors[0]) // 4
-        known = self._matrix.shape[1] if self._used else dimension
-        if dimension != known or any(len(vector) != 4 * dimension for vector in vectors):
-            msg = f"the file holds a vector that has not {known} dimensions: restore a copy"
+        if not len(self._matrix):
+            self._matrix = GrowingArray(np.empty((0, len(vectors[0]) // 4), np.float32))
+        dimension = self._matrix.view.shape[1]
+        if any(len(vector) != 4 * dimension for vector in vectors):
+            msg = f"the file holds a vector that has not {dimension} dimensions: restore a copy"
             raise CorruptDataError(msg)
-        end = self._used + len(vectors)
-        if end > len(self._matrix):
-            grown = np.empty((max(end, self._used + self._used // 4 + 16), dimension), np.float32)
-            grown[: self._used] = self._matrix[: self._used].reshape(self._used, dimension)
-            self._matrix = grown
-        self._matrix[self._used : end] = np.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), dimension)
-        self._used = end
+        self._matrix.extend(np.frombuffer(b"".join(vectors), "<f4").reshape(len(vectors), dimension))
 
 
-class ItemVectors:
+class ItemVectors(RecentlyUsed[ItemSource | MemorySource, VectorPart]):
     """The parts in use, up to a number of bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
-        """Start empty; `limit_bytes` counts arrays, and one part may always stay."""
-        self._limit = limit_bytes
-        self._gate = threading.Lock()
-        self._held: OrderedDict[ItemSource | MemorySource, VectorPart] = OrderedDict()
-        self._sizes: dict[ItemSource | MemorySource, int] = {}
-        self._total = 0
+        """Start empty."""
+        super().__init__(VectorPart, limit_bytes)
 
     def groups(self, connection: sqlite3.Connection, source: ItemSource | MemorySource) -> VectorGroups:
         """Return the groups of a source as the file has them now."""
-        with self._gate:
-            part = self._held.get(source)
-            if part is None:
-                part = self._held[source] = VectorPart(source)
-            self._held.move_to_end(source)
-        groups = part.follow(connection)
-        with self._gate:
-            if self._held.get(source) is part:
-                size = groups.nbytes
-                self._total += size - self._sizes.get(source, 0)
-                self._sizes[source] = size
-                while self._total > self._limit and len(self._held) > 1:
-                    oldest, _ = self._held.popitem(last=False)
-                    self._total -= self._sizes.pop(oldest, 0)
+        groups = self.get(source).follow(connection)
+        self.measured(source, groups.nbytes)
         return groups
-
-    def clear(self) -> None:
-        """Let everything go."""
-        with self._gate:
-            self._held.clear()
-            self._sizes.clear()
-            self._total = 0

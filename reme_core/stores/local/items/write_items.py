@@ -21,7 +21,13 @@ from reme_core.stores.local.items.item_rows import (
     make_namespace,
     rows_by_keys,
 )
-from reme_core.stores.local.items.row_links import drop_vectors, log_item_changes, remove_empty, remove_items
+from reme_core.stores.local.items.row_links import (
+    drop_vectors,
+    log_item_changes,
+    put_vectors,
+    remove_empty,
+    remove_items,
+)
 from reme_core.stores.local.memory_rows import from_microseconds, put_batch
 
 _ACTOR = "store"
@@ -109,11 +115,7 @@ def _put(
         )
         item = int(cursor.lastrowid or 0)
     if write.vectors is not None:
-        connection.executemany(
-            "INSERT INTO item_vectors (item, data) VALUES (?, ?)",
-            [(item, vector.tobytes()) for vector in write.vectors],
-        )
-        log_item_changes(connection, [(ns, item)])
+        put_vectors(connection, ns, item, write.vectors)
 
 
 def _put_memory(
@@ -131,30 +133,19 @@ def _put_memory(
         return None
     value = read_value(write.text)
     texts = texts_of(value)
-    metadata = metadata_of(value, record.topic, texts)
+    said = {
+        "memory_type": record.memory_type,
+        "content": texts.content,
+        "when_to_use": texts.when_to_use,
+        "updated_at": from_microseconds(times.updated),
+        "metadata": metadata_of(value, record.topic, texts),
+    }
     if before is None:
-        memory = Memory(
-            memory_space=record.scope.memory_space,
-            user_id=record.scope.user_id,
-            memory_type=record.memory_type,
-            content=texts.content,
-            when_to_use=texts.when_to_use,
-            created_at=from_microseconds(times.created),
-            updated_at=from_microseconds(times.updated),
-            observed_at=from_microseconds(batch.at),
-            valid_from=from_microseconds(batch.at),
-            metadata=metadata,
-        )
+        at = from_microseconds(batch.at)
+        born = {"created_at": from_microseconds(times.created), "observed_at": at, "valid_from": at}
+        memory = Memory.model_validate({**record.scope.model_dump(), **said, **born})
     else:
-        memory = before.model_copy(
-            update={
-                "memory_type": record.memory_type,
-                "content": texts.content,
-                "when_to_use": texts.when_to_use,
-                "updated_at": from_microseconds(times.updated),
-                "metadata": metadata,
-            }
-        )
+        memory = before.model_copy(update=said)
     vector = None if write.vectors is None else write.vectors[0]
     stored = put_batch(
         connection,

@@ -1,9 +1,13 @@
 """What the Qdrant index adds to the contract: places, failures, words."""
 
+import asyncio
 import errno
 import gc
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import grpc
@@ -25,13 +29,21 @@ from reme_core.errors import (
     StoreUnavailableError,
 )
 from reme_core.ports import MemorySearch
-from reme_core.retrieval import bm25_order
 from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
 from reme_core.stores.qdrant.backend import translated
-from reme_core.stores.qdrant.points import document_vector, keys_of_terms, product, query_vector, query_weights
+from reme_core.stores.qdrant.points import (
+    REQUEST_BYTES,
+    document_vector,
+    in_requests,
+    keys_of_terms,
+    product,
+    query_vector,
+    query_weights,
+)
 from reme_core.testing.memory_index_contract import entry, found, upsert
 from reme_core.testing.store_values import ALICE, DIMENSION
 from reme_core.text import terms
+from tests.support.bm25 import bm25_order
 
 
 def status(code: int, content: bytes = b"{}") -> UnexpectedResponse:
@@ -133,6 +145,57 @@ async def test_a_collection_in_which_an_earlier_release_kept_memories_is_refused
     client.close()
     with pytest.raises(ConfigurationError, match="reme export"):
         await index_in(tmp_path).find_position(ALICE)
+
+
+async def test_who_closes_second_waits_until_it_is_closed(tmp_path: Path) -> None:
+    index = index_in(tmp_path)
+    await upsert(index, entry("fact"))
+    first, second = asyncio.create_task(index.close()), asyncio.create_task(index.close())
+    await asyncio.sleep(0)
+    first.cancel()  # that goes on, and the second waits for it
+    await second
+    again = index_in(tmp_path)
+    assert await found(again, MemorySearch(text="fact")) == ["fact"]
+    await again.close()
+
+
+@pytest.mark.parametrize("place", ["memory", "folder"])
+async def test_the_child_of_a_fork_opens_the_index_itself_or_is_told_why_not(tmp_path: Path, place: str) -> None:
+    index = index_in(tmp_path) if place == "folder" else QdrantIndex(dimension=DIMENSION, location=":memory:")
+    await upsert(index, entry("fact"))
+    receiving, sending = get_context("fork").Pipe(duplex=False)
+    child = get_context("fork").Process(target=tell_count, args=(index, sending))
+    child.start()
+    told = await asyncio.to_thread(lambda: receiving.recv() if receiving.poll(30) else "nothing")
+    await asyncio.to_thread(child.join, 30)
+    assert told == {"folder": "StoreUnavailableError", "memory": "0"}[place]
+    assert child.exitcode == 0
+    assert await index.count(ALICE) == 1
+    await index.close()
+
+
+def tell_count(index: QdrantIndex, sending: Connection) -> None:
+    async def count() -> str:
+        try:
+            return str(await index.count(ALICE))
+        except ReMeError as exc:
+            return type(exc).__name__
+        finally:
+            await index.close()
+
+    with ThreadPoolExecutor(1) as pool:  # the loop of the parent counts as running here
+        sending.send(pool.submit(asyncio.run, count()).result())
+
+
+def test_points_go_in_requests_that_a_server_takes() -> None:
+    long = models.PointStruct(id=1, vector=[], payload={"words": ["w" * 100] * (REQUEST_BYTES // 200)})
+    short = models.PointStruct(id=2, vector=[], payload={})
+    requests = list(in_requests([short, long, long, long, long, short]))
+    assert [point.id for request in requests for point in request] == [2, 1, 1, 1, 1, 2]
+    assert len(requests) == 4
+    assert list(in_requests([])) == []
+    larger = models.PointStruct(id=3, vector=[], payload={"words": "w" * REQUEST_BYTES})
+    assert [len(request) for request in in_requests([short, larger, short])] == [1, 1, 1]
 
 
 def index_in(folder: Path) -> QdrantIndex:

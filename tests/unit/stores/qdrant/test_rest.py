@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
 import pytest
 from pydantic import BaseModel, TypeAdapter
 from qdrant_client import QdrantClient, models
@@ -36,6 +37,7 @@ from reme_core.testing.store_values import ALICE, DIMENSION, Opener, StoreCapabi
 from tests.support.indexed import on_server
 
 KEY = "a-key-that-nobody-may-see"
+MOST_BYTES = 32 * 1024 * 1024  # as Qdrant's own
 SELECTOR: TypeAdapter[models.PointsSelector] = TypeAdapter(models.PointsSelector)
 
 
@@ -66,7 +68,8 @@ class Rest(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else {}
         with self.server.lock:
             self.server.seen.append((self.command, url.path, parse_qs(url.query), body))
-            status = self.server.failing or (401 if self.headers.get("api-key") != KEY else 200)
+            status = 413 if length > MOST_BYTES else 401 if self.headers.get("api-key") != KEY else 200
+            status = self.server.failing or status
             result = self.result(url.path, body) if status == 200 else {"error": "as told"}
         told = {"result": result, "status": "ok", "time": 0.0} if url.path != "/" else result
         data = json.dumps(told).encode()
@@ -236,6 +239,13 @@ class TestRequests:
         writes = [(path, query) for _, path, query, body in server.seen if is_write(path, body)]
         assert len(writes) == 4
         assert all(query["wait"] == ["true"] and query["ordering"] == ["strong"] for _, query in writes)
+
+    async def test_a_page_of_long_vectors_goes_in_requests_that_the_server_takes(self, server: RestServer) -> None:
+        index = QdrantIndex(url=server.url, api_key=KEY, dimension=4096)
+        vector = np.full(4096, 1 / 64 + 1e-9)
+        await upsert(index, *(entry(f"fact {n}", vector=vector) for n in range(500)))
+        assert await index.count(ALICE) == 500
+        await index.close()
 
     async def test_every_request_for_points_names_the_scope_and_its_shards(
         self, server: RestServer, index: QdrantIndex

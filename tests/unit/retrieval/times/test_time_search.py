@@ -12,7 +12,7 @@ import pytest
 from reme_core import Hit, ReMe
 from reme_core.errors import InvalidInputError, ModelUnavailableError
 from reme_core.ports import Matrix, RetrieveRequest
-from reme_core.recall.time_search import asks_by_time
+from reme_core.retrieval.time_question import asks_by_time
 from reme_core.testing import FixedClock, HashedEmbedder
 
 NOW = datetime(2024, 5, 22, 12, tzinfo=UTC)  # a Wednesday
