@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Self, overload
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
-from reme_core.facade.blocking import SyncDescriptor
 from reme_core.facade.conversation import ConversationMethods
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from reme_core.facade.config import Ports
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
+    from reme_core.facade.sync import SyncReMe
     from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.ports import (
         ChatModel,
@@ -43,6 +44,31 @@ if TYPE_CHECKING:
     from reme_core.working.ports import WorkingPorts
 
 _LOG = logging.getLogger("reme")
+
+
+P = ParamSpec("P")
+
+
+class _MakesSync(Generic[P]):
+    """`ReMe.sync(...)` takes the arguments of `ReMe` and makes a blocking memory; `memory.sync()` wraps an open one."""
+
+    def __init__(self, init: Callable[Concatenate[ReMe, P], None]) -> None:
+        """Take the constructor whose arguments these are."""
+
+    @overload
+    def __get__(self, memory: None, kind: type[ReMe]) -> Callable[P, SyncReMe]: ...
+
+    @overload
+    def __get__(self, memory: ReMe, kind: type[ReMe]) -> Callable[[], SyncReMe]: ...
+
+    def __get__(self, memory: ReMe | None, kind: type[ReMe]) -> Callable[P, SyncReMe] | Callable[[], SyncReMe]:
+        """Return what makes the blocking memory, for the class or for one memory."""
+        from reme_core.facade.sync import SyncReMe  # made of ReMe's methods, so not above it
+
+        def make(*args: P.args, **kwargs: P.kwargs) -> SyncReMe:
+            return SyncReMe(kind(*args, **kwargs))  # type: ignore[arg-type]  # P is that of `kind`
+
+        return make if memory is None else lambda: SyncReMe(memory)
 
 
 class ReMe(
@@ -64,8 +90,6 @@ class ReMe(
     event loops and threads; several processes may work on one folder at once. Opening is lazy: nothing is touched
     before the first call.
     """
-
-    sync = SyncDescriptor()
 
     def __init__(
         self,
@@ -176,6 +200,8 @@ class ReMe(
             self.set_summarizer(SimpleSummarizer(language=language, use_reviser=use_reviser))
         if self._ports.llm is not None:
             _ = self._learning  # it does the jobs that earlier processes left
+
+    sync = _MakesSync(__init__)
 
     def __repr__(self) -> str:
         """Name the memory space and the store."""
