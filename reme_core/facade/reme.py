@@ -216,11 +216,12 @@ class ReMe(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close; an error on its way is not replaced, and one that stops the program stops the jobs as well."""
-        from reme_core.jobs.job_service import check_ended
-
-        failures = await self._close(finish_jobs=error is None or isinstance(error, Exception))
-        if error is None:
-            check_ended(failures)
+        try:
+            await self.close(finish_jobs=error is None or isinstance(error, Exception))
+        except Exception as exc:  # the program's own error goes on
+            if error is None:
+                raise
+            log_failed_close(exc)
 
     async def close(self, *, finish_jobs: bool = True) -> None:
         """Finish the jobs that are due, then close what was built here; objects that were handed in stay open.
@@ -235,20 +236,19 @@ class ReMe(
         """
         from reme_core.jobs.job_service import check_ended
 
-        check_ended(await self._close(finish_jobs=finish_jobs))
-
-    async def _close(self, *, finish_jobs: bool) -> list[ReMeError]:
         if self._closed:
-            return []
+            return
         self._closed = True
+        failures: list[ReMeError] = []
         try:
             if finish_jobs:
-                return await self._work.end()
-            await self._work.stop()
-            return []
+                failures = await self._work.end()
+            else:
+                await self._work.stop()
         finally:
             for part in self._ports.owned:
                 await part.close()
+        check_ended(failures)
 
     def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
         """Set the summarizer: a `Summarizer`, or settings such as `AgenticSummarizer(...)`.
@@ -350,6 +350,12 @@ class ReMe(
 
     def _scope(self, user_id: object) -> Scope:
         return make_scope(self._memory_space, user_id)
+
+
+def log_failed_close(error: Exception) -> None:
+    """Say what went wrong with closing a memory while an error of the program was on its way, which is not replaced."""
+    told = f": {error}" if isinstance(error, ReMeError) else ""  # words of others may quote what was said
+    _LOG.error("closing the memory failed as well: %s%s", type(error).__name__, told)
 
 
 def _check_kind(value: object, kinds: tuple[type, ...], wanted: str) -> None:

@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from reme_core.background_loop import EventLoopThread
-from reme_core.errors import PartialFailureError
-from reme_core.facade.reme import ReMe
+from reme_core.facade.reme import ReMe, log_failed_close
 from reme_core.working.check import ContextLimits
 from reme_core.working.in_context import InContextMemory
 
@@ -135,12 +134,17 @@ class SyncReMe:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the memory and end the thread; an error on its way is not replaced, and Ctrl-C stops the jobs."""
+        """Close the memory and end the thread; an error on its way is not replaced.
+
+        One that stops the program, such as Ctrl-C, stops the jobs and the calls of other threads as well.
+        """
+        is_stopped = error is not None and not isinstance(error, Exception)
         try:
-            self.close(finish_jobs=error is None or isinstance(error, Exception))
-        except PartialFailureError:
+            self._loop.end(self._inner.close(finish_jobs=not is_stopped), cut_off=is_stopped)
+        except Exception as exc:  # the program's own error goes on
             if error is None:
                 raise
+            log_failed_close(exc)
 
     def close(self, *, finish_jobs: bool = True) -> None:
         """Close the memory and end the thread; see `ReMe.close`. Closing twice is harmless."""
