@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Self, overload
+from typing import TYPE_CHECKING, Concatenate, Generic, Never, ParamSpec, Self, overload
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
@@ -19,6 +20,7 @@ from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
 from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, shown
+from reme_core.schema.checks import not_among
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
 
@@ -93,6 +95,7 @@ class ReMe(
 
     def __init__(
         self,
+        /,
         memory_space: str = "default",
         working_dir: str | Path = ".reme",
         *,
@@ -108,6 +111,7 @@ class ReMe(
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
         timezone: str = UTC_NAME,
+        **unknown: Never,
     ) -> None:
         """Keep the settings.
 
@@ -130,6 +134,7 @@ class ReMe(
             token_counter: Counts the tokens of a budget; by default by characters.
             clock: Tells the time; by default that of this machine.
             timezone: Where the users are of whom `summary` is not told, by its IANA name.
+            unknown: Settings that do not exist: one that is spelt wrong is told with what was probably meant.
 
         Raises:
             ConfigurationError: Settings that can't be used.
@@ -146,6 +151,9 @@ class ReMe(
         from reme_core.remember.summarizer import VerbatimSummarizer
         from reme_core.retrieval.resting_embedder import RestingEmbedder
 
+        for name in unknown:
+            settings = tuple(set(inspect.signature(ReMe).parameters) - {"unknown"})
+            raise ConfigurationError(not_among("settings of ReMe", name, sorted(settings)))
         for name, part in (("clock", clock), ("token_counter", token_counter)):
             config.check_object(part, name)
         if language not in {None, "en", "zh"}:

@@ -123,7 +123,7 @@ BAD = {
     "{": "not JSON",
     '["a"]': "wanted an object, found list",
     '{"kind": "message", "value": 5}': "value: wanted an object, found int",
-    '{"kind": "message", "value": {}}': "message.message: Field required",
+    '{"kind": "message", "value": {}}': "message.message: is missing",
     '{"kind": "memory", "value": {"content": " "}}': "content is empty",
     '{"kind": "memory", "value": {"content": "\\ud800"}}': "lone surrogate",
     '{"kind": "memory", "value": {"content": ' + "[" * 100_000: "nested too deep",
