@@ -16,7 +16,7 @@ import typer
 from reme_core.cli.exits import ExitCode, exit_code
 from reme_core.cli.items import Item, find_item, id_of_hit, print_hit, print_item, print_memory, sources_of
 from reme_core.cli.keyboard import Keyboard
-from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait, begin
+from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
@@ -49,8 +49,8 @@ def chat(
     wait: Wait = DEFAULT_WAIT_S,
 ) -> int:
     """Talk with Remy, who remembers. /help tells what else can be typed; lines may come from a pipe."""
-    where, output = begin(user, space, folder, wait)
-    return _talk(where, output, session_id=session)
+    where = CommonOptions(user=user, shared=False, space=space, folder=folder, wait_s=wait)
+    return _talk(where, Output(as_json=False), session_id=session)
 
 
 def _talk(where: CommonOptions, output: Output, *, session_id: str | None) -> ExitCode:

@@ -13,19 +13,11 @@ import typer
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
-    DEFAULT_FOLDER,
-    DEFAULT_WAIT_S,
     CommonOptions,
-    Folder,
-    Json,
-    Shared,
-    Space,
-    User,
-    Wait,
     Yes,
-    begin,
     option_name,
     refuse,
+    with_common_options,
 )
 from reme_core.cli.output import Output, counted, minute
 from reme_core.cli.visible import one_line
@@ -57,20 +49,16 @@ _LINES = re.compile(r"(\d{1,9})?(?:(-)(\d{1,9})?)?", re.ASCII)
 _DEFAULT_LIMIT = 5
 
 
+@with_common_options
 def offloads(
+    where: CommonOptions,
+    output: Output,
     *,
     session: Annotated[str | None, typer.Option("--session", help="Of this session.")] = None,
     limit: Annotated[int, typer.Option("--limit", help="At most so many.")] = 100,
     cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where the last page ended.")] = None,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """List what left the contexts of sessions, newest first, with the references that reload takes."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     with option_name(_OPTIONS):
         return asyncio.run(_list_offloads(where, output, session_id=session, limit=limit, cursor=cursor))
 
@@ -102,7 +90,10 @@ def _print_offload(output: Output, item: OffloadInfo) -> None:
     output.line(item.reference, minute(item.created_at), str(item.kind), item.name or "", size, session)
 
 
+@with_common_options
 def reload(
+    where: CommonOptions,
+    output: Output,
     reference: Annotated[str | None, typer.Argument(metavar="REFERENCE", help="What was offloaded.")] = None,
     *,
     query: Annotated[str | None, typer.Option("--query", "-q", help="Words to look for.")] = None,
@@ -115,15 +106,8 @@ def reload(
     limit: Annotated[
         int | None, typer.Option("--limit", help=f"At most so many results of a search, {_DEFAULT_LIMIT} by default.")
     ] = None,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Print what left a context: all of it, lines of it, or what a search finds in it or in everything."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     if reference is None:
         refuse("a search in everything", {"--lines": lines, "--offset": offset})
         if query is None and start is None and end is None:
@@ -291,7 +275,10 @@ def _print_text(output: Output, *pieces: str) -> None:
         output.piece("\n")
 
 
+@with_common_options
 def clean(
+    where: CommonOptions,
+    output: Output,
     *,
     days: Annotated[float, typer.Option("--days", help="Texts older than this many days go.")] = RETENTION_DAYS,
     max_bytes: Annotated[
@@ -302,15 +289,8 @@ def clean(
     ] = IDLE_DAYS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
     yes: Yes = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Remove the texts of old offloads for good; messages stay, and so does what an open session refers to."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     with option_name(_OPTIONS):
         return asyncio.run(
             _clean(

@@ -15,21 +15,13 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import FileItem, read_trajectories
 from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
-    DEFAULT_FOLDER,
-    DEFAULT_WAIT_S,
     OPTION_NAMES,
     CommonOptions,
-    Folder,
-    Json,
     NoEmbedding,
-    Shared,
-    Space,
-    User,
-    Wait,
     Yes,
-    begin,
     option_name,
     types_of,
+    with_common_options,
 )
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
@@ -42,7 +34,10 @@ _DEFAULT_LIMIT = 5
 _PLACE = re.compile(r"^trajectories\[(\d+)\][.:]? ?")
 
 
+@with_common_options
 def learn(
+    where: CommonOptions,
+    output: Output,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Attempts, one JSON object a line; - is stdin.")],
     *,
     task: Annotated[str, typer.Option("--task", help="The task domain that the attempts belong to.")],
@@ -51,15 +46,8 @@ def learn(
     background: Annotated[
         bool, typer.Option("--background", help="Only keep the attempts; reme flush learns from them.")
     ] = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Keep attempts at tasks; with a chat model, learn from what worked, what failed, and what made the difference."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     items = read_trajectories(file)
     with option_name(OPTION_NAMES):
         return asyncio.run(
@@ -148,7 +136,10 @@ def _print_lesson(output: Output, memory: Memory) -> None:
     )
 
 
+@with_common_options
 def tasks(
+    where: CommonOptions,
+    output: Output,
     query: Annotated[str, typer.Argument(help="The task, in words.")],
     *,
     task: Annotated[str | None, typer.Option("--task", help="Only of this task domain.")] = None,
@@ -158,15 +149,8 @@ def tasks(
     rerank: Annotated[bool, typer.Option("--rerank", help="Have the chat model put them in order.")] = False,
     rewrite: Annotated[bool, typer.Option("--rewrite", help="Have the chat model write one text of them.")] = False,
     no_embedding: NoEmbedding = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Print what was learnt for a task, as a text for a prompt. Exit code 1: nothing found."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
 
     async def find(memory: ReMe, user_id: str) -> TaskMemories:
         return await memory.retrieve_task_memory(
@@ -210,7 +194,10 @@ async def _find_tasks(
     return ExitCode.DONE
 
 
+@with_common_options
 def forget(
+    where: CommonOptions,
+    output: Output,
     *,
     task: Annotated[str | None, typer.Option("--task", help="Only of this task domain.")] = None,
     types: Annotated[
@@ -222,15 +209,8 @@ def forget(
     ] = UTILITY_THRESHOLD,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
     yes: Yes = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Remove memories that were used often and seldom helped; what was never used stays. Undo takes it back."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     with option_name(OPTION_NAMES):
         useless = ForgetOptions(task_name=task, types=types or ["procedural"], freq=freq, utility=utility)
         return asyncio.run(_forget(where, output, useless, dry_run=dry_run, is_sure=yes))

@@ -11,20 +11,12 @@ from pydantic import JsonValue
 
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.options import (
-    DEFAULT_FOLDER,
-    DEFAULT_WAIT_S,
     OPTION_NAMES,
     CommonOptions,
-    Folder,
-    Json,
     NoEmbedding,
-    Shared,
-    Space,
-    User,
-    Wait,
-    begin,
     option_name,
     refuse,
+    with_common_options,
 )
 from reme_core.cli.output import Output, counted, listed
 from reme_core.errors import InvalidInputError, PartialFailureError
@@ -33,22 +25,18 @@ from reme_core.schema import ToolSummary
 _TOOLS_LIMIT = 100
 
 
+@with_common_options
 def tools(
+    where: CommonOptions,
+    output: Output,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of tools, exact.")] = None,
     *,
     summarize: Annotated[bool, typer.Option("--summarize", help="Have the chat model write guidelines.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", help="List at most so many; 100 by default.")] = None,
     cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where the last page ended.")] = None,
     no_embedding: NoEmbedding = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """List the tools whose calls are recorded, or print what is known of some. Exit code 1: nothing is."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     if summarize and not names:
         msg = "--summarize needs the NAMEs of tools: reme tools lists them"
         raise InvalidInputError(msg)
