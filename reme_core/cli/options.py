@@ -14,8 +14,8 @@ import typer
 
 from reme_core.cli.output import Output
 from reme_core.errors import InvalidInputError, InvalidLinesError, NotFoundError, ReMeError
+from reme_core.facade.parts import FILE_NAME, UNSET
 from reme_core.facade.reme import ReMe
-from reme_core.facade.settings import FILE_NAME, UNSET
 
 User: TypeAlias = Annotated[
     str | None, typer.Option("--user", "-u", envvar="REME_USER", help="Whose memory; there is no default.")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from reme_core import models
 from reme_core.errors import ConfigurationError
-from reme_core.facade.settings import FILE_NAME, Settings, Unset
+from reme_core.facade.parts import FILE_NAME, Settings, Unset
 from reme_core.ports import ChatModel, Embedder, Store
 from reme_core.schema import describe, shown
 from reme_core.schema.checks import is_path, not_among

@@ -14,8 +14,7 @@ from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
-from reme_core.facade.parts import AdapterSupport
-from reme_core.facade.settings import UNSET, Settings, Unset
+from reme_core.facade.parts import UNSET, AdapterSupport, Settings, Unset
 from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods

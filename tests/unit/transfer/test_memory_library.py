@@ -46,7 +46,7 @@ from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, changed, closed, memory, message
 from reme_core.toolstats.tool_guideline import find_guideline, written_from
 from reme_core.transfer.memory_library import load_library
-from reme_core.transfer.scope_export import dump_library, export_scope
+from reme_core.transfer.scope_transfer import dump_library, export_scope
 from tests.support.temporary_store import TemporaryStore
 
 EVERYTHING = MemoryFilter(include_superseded=True)

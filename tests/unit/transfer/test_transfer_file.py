@@ -13,8 +13,7 @@ from reme_core.schema import LoadedLibrary, Scope, TransferCounts
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, memory
 from reme_core.transfer.memory_library import load_library
-from reme_core.transfer.scope_export import dump_library, export_scope
-from reme_core.transfer.scope_import import import_scope
+from reme_core.transfer.scope_transfer import dump_library, export_scope, import_scope
 
 FILES = Path(__file__).parents[2] / "data" / "transfer"
 HEAD = {"kind": "header", "format": "reme", "version": 2, "holds": "scope"}
