@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 # Seconds for what goes on in the background, such as jobs, when the thread ends; what takes longer is cut off.
 _GRACE_S = 5.0
+# No wait is longer at a time: Ctrl-C that comes just before a wait begins doesn't end that.
+_WAKE_S = 0.2
 
 
 class EventLoopThread:
@@ -113,7 +115,8 @@ class EventLoopThread:
     ) -> None:
         """Wait for what other threads have begun, then for `last`."""
         try:
-            wait(begun)
+            while wait(begun, timeout=_WAKE_S).not_done:
+                continue
         except BaseException:  # Ctrl-C, say
             _cancel(begun)
             last.close()
@@ -185,6 +188,8 @@ def _run_apart(call: Coroutine[object, object, T]) -> T:
 def _result(future: Future[T]) -> T:
     """Wait for what a future gives; who breaks the wait off (Ctrl-C, say) breaks off the call."""
     try:
+        while not future.done():
+            wait([future], timeout=_WAKE_S)
         return future.result()
     except BaseException:
         future.cancel()  # nothing, where the call itself has failed
