@@ -112,7 +112,7 @@ def payload(url: str) -> str:
 
 
 def shown_value(block: ContentBlock, arguments: JsonValue) -> JsonValue:
-    """Return the value of a block as it stands in a part: that of a call is its arguments, as they are written there."""
+    """Return the value of a block as it stands in a part; that of a call is its arguments, written as there."""
     match block:
         case TextBlock():
             return block.text

@@ -173,7 +173,7 @@ def _read(settings: Settings, forms: Mapping[str, type[P]], what: str, backend: 
     """Read settings in the form of their backend; `backend`: the one meant where none is named."""
     named = settings.get("backend", backend)
     if not isinstance(named, str) or named not in forms:
-        raise ConfigurationError(not_among(f"{what}.backend", named, tuple(forms)))
+        raise ConfigurationError(not_among(f"{what}.backend", named, tuple(forms), with_value=False))
     form = forms[named]
     try:
         return form.model_validate({"backend": named, **settings})

@@ -246,10 +246,11 @@ def near_name(name: object, names: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else ""
 
 
-def not_among(what: str, name: object, names: Sequence[str]) -> str:
-    """Return an error's text for a name that is none of those there are."""
+def not_among(what: str, name: object, names: Sequence[str], *, with_value: bool = True) -> str:
+    """Return an error's text for a name that is none of those there are; `with_value` as in `describe`."""
+    found = f", found {shown(name)}" if with_value else ""
     hint = near_name(name, names)
-    return f"{what}: wanted {_listed(names)}, found {shown(name)}" + (f": {hint}" if hint else "")
+    return f"{what}: wanted {_listed(names)}{found}" + (f": {hint}" if hint else "")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -513,12 +513,12 @@ BAD_SETTINGS: dict[str, tuple[dict[str, object], type[ReMeError], str]] = {
     "an unknown store": (
         {"vector_store": {"backend": "x"}},
         ConfigurationError,
-        "vector_store.backend: wanted 'local_file', 'local', 'qdrant', found 'x'",
+        "vector_store.backend: wanted 'local_file', 'local', 'qdrant'",
     ),
     "a store like one that exists": (
         {"vector_store": {"backend": "quadrant"}},
         ConfigurationError,
-        "found 'quadrant': did you mean 'qdrant'?",
+        "wanted 'local_file', 'local', 'qdrant': did you mean 'qdrant'?",
     ),
     "an unknown kind of model": ({"llm": {"backend": "openia"}}, ConfigurationError, "did you mean 'openai'?"),
     "settings of a wrong type": (
