@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -163,29 +164,33 @@ def read_lines(text: str) -> tuple[int | None, int | None]:
 async def _reload(where: CommonOptions, output: Output, wanted: ReloadOptions) -> ExitCode:
     """Print what left a context: a text or a piece of it, or what a search finds; nothing found is an exit code."""
     async with where.existing() as (memory, user_id):
-        if wanted.reference is None:
-            return await _search(memory, user_id, output, wanted)
-        if wanted.query is not None:
-            return await _search_one(memory, user_id, output, wanted)
-        return await _read(memory, user_id, output, wanted)
-
-
-async def _search(memory: ReMe, user_id: str, output: Output, wanted: ReloadOptions) -> ExitCode:
-    """Search everything that was offloaded or said, or list what was at a time."""
-    found = await memory.reload_context(
-        user_id=user_id,
-        query=wanted.query,
-        session_id=wanted.session_id,
-        start_time=wanted.start_time,
-        end_time=wanted.end_time,
-        limit=wanted.limit,
-        limit_chars=_FOUND_CHARS if wanted.chars is None else wanted.chars,
-    )
+        if wanted.reference is not None and wanted.query is None:
+            return await _read(memory, user_id, output, wanted)
+        found = await memory.reload_context(
+            user_id=user_id,
+            reference=wanted.reference,
+            query=wanted.query,
+            session_id=wanted.session_id,
+            start_line=wanted.start_line,  # a place and a query don't go together, and are refused
+            end_line=wanted.end_line,
+            offset=wanted.offset,
+            start_time=wanted.start_time,
+            end_time=wanted.end_time,
+            limit=wanted.limit,
+            limit_chars=_FOUND_CHARS if wanted.chars is None else wanted.chars,
+        )
     if output.as_json:
         output.value(found.model_dump(mode="json"))
-    for place, item in enumerate(found.results if not output.as_json else (), start=1):
-        _print_found(output, place, item)
-    return _told(output, has_found=bool(found.results))
+    has_found = bool(found.results)
+    if wanted.reference is None:
+        for place, item in enumerate(found.results if not output.as_json else (), start=1):
+            _print_found(output, place, item)
+    else:
+        has_found = _print_matches(output, found.results[0])
+    if has_found:
+        return ExitCode.DONE
+    output.remark("nothing found")
+    return ExitCode.NOTHING_FOUND
 
 
 def _print_found(output: Output, place: int, item: Reloaded) -> None:
@@ -196,33 +201,12 @@ def _print_found(output: Output, place: int, item: Reloaded) -> None:
     output.record(head, item.memory, (named, session))
 
 
-async def _search_one(memory: ReMe, user_id: str, output: Output, wanted: ReloadOptions) -> ExitCode:
-    """Search one text."""
-    found = await memory.reload_context(
-        user_id=user_id,
-        reference=wanted.reference,
-        session_id=wanted.session_id,
-        query=wanted.query,
-        start_line=wanted.start_line,  # a place and a query don't go together, and are refused
-        end_line=wanted.end_line,
-        offset=wanted.offset,
-        limit=wanted.limit,
-        limit_chars=_FOUND_CHARS if wanted.chars is None else wanted.chars,
-    )
-    [item] = found.results
-    if output.as_json:
-        output.value(found.model_dump(mode="json"))
-    elif item.matches:
+def _print_matches(output: Output, item: Reloaded) -> bool:
+    """Print the places of a text that a search has found; tell whether there are any."""
+    if item.matches and not output.as_json:
         _print_text(output, item.memory)
         output.remark(f"{counted(item.matches, 'place')} of {counted(item.lines, 'line')}")
-    return _told(output, has_found=bool(item.matches))
-
-
-def _told(output: Output, *, has_found: bool) -> ExitCode:
-    if has_found:
-        return ExitCode.DONE
-    output.remark("nothing found")
-    return ExitCode.NOTHING_FOUND
+    return bool(item.matches)
 
 
 async def _read(memory: ReMe, user_id: str, output: Output, wanted: ReloadOptions) -> ExitCode:
@@ -316,21 +300,18 @@ async def _clean(
 ) -> ExitCode:
     """Remove the texts of old offloads for good; says what would go, and asks."""
     async with where.existing() as (memory, user_id):
-        cleaned: CleanedOffloads | None = None
-        if dry_run or not is_sure:
-            cleaned = await memory.clean_offloads(
-                user_id=user_id,
-                older_than_days=older_than_days,
-                max_bytes=max_bytes,
-                idle_days=idle_days,
-                dry_run=True,
-            )
+        clean = partial(
+            memory.clean_offloads,
+            user_id=user_id,
+            older_than_days=older_than_days,
+            max_bytes=max_bytes,
+            idle_days=idle_days,
+        )
+        cleaned = await clean(dry_run=True) if dry_run or not is_sure else None
         if cleaned is not None and cleaned.removed and not dry_run:
             ask(f"{_what_goes(cleaned, where, user_id)} Remove them for good?")
         if cleaned is None or (cleaned.removed and not dry_run):
-            cleaned = await memory.clean_offloads(
-                user_id=user_id, older_than_days=older_than_days, max_bytes=max_bytes, idle_days=idle_days
-            )
+            cleaned = await clean()
     _tell_cleaned(output, cleaned, dry_run=dry_run)
     return ExitCode.DONE
 
