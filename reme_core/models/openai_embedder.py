@@ -19,7 +19,6 @@ from reme_core.models.endpoint import OPENAI_URL, Endpoint, EndpointModel, as_se
 from reme_core.models.endpoint_failures import EndpointAddress, complaint
 from reme_core.models.json_text import clean_text
 from reme_core.ports import Matrix
-from reme_core.schema import shown
 
 
 class _WireEmbeddingModel(BaseModel):
@@ -74,34 +73,6 @@ def read_vectors(text: str, *, count: int, dimension: int) -> Vectors:
         msg = f"the endpoint's embeddings can't be used: {_reason(exc)}"
         raise ModelOutputError(msg, raw=text) from exc
     return Vectors(vectors=vectors, prompt_tokens=(answer.usage and answer.usage.prompt_tokens) or 0)
-
-
-def unit_rows(rows: object, *, count: int, dimension: int, who: str) -> Matrix:
-    """Return what a model behind another framework answered as float32 of shape (count, dimension), of unit norm.
-
-    A row of zeros stays one: the text is like no other.
-
-    Raises:
-        ModelOutputError: A wrong number or dimension, values that are not finite, or no numbers; `who` is the model.
-    """
-    try:
-        matrix = np.asarray(rows, dtype=np.float64)
-    except (ValueError, TypeError) as exc:
-        msg = f"{who}: wanted {count} lists of numbers of one length, found {shown(rows)}: check the model"
-        raise ModelOutputError(msg, raw="") from exc
-    if matrix.shape != (count, dimension):
-        msg = (
-            f"{who}: wanted {count} vectors of {dimension} dimensions, found shape {matrix.shape}: "
-            "check the model, and the dimension that is set for it"
-        )
-        raise ModelOutputError(msg, raw="")
-    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
-    bad = int((~np.isfinite(norms)).sum())
-    if bad:
-        msg = f"{who}: {bad} of {count} vectors are not finite: check the model"
-        raise ModelOutputError(msg, raw="")
-    unit: Matrix = (matrix / np.where(norms > 0, norms, 1.0)).astype(np.float32)
-    return unit
 
 
 def _reason(exc: Exception) -> str:
