@@ -11,12 +11,11 @@ CONVERSATION ?= examples/demo_conversation.json
 MODEL ?=
 OPTIONS ?=
 
-.PHONY: help demo test check lint types imports sync unit agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments clean
+.PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
 	@echo "make test          everything: lint, types, import layers, the whole default suite"
-	@echo "make sync          write the blocking face anew, after a method of ReMe has changed"
 	@echo "make bench         every measured bar as one table, also written to bench.json"
 	@echo "make bench-imports CPU of imports and first calls beside that of the libraries below, in one run"
 	@echo "make bench-locomo  evidence of two people's chats (LoCoMo), where the data set is at hand"
@@ -51,9 +50,6 @@ types: .venv/done
 
 imports: .venv/done
 	.venv/bin/lint-imports
-
-sync: .venv/done
-	PYTHONPATH=. .venv/bin/python tests/generate_sync.py
 
 unit: .venv/done
 	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal

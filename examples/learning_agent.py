@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from reme_core import Message, ReMe, Trajectory
-from reme_core.facade.settings import Settings
+from reme_core.facade.parts import Settings
 from reme_core.ports import ChatModel, ChatRequest, ChatResult
 from reme_core.schema import TextBlock, ToolCallBlock, ToolResultBlock, Usage
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 from reme_core import ReMe
-from reme_core.facade.settings import Settings
+from reme_core.facade.parts import Settings
 from reme_core.ports import ChatModel
 from reme_core.testing import ScriptedChatModel
 

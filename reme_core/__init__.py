@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from reme_core.facade.sync import SyncInContextMemory, SyncReMe
     from reme_core.jobs.retry_policy import RetryPolicy, holder, is_gone
     from reme_core.models.endpoint_failures import json_instruction
-    from reme_core.models.foreign_failures import model_error
+    from reme_core.models.foreign_failures import model_error, unit_rows
     from reme_core.models.json_text import parse_answer
-    from reme_core.models.openai_embedder import unit_rows
     from reme_core.ports import Counts, ToolCallPage, ToolPage
     from reme_core.schema import (
         Block,
@@ -177,9 +176,8 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "facade.strategies": "AgenticRetriever AgenticSummarizer RerankingRetriever SimpleSummarizer",
             "facade.sync": "SyncInContextMemory SyncReMe",
             "jobs.retry_policy": "RetryPolicy holder is_gone",
-            "models.foreign_failures": "model_error",
+            "models.foreign_failures": "model_error unit_rows",
             "models.json_text": "parse_answer",
-            "models.openai_embedder": "unit_rows",
             "models.endpoint_failures": "json_instruction",
             "ports": "Counts ToolCallPage ToolPage",
             "schema": (

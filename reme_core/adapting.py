@@ -54,18 +54,24 @@ class Appends:
     Errors are logged, without words of the talk, and kept.
 
     They run as tasks of the loop of whoever waits. Any method may be called from any loop and thread. The end of the
-    process waits for what is left, for a bounded time.
+    process waits for what is left, for a bounded time, and logs how many are lost. The child of a fork begins with
+    none: what waited is its parent's.
     """
 
     def __init__(self, name: str, *, end_s: float = 5.0, log: logging.Logger | None = None) -> None:
-        """Name whose appends they are, for the log; `end_s`: seconds that the end of the process waits for them."""
+        """Name whose appends they are, for the log; `end_s`: seconds that the end of the process waits for them.
+
+        A thread that is in the midst of a write then is waited for by Python itself.
+        """
         self._name = name
         self._log = log or logging.getLogger("reme")
         self._end_s = end_s
         self._gate = threading.Lock()
         self._sessions: dict[str, _Session] = {}
         self._errors: list[Exception] = []
-        self._pid: int | None = None
+        self._is_ending: bool | None = None  # None: the end of the process knows nothing of these yet
+        if hasattr(os, "register_at_fork"):  # not on Windows
+            os.register_at_fork(after_in_child=_weakly(self._begin_anew))
 
     @property
     def pending(self) -> int:
@@ -95,9 +101,9 @@ class Appends:
     def put(self, session: str, append: Append) -> None:
         """Have an append done behind the others of its session, by the next `wait` or `flush`; returns at once."""
         with self._gate:
-            if self._pid != os.getpid():  # a child of a fork, too: what waited there is its parent's
-                self._sessions, self._pid = {}, os.getpid()
-                _at_exit(weakref.WeakMethod(self._flush_at_exit))
+            if self._is_ending is None:
+                self._is_ending = False
+                _at_exit(_weakly(self._flush_at_exit))
             found = self._sessions.setdefault(session, _Session(session))
             found.waiting.append(append)
             if len(found.waiting) > _MOST_WAITING:
@@ -188,7 +194,8 @@ class Appends:
             if session.ended is not ended:
                 return None  # another loop has taken over
             if not session.waiting:
-                self._sessions.pop(session.name, None)
+                if self._sessions.get(session.name) is session:  # it may have been dropped, and begun anew
+                    del self._sessions[session.name]
                 return None
             return session.waiting[0]
 
@@ -200,15 +207,17 @@ class Appends:
 
     def _failed(self, session: _Session, error: Exception) -> None:
         with self._gate:
-            if repr(session.error) != repr(error):  # the same one is told once
+            is_new = repr(session.error) != repr(error)  # the same one is told once
+            if is_new:
                 self._errors.append(error)
                 del self._errors[:-_MOST_ERRORS]
             session.error = error
-        # Only our own messages are known to hold no words of the talk. One that was closed is no fault.
-        told = str(error) if isinstance(error, ReMeError) else "its text is left out, as it may quote the talk"
-        level = logging.DEBUG if isinstance(error, StoreClosedError) else logging.ERROR
-        what = type(error).__name__
-        self._log.log(level, "%s: an append of session %r failed: %s: %s", self._name, session.name, what, told)
+            waiting = len(session.waiting)
+        if is_new and not (self._is_ending and isinstance(error, StoreClosedError)):  # the end counts these itself
+            # Only our own messages are known to hold no words of the talk.
+            told = str(error) if isinstance(error, ReMeError) else "its text is left out, as it may quote the talk"
+            text = "%s: an append of session %r failed, %d turn(s) wait: %s: %s"
+            self._log.error(text, self._name, session.name, waiting, type(error).__name__, told)
 
     async def _end_of(self, sessions: Iterable[_Session], ends_at: float | None) -> None:
         """Wait until nobody does anything of these sessions any more, or it is `ends_at`."""
@@ -223,12 +232,30 @@ class Appends:
                     if not session.ended.done():
                         self._serve(session)
 
+    def _begin_anew(self) -> None:
+        self._gate, self._sessions, self._errors = threading.Lock(), {}, []
+
     def _flush_at_exit(self) -> None:
-        if self.pending and self._pid == os.getpid():
-            asyncio.run(self.flush(self._end_s))
+        self._is_ending = True
+        if not self.pending:
+            return
+        # A thread, as asyncio.run would wait without a bound for an append that does not let itself be cancelled.
+        last = threading.Thread(target=lambda: asyncio.run(self.flush(self._end_s)), name=self._name, daemon=True)
+        last.start()
+        last.join(self._end_s)
+        if lost := self.pending:
+            why = self.last_error
+            reason = f"not done within {self._end_s:g} s" if why is None else type(why).__name__
+            self._log.error("%s: %d turn(s) are lost at the end of the process: %s", self._name, lost, reason)
 
 
-def _at_exit(end: weakref.WeakMethod[Callable[[], None]]) -> None:
+def _weakly(method: Callable[[], None]) -> Callable[[], object]:
+    """Return a function that calls a method as long as its object is there."""
+    reference = weakref.WeakMethod(method)
+    return lambda: (found := reference()) is not None and found()
+
+
+def _at_exit(end: Callable[[], object]) -> None:
     """Have what is left done at the end of the process, while its threads still work.
 
     `atexit` comes too late: by then the pools of threads take no more work. Python has an earlier hook for them.
@@ -236,4 +263,4 @@ def _at_exit(end: weakref.WeakMethod[Callable[[], None]]) -> None:
     register = getattr(threading, "_register_atexit", None)
     if register is not None:
         with suppress(RuntimeError):  # the process is ending already
-            register(lambda: (method := end()) is not None and method())
+            register(end)

@@ -7,15 +7,18 @@ import os
 import threading
 import weakref
 from collections.abc import Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from reme_core.errors import StoreClosedError
+from reme_core.errors import ConfigurationError, StoreClosedError
 
 T = TypeVar("T")
 
 # Seconds for what goes on in the background, such as jobs, when the thread ends; what takes longer is cut off.
 _GRACE_S = 5.0
+# No wait is longer at a time: Ctrl-C that comes just before a wait begins doesn't end that.
+_WAKE_S = 0.2
 
 
 class EventLoopThread:
@@ -46,8 +49,7 @@ class EventLoopThread:
         with self._gate:
             if self._ended:
                 call.close()
-                msg = f"{self._owner!r} was closed: make a new one"
-                raise StoreClosedError(msg)
+                raise self._closed()
             future = asyncio.run_coroutine_threadsafe(call, self._running())
             self._calls = {earlier for earlier in self._calls if not earlier.done()} | {future}
         return future
@@ -55,38 +57,74 @@ class EventLoopThread:
     def run(self, call: Coroutine[object, object, T]) -> T:
         """Run a coroutine and return what it returns; the caller's thread waits, never its loop's callbacks.
 
-        The thread of the loop itself can't wait for itself: there it runs apart.
+        The thread of the loop itself can't wait for itself: there it runs apart. Where the wait is broken off, by
+        Ctrl-C say, the coroutine is cancelled.
+
+        Raises:
+            StoreClosedError: It was ended before the call, or ended and cut off in its midst.
         """
         if not self._ended and _SHARED.is_current():
             return _run_apart(call)
-        return self.submit(call).result()
+        begun = self.submit(call)
+        try:
+            return _result(begun)
+        except CancelledError:
+            if not self._ended:
+                raise
+            raise self._closed() from None
 
-    def end(self, last: Coroutine[object, object, None]) -> bool:
+    def end(self, last: Coroutine[object, object, None], *, cut_off: bool = False) -> bool:
         """Refuse further calls, finish those begun, and run `last`. Ending twice does nothing.
+
+        Args:
+            last: What closes the owner.
+            cut_off: Cancel the calls begun, instead of waiting for them.
 
         Returns:
             Whether this call was the one that ended it.
+
+        Raises:
+            ConfigurationError: It was called in the thread of the loop, which can't wait for itself; nothing has ended.
         """
         with self._gate:
-            if self._ended:
+            if self._ended or _SHARED.is_current():
                 last.close()
-                return False
+                if self._ended:
+                    return False
+                msg = f"{self._owner!r} can't be closed within a call that it runs: close it after that call"
+                raise ConfigurationError(msg)
             self._ended = True
             begun = self._calls if self._pid == os.getpid() else set()  # the child of a fork has none of them
-        wait(begun)  # what other threads have begun is finished first
-        loop = self._loop
+        if cut_off:
+            _cancel(begun)
         if self._forgotten is not None:
             self._forgotten.detach()
-        if loop is None or self._pid != os.getpid():
+        if self._loop is None or self._pid != os.getpid():
             _run_apart(last)
             return True
         try:
-            asyncio.run_coroutine_threadsafe(last, loop).result()
+            self._finish(begun, last, self._loop)
         finally:
             thread = _SHARED.release(self._pid)
             if thread is not None:
                 thread.join()
         return True
+
+    def _finish(
+        self, begun: set[Future[Any]], last: Coroutine[object, object, None], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """Wait for what other threads have begun, then for `last`."""
+        try:
+            while wait(begun, timeout=_WAKE_S).not_done:
+                continue
+        except BaseException:  # Ctrl-C, say
+            _cancel(begun)
+            last.close()
+            raise
+        _result(asyncio.run_coroutine_threadsafe(last, loop))
+
+    def _closed(self) -> StoreClosedError:
+        return StoreClosedError(f"{self._owner!r} was closed: make a new one")
 
     def _running(self) -> asyncio.AbstractEventLoop:
         if self._loop is None or self._pid != os.getpid():
@@ -106,6 +144,7 @@ class _SharedThread:
         self._users = 0
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Future[None] | None = None
         self._thread: threading.Thread | None = None
 
     def is_current(self) -> bool:
@@ -118,7 +157,8 @@ class _SharedThread:
             self._users += 1
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="reme-loop", daemon=True)
+                self._stop = self._loop.create_future()
+                self._thread = threading.Thread(target=_serve, args=(self._stop,), name="reme-loop", daemon=True)
                 self._thread.start()
             return self._loop
 
@@ -128,10 +168,10 @@ class _SharedThread:
             if pid != os.getpid() or pid != self._pid:  # a parent's, whose thread is not here
                 return None
             self._users -= 1
-            if self._users or self._loop is None:
+            if self._users or self._loop is None or self._stop is None:
                 return None
-            loop, self._loop = self._loop, None
-            loop.call_soon_threadsafe(loop.stop)
+            self._loop.call_soon_threadsafe(self._stop.set_result, None)
+            self._loop = None
             return self._thread
 
 
@@ -145,14 +185,32 @@ def _run_apart(call: Coroutine[object, object, T]) -> T:
         return pool.submit(asyncio.run, call).result()
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _result(future: Future[T]) -> T:
+    """Wait for what a future gives; who breaks the wait off (Ctrl-C, say) breaks off the call."""
     try:
-        loop.run_forever()
-    finally:
-        loop.run_until_complete(_finish_tasks())
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
+        while not future.done():
+            wait([future], timeout=_WAKE_S)
+        return future.result()
+    except BaseException:
+        future.cancel()  # nothing, where the call itself has failed
+        raise
+
+
+def _cancel(calls: set[Future[Any]]) -> None:
+    for call in calls:
+        call.cancel()
+
+
+def _serve(stop: asyncio.Future[None]) -> None:
+    """Run a loop until it is told to stop. A coroutine that ends the program (SystemExit) ends that of its caller."""
+    loop = stop.get_loop()
+    while not stop.done():
+        with suppress(SystemExit, KeyboardInterrupt):  # asyncio hands it to the caller, and ends the loop as well
+            loop.run_until_complete(stop)
+    loop.run_until_complete(_finish_tasks())
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
 
 
 async def _finish_tasks() -> None:

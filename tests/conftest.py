@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
 import pytest
 from hypothesis import settings
 
@@ -11,3 +15,11 @@ pytest.register_assert_rewrite("reme_core.testing")
 # A slow machine is no failure: a test that hangs is ended by pytest's own limit.
 settings.register_profile("reme", deadline=None)
 settings.load_profile("reme")
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[Callable[[], None]]:
+    """Give what presses Ctrl-C for the main thread, also where the suite runs in the background and ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    signal.signal(signal.SIGINT, before)

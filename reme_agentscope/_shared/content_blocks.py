@@ -8,15 +8,27 @@ from __future__ import annotations
 import copy
 import json
 import mimetypes
-from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
 from reme_agentscope._shared.carried_fields import CARRIER, BlockForm
-from reme_core.schema import ContentBlock, FileBlock, ImageBlock, OtherBlock, TextBlock, ToolCallBlock, ToolResultBlock
-from reme_core.schema.plain import ascii_json, clean_json, clean_text, is_kept
+from reme_core.errors import InvalidInputError
+from reme_core.schema import (
+    ContentBlock,
+    FileBlock,
+    ImageBlock,
+    Message,
+    OtherBlock,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    shown,
+)
+from reme_core.schema.plain import ascii_json, clean_json, clean_text, is_kept, usable_id
 
+T = TypeVar("T")
 Plain: TypeAlias = dict[str, JsonValue]
 Path: TypeAlias = Sequence[str | int]
 
@@ -42,6 +54,76 @@ class BlockDialect(Protocol):
     def shown(self, block: ContentBlock) -> JsonValue:
         """Return the value of a block as it stands in a part."""
         ...
+
+
+def msgs_of(given: object, kind: type[T]) -> Iterator[T]:
+    """Yield the messages of AgentScope that are handed in, one or several; None is passed over.
+
+    Raises:
+        InvalidInputError: It is no list, or something in it is of another kind.
+    """
+    items = [given] if given is None or isinstance(given, kind) else given
+    if isinstance(items, str | bytes | dict) or not isinstance(items, Iterable):
+        msg = f"msgs: wanted a list of Msg, found {shown(items)}"
+        raise InvalidInputError(msg)
+    for place, item in enumerate(items):
+        if isinstance(item, kind):
+            yield item
+        elif item is not None:
+            msg = f"msgs[{place}]: wanted a Msg of AgentScope, found {shown(item)}"
+            raise InvalidInputError(msg)
+
+
+def messages_of(given: Iterable[object]) -> Iterator[Message]:
+    """Yield the messages of the core that are handed in (InvalidInputError: something is none)."""
+    for place, item in enumerate(given):
+        if not isinstance(item, Message):
+            msg = f"messages[{place}]: wanted a Message of reme, found {shown(item)}"
+            raise InvalidInputError(msg)
+        yield item
+
+
+def call_block(part: Plain, arguments: dict[str, JsonValue] | str) -> ToolCallBlock:
+    """Return the call that a part of either generation shows."""
+    return ToolCallBlock(call_id=usable_id(text_field(part, "id")), name=text_field(part, "name"), arguments=arguments)
+
+
+def result_block(part: Plain, *, is_error: bool = False) -> ToolResultBlock:
+    """Return the result of a call that a part of either generation shows."""
+    return ToolResultBlock(
+        call_id=usable_id(text_field(part, "id")),
+        name=text_field(part, "name") or None,
+        output=told(part.get("output")),
+        is_error=is_error,
+    )
+
+
+def media_block(kind: str, url: str, media_type: str | None, name: str = "") -> ImageBlock | FileBlock:
+    """Return the block of a medium, with what it is in words."""
+    in_words = described(kind, url, media_type)
+    if kind == "image":
+        return ImageBlock(url=url, media_type=media_type, caption=in_words)
+    return FileBlock(url=url, media_type=media_type, name=name or in_words)
+
+
+def payload(url: str) -> str:
+    """Return the bytes of a data URL, in base64, or the URL itself."""
+    return url.partition(";base64,")[2] if url.startswith("data:") and ";base64," in url else url
+
+
+def shown_value(block: ContentBlock, arguments: JsonValue) -> JsonValue:
+    """Return the value of a block as it stands in a part; that of a call is its arguments, written as there."""
+    match block:
+        case TextBlock():
+            return block.text
+        case ToolCallBlock():
+            return arguments
+        case ToolResultBlock():
+            return block.output
+        case ImageBlock() | FileBlock():
+            return payload(block.url)
+        case OtherBlock():
+            return None
 
 
 def read_block(part: Plain, dialect: BlockDialect) -> tuple[ContentBlock, BlockForm | None]:

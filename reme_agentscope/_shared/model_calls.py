@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from pydantic import JsonValue
 
-from reme_agentscope._shared.content_blocks import text_of
+from reme_agentscope._shared.content_blocks import Plain, text_field, text_of
 from reme_core import json_instruction, model_error, parse_answer, unit_rows
 from reme_core.errors import (
     ConfigurationError,
@@ -57,6 +57,33 @@ class SpokenAnswer:
     calls: Sequence[SpokenCall] = ()
     input_tokens: int = 0
     output_tokens: int = 0
+
+
+def spoken_answer(blocks: Sequence[Plain], calls: Sequence[SpokenCall], usage: object) -> SpokenAnswer:
+    """Return what the blocks of an answer say; each provider's class makes its own usage object."""
+    return SpokenAnswer(
+        text="\n".join(text_field(block, "text") for block in blocks if block.get("type") == "text"),
+        thoughts="\n".join(text_field(block, "thinking") for block in blocks if block.get("type") == "thinking"),
+        calls=calls,
+        input_tokens=_count(getattr(usage, "input_tokens", 0)),
+        output_tokens=_count(getattr(usage, "output_tokens", 0)),
+    )
+
+
+def _count(found: object) -> int:
+    return found if isinstance(found, int) and found > 0 else 0
+
+
+def check_model(model: object, kind: type, what: str) -> None:
+    """Refuse what is no model of AgentScope (ConfigurationError)."""
+    if not isinstance(model, kind):
+        msg = f"model: wanted {what} of AgentScope, found {shown(model)}"
+        raise ConfigurationError(msg)
+
+
+def not_an_answer(said: object) -> ModelOutputError:
+    """Return the error of a model that answered something of its own."""
+    return ModelOutputError(f"wanted a ChatResponse of AgentScope, found {shown(said)}", raw=shown(said))
 
 
 async def chat(request: ChatRequest, who: str, ask: Callable[[], Awaitable[SpokenAnswer]]) -> ChatResult:

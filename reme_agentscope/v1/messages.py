@@ -26,17 +26,20 @@ from reme_agentscope._shared.content_blocks import (
     Path,
     Plain,
     arguments_of,
-    described,
+    call_block,
     guess_type,
+    media_block,
+    messages_of,
+    msgs_of,
     read_block,
     read_other,
+    result_block,
+    shown_value,
     text_field,
     text_of,
-    told,
     write_block,
     write_other,
 )
-from reme_core.errors import InvalidInputError
 from reme_core.schema import (
     ContentBlock,
     FileBlock,
@@ -47,7 +50,6 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
-    shown,
 )
 from reme_core.schema.plain import as_json, as_object, clean_text, usable_id, usable_name
 
@@ -63,17 +65,9 @@ class AgentScope1Blocks:
             case "text" if isinstance(part.get("text"), str):
                 return TextBlock(text=text_field(part, "text"))
             case "tool_use":
-                return ToolCallBlock(
-                    call_id=usable_id(text_field(part, "id")),
-                    name=text_field(part, "name"),
-                    arguments=arguments_of(part.get("input")),
-                )
+                return call_block(part, arguments_of(part.get("input")))
             case "tool_result":
-                return ToolResultBlock(
-                    call_id=usable_id(text_field(part, "id")),
-                    name=text_field(part, "name") or None,
-                    output=told(part.get("output")),
-                )
+                return result_block(part)
             case "image" | "audio" | "video" as kind:
                 return _read_media(kind, part) or read_other(part)
             case _:
@@ -113,22 +107,7 @@ class AgentScope1Blocks:
 
     def shown(self, block: ContentBlock) -> JsonValue:
         """Return the value of a block as it stands in a part."""
-        match block:
-            case TextBlock():
-                return block.text
-            case ToolCallBlock():
-                return block.arguments
-            case ToolResultBlock():
-                return block.output
-            case ImageBlock() | FileBlock():
-                return payload(block.url)
-            case OtherBlock():
-                return None
-
-
-def payload(url: str) -> str:
-    """Return the bytes of a data URL, in base64, or the URL itself."""
-    return url.partition(";base64,")[2] if url.startswith("data:") and ";base64," in url else url
+        return shown_value(block, block.arguments if isinstance(block, ToolCallBlock) else None)
 
 
 def _read_media(kind: str, part: Plain) -> ContentBlock | None:
@@ -146,10 +125,7 @@ def _read_media(kind: str, part: Plain) -> ContentBlock | None:
         whole = f"data:{media_type or f'{kind}/*'};base64,{clean_text(data)}"
     else:
         return None
-    in_words = described(kind, whole, media_type)
-    if kind == "image":
-        return ImageBlock(url=whole, media_type=media_type, caption=in_words)
-    return FileBlock(url=whole, media_type=media_type, name=in_words)
+    return media_block(kind, whole, media_type)
 
 
 def _media(kind: str, url: str, media_type: str | None) -> Plain:
@@ -175,18 +151,7 @@ def from_agentscope(msgs: Msg | Iterable[Msg | None] | None) -> list[Message]:
     Raises:
         InvalidInputError: Something in the list is no `Msg`.
     """
-    given: object = [msgs] if msgs is None or isinstance(msgs, Msg) else msgs
-    if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
-        msg = f"msgs: wanted a list of Msg, found {shown(given)}"
-        raise InvalidInputError(msg)
-    read = []
-    for place, item in enumerate(given):
-        if isinstance(item, Msg):
-            read.append(_read(item))
-        elif item is not None:
-            msg = f"msgs[{place}]: wanted a Msg of AgentScope, found {shown(item)}"
-            raise InvalidInputError(msg)
-    return read
+    return [_read(msg) for msg in msgs_of(msgs, Msg)]
 
 
 def to_agentscope(messages: Iterable[Message]) -> list[Msg]:
@@ -195,14 +160,7 @@ def to_agentscope(messages: Iterable[Message]) -> list[Msg]:
     Raises:
         InvalidInputError: Something in the list is not a `Message`.
     """
-    written = []
-    items: Iterable[object] = messages
-    for place, message in enumerate(items):
-        if not isinstance(message, Message):
-            msg = f"messages[{place}]: wanted a Message of reme, found {shown(message)}"
-            raise InvalidInputError(msg)
-        written.append(_write(message))
-    return written
+    return [_write(message) for message in messages_of(messages)]
 
 
 def _read(msg: Msg) -> Message:

@@ -18,16 +18,18 @@ from reme_agentscope._shared.model_calls import (
     SpokenAnswer,
     SpokenCall,
     chat,
+    check_model,
     checked_dimension,
     no_answer,
+    not_an_answer,
     sent_messages,
+    spoken_answer,
     tool_choice,
     tool_schema,
 )
 from reme_agentscope.v1.messages import to_agentscope
-from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, Embedder
-from reme_core.schema import Message, TextBlock, ToolCallBlock, ToolResultBlock, shown
+from reme_core.schema import Message, TextBlock, ToolCallBlock, ToolResultBlock
 from reme_core.schema.plain import as_object
 
 # The usual models take 8,192 tokens.
@@ -57,10 +59,7 @@ def as_chat_model(model: ChatModelBase, *, formatter: FormatterBase | None = Non
     Raises:
         ConfigurationError: It is no chat model.
     """
-    given: object = model
-    if not isinstance(given, ChatModelBase):
-        msg = f"model: wanted a chat model of AgentScope, found {shown(model)}"
-        raise ConfigurationError(msg)
+    check_model(model, ChatModelBase, "a chat model")
     return AgentScope1Chat(model, formatter or _usual_formatter(model))
 
 
@@ -70,11 +69,7 @@ def as_embedder(model: EmbeddingModelBase) -> Embedder:
     Raises:
         ConfigurationError: It is no embedding model, or does not tell the length of its vectors.
     """
-    given: object = model
-    if not isinstance(given, EmbeddingModelBase):
-        msg = f"model: wanted an embedding model of AgentScope, found {shown(model)}"
-        raise ConfigurationError(msg)
-
+    check_model(model, EmbeddingModelBase, "an embedding model")
     modalities = getattr(model, "supported_modalities", None)  # some subclasses leave it out
     has_blocks = isinstance(modalities, list | tuple) and bool({"image", "video", "audio"} & set(modalities))
 
@@ -178,19 +173,12 @@ def _call(block: ToolCallBlock) -> dict[str, object]:
 
 def _spoken(said: object, usage: object) -> SpokenAnswer:
     if not isinstance(said, ChatResponse):
-        msg = f"wanted a ChatResponse of AgentScope, found {shown(said)}"
-        raise ModelOutputError(msg, raw=shown(said))
+        raise not_an_answer(said)
     content: object = said.content
     parts = content if isinstance(content, list | tuple) else ()
     blocks = [as_object(block) for block in parts if isinstance(block, Mapping)]
-    return SpokenAnswer(
-        text="\n".join(text_field(block, "text") for block in blocks if block.get("type") == "text"),
-        thoughts="\n".join(text_field(block, "thinking") for block in blocks if block.get("type") == "thinking"),
-        calls=[_spoken_call(block) for block in blocks if block.get("type") == "tool_use"],
-        # Each provider's class makes its own usage object.
-        input_tokens=_count(getattr(usage, "input_tokens", 0)),
-        output_tokens=_count(getattr(usage, "output_tokens", 0)),
-    )
+    calls = [_spoken_call(block) for block in blocks if block.get("type") == "tool_use"]
+    return spoken_answer(blocks, calls, usage)
 
 
 def _spoken_call(block: Plain) -> SpokenCall:
@@ -202,7 +190,3 @@ def _spoken_call(block: Plain) -> SpokenCall:
         except (ValueError, RecursionError):
             arguments = raw
     return SpokenCall(call_id=text_field(block, "id"), name=text_field(block, "name"), arguments=arguments)
-
-
-def _count(found: object) -> int:
-    return found if isinstance(found, int) and found > 0 else 0

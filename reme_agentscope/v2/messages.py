@@ -31,18 +31,21 @@ from reme_agentscope._shared.content_blocks import (
     Path,
     Plain,
     arguments_of,
-    described,
+    call_block,
     guess_type,
     json_text,
+    media_block,
+    messages_of,
+    msgs_of,
     read_block,
     read_other,
+    result_block,
+    shown_value,
     text_field,
     text_of,
-    told,
     write_block,
     write_other,
 )
-from reme_core.errors import InvalidInputError
 from reme_core.schema import (
     ContentBlock,
     FileBlock,
@@ -53,7 +56,6 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
-    shown,
 )
 from reme_core.schema.plain import as_object, clean_text, usable_id, usable_name
 
@@ -70,18 +72,9 @@ class AgentScope2Blocks:
             case "text" if isinstance(part.get("text"), str):
                 return TextBlock(text=text_field(part, "text"))
             case "tool_call":
-                return ToolCallBlock(
-                    call_id=usable_id(text_field(part, "id")),
-                    name=text_field(part, "name"),
-                    arguments=parsed_arguments(text_field(part, "input")),
-                )
+                return call_block(part, parsed_arguments(text_field(part, "input")))
             case "tool_result":
-                return ToolResultBlock(
-                    call_id=usable_id(text_field(part, "id")),
-                    name=text_field(part, "name") or None,
-                    output=told(part.get("output")),
-                    is_error=part.get("state") in _FAILED,
-                )
+                return result_block(part, is_error=part.get("state") in _FAILED)
             case "data":
                 return _read_data(part) or read_other(part)
             case _:
@@ -127,18 +120,8 @@ class AgentScope2Blocks:
 
     def shown(self, block: ContentBlock) -> JsonValue:
         """Return the value of a block as it stands in a part."""
-        match block:
-            case TextBlock():
-                return block.text
-            case ToolCallBlock():
-                return block.arguments if isinstance(block.arguments, str) else json_text(block.arguments)
-            case ToolResultBlock():
-                return block.output
-            case ImageBlock() | FileBlock():
-                _, comma, data = block.url.partition(";base64,")
-                return data if comma and block.url.startswith("data:") else block.url
-            case OtherBlock():
-                return None
+        arguments = block.arguments if isinstance(block, ToolCallBlock) else None
+        return shown_value(block, json_text(arguments) if isinstance(arguments, dict) else arguments)
 
 
 def parsed_arguments(text: str) -> dict[str, JsonValue] | str:
@@ -164,10 +147,8 @@ def _read_data(part: Plain) -> ContentBlock | None:
     else:
         return None
     kind = media_type.partition("/")[0]
-    in_words = described(kind if kind in {"image", "audio", "video"} else "file", whole, media_type)
-    if kind == "image":
-        return ImageBlock(url=whole, media_type=media_type, caption=in_words)
-    return FileBlock(url=whole, media_type=media_type, name=text_field(part, "name") or in_words)
+    shown_kind = kind if kind in {"image", "audio", "video"} else "file"
+    return media_block(shown_kind, whole, media_type, text_field(part, "name"))
 
 
 def _source(block: ImageBlock | FileBlock) -> dict[str, JsonValue] | None:
@@ -198,18 +179,7 @@ def from_agentscope(msgs: Msg | Iterable[Msg | None] | None) -> list[Message]:
     Raises:
         InvalidInputError: Something in the list is no `Msg`.
     """
-    given: object = [msgs] if msgs is None or isinstance(msgs, Msg) else msgs
-    if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):
-        msg = f"msgs: wanted a list of Msg, found {shown(given)}"
-        raise InvalidInputError(msg)
-    read: list[Message] = []
-    for place, item in enumerate(given):
-        if isinstance(item, Msg):
-            read += _read(item)
-        elif item is not None:
-            msg = f"msgs[{place}]: wanted a Msg of AgentScope, found {shown(item)}"
-            raise InvalidInputError(msg)
-    return read
+    return [message for msg in msgs_of(msgs, Msg) for message in _read(msg)]
 
 
 def to_agentscope(messages: Iterable[Message]) -> list[Msg]:
@@ -222,11 +192,7 @@ def to_agentscope(messages: Iterable[Message]) -> list[Msg]:
         InvalidInputError: Something in the list is not a `Message`.
     """
     gathered: list[_Gathered] = []
-    items: Iterable[object] = messages
-    for place, message in enumerate(items):
-        if not isinstance(message, Message):
-            msg = f"messages[{place}]: wanted a Message of reme, found {shown(message)}"
-            raise InvalidInputError(msg)
+    for message in messages_of(messages):
         _gather(message, gathered)
     return [_write(one) for one in gathered]
 

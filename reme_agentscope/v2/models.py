@@ -18,16 +18,18 @@ from reme_agentscope._shared.model_calls import (
     SpokenAnswer,
     SpokenCall,
     chat,
+    check_model,
     checked_dimension,
     no_answer,
+    not_an_answer,
     sent_messages,
+    spoken_answer,
     tool_choice,
     tool_schema,
 )
 from reme_agentscope.v2.messages import parsed_arguments, to_agentscope
-from reme_core.errors import ConfigurationError, ModelOutputError
 from reme_core.ports import ChatModel, ChatRequest, ChatResult, Embedder
-from reme_core.schema import Message, ToolCallBlock, shown
+from reme_core.schema import Message, ToolCallBlock
 from reme_core.schema.plain import as_object
 
 _MAX_CHARS = 8_000
@@ -42,10 +44,7 @@ def as_chat_model(model: ChatModelBase) -> ChatModel:
     Raises:
         ConfigurationError: It is no chat model.
     """
-    given: object = model
-    if not isinstance(given, ChatModelBase):
-        msg = f"model: wanted a chat model of AgentScope, found {shown(model)}"
-        raise ConfigurationError(msg)
+    check_model(model, ChatModelBase, "a chat model")
     return AgentScope2Chat(model)
 
 
@@ -55,10 +54,7 @@ def as_embedder(model: EmbeddingModelBase[Any]) -> Embedder:
     Raises:
         ConfigurationError: It is no embedding model, or does not tell the length of its vectors.
     """
-    given: object = model
-    if not isinstance(given, EmbeddingModelBase):
-        msg = f"model: wanted an embedding model of AgentScope, found {shown(model)}"
-        raise ConfigurationError(msg)
+    check_model(model, EmbeddingModelBase, "an embedding model")
 
     async def rows(texts: list[str]) -> object:
         return (await model(texts)).embeddings
@@ -147,8 +143,7 @@ def _with_objects(message: Message) -> Message:
 def _blocks(said: ChatResponse) -> list[Plain]:
     found: object = said
     if not isinstance(found, ChatResponse):
-        msg = f"wanted a ChatResponse of AgentScope, found {shown(found)}"
-        raise ModelOutputError(msg, raw=shown(found))
+        raise not_an_answer(found)
     return [as_object(dict(block)) for block in found.content]
 
 
@@ -178,14 +173,4 @@ def _spoken(said: ChatResponse, blocks: list[Plain], usage: object = None) -> Sp
         for block in blocks
         if block.get("type") == "tool_call"
     ]
-    return SpokenAnswer(
-        text="\n".join(text_field(block, "text") for block in blocks if block.get("type") == "text"),
-        thoughts="\n".join(text_field(block, "thinking") for block in blocks if block.get("type") == "thinking"),
-        calls=calls,
-        input_tokens=_count(getattr(usage, "input_tokens", 0)),
-        output_tokens=_count(getattr(usage, "output_tokens", 0)),
-    )
-
-
-def _count(found: object) -> int:
-    return found if isinstance(found, int) and found > 0 else 0
+    return spoken_answer(blocks, calls, usage)

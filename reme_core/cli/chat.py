@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from types import TracebackType
-from typing import Annotated, Self, TypeVar
+from typing import Annotated
 
 import typer
 
+from reme_core.background_loop import EventLoopThread
 from reme_core.cli.exits import ExitCode, exit_code
 from reme_core.cli.items import Item, find_item, id_of_hit, print_hit, print_item, print_memory, sources_of
 from reme_core.cli.keyboard import Keyboard
-from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait, begin
-from reme_core.cli.output import Output, counted
-from reme_core.cli.visible import one_line
+from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait
+from reme_core.cli.output import Output, counted, one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Hit, Job, JobState, Memory, new_id
@@ -35,9 +31,7 @@ Numbers are those of the last answer or the last list, whichever came later. Any
 _LISTED = 100
 _QUOTED = 60
 _MOST_DIGITS = 9
-T = TypeVar("T")
-WAKE_S = 0.2
-"""The main thread never waits longer at a time: a signal that comes just before it begins to wait doesn't end that."""
+_WAKE_S = 0.2  # as in `EventLoopThread`
 
 
 def chat(
@@ -49,8 +43,8 @@ def chat(
     wait: Wait = DEFAULT_WAIT_S,
 ) -> int:
     """Talk with Remy, who remembers. /help tells what else can be typed; lines may come from a pipe."""
-    where, output = begin(user, space, folder, wait)
-    return _talk(where, output, session_id=session)
+    where = CommonOptions(user=user, shared=False, space=space, folder=folder, wait_s=wait)
+    return _talk(where, Output(as_json=False), session_id=session)
 
 
 def _talk(where: CommonOptions, output: Output, *, session_id: str | None) -> ExitCode:
@@ -70,22 +64,23 @@ def _talk(where: CommonOptions, output: Output, *, session_id: str | None) -> Ex
     memory = where.open(with_llm=True, with_embedding=True)
     if memory.tool_context(user_id=user_id).model is None:
         raise ConfigurationError(missing_model_message("chat"))
-    with InputLoop() as loop:
-        talk = _ChatSession(memory=memory, user_id=user_id, session_id=session, loop=loop, output=output)
-        try:
-            talk.until_the_end()
-            talk.tell_what_is_left()
-        except BaseException:
-            talk.leave()
-            raise
-        loop.run(memory.close())
-        return talk.code
+    # The main thread reads and prints, so that Ctrl-C reaches it wherever it is.
+    loop = EventLoopThread(memory)
+    talk = _ChatSession(memory=memory, user_id=user_id, session_id=session, loop=loop, output=output)
+    try:
+        talk.until_the_end()
+        talk.tell_what_is_left()
+    except BaseException:
+        talk.leave()
+        raise
+    loop.end(memory.close())
+    return talk.code
 
 
 class _ChatSession:
     """One session, and what the numbers in it stand for."""
 
-    def __init__(self, *, memory: ReMe, user_id: str, session_id: str, loop: InputLoop, output: Output) -> None:
+    def __init__(self, *, memory: ReMe, user_id: str, session_id: str, loop: EventLoopThread, output: Output) -> None:
         self._memory = memory
         self._user_id = user_id
         self._session_id = session_id
@@ -132,7 +127,7 @@ class _ChatSession:
             left = self._open_jobs()
             if left:
                 self._output.remark(f"what was answered is kept; {counted(len(left), 'job')} left to the next start")
-        self._loop.run(self._memory.close(finish_jobs=False))
+        self._loop.end(self._memory.close(finish_jobs=False), cut_off=True)
 
     def _open_jobs(self) -> list[Job]:
         if not self._turns:
@@ -247,68 +242,9 @@ def _number(words: list[str], numbered: Sequence[str], command: str) -> str:
 def _until_none(pieces: SimpleQueue[str | None]) -> Iterator[str]:
     while True:
         try:
-            piece = pieces.get(timeout=WAKE_S)
+            piece = pieces.get(timeout=_WAKE_S)
         except Empty:
             continue
         if piece is None:
             return
         yield piece
-
-
-class InputLoop:
-    """An event loop in a thread of its own, from `__enter__` to `__exit__`.
-
-    The main thread reads and prints, so that Ctrl-C reaches it wherever it is.
-    """
-
-    def __init__(self) -> None:
-        """Make the loop."""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="reme-loop", daemon=True)
-
-    def __enter__(self) -> Self:
-        """Start the thread."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Cancel what is still under way, wait for it and end the thread."""
-        try:
-            self.run(_cancel_others())
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-
-    def submit(self, call: Coroutine[object, object, T]) -> Future[T]:
-        """Begin a call."""
-        return asyncio.run_coroutine_threadsafe(call, self._loop)
-
-    def run(self, call: Coroutine[object, object, T]) -> T:
-        """Do a call and wait for it; Ctrl-C cancels it."""
-        future = self.submit(call)
-        try:
-            while not future.done():
-                wait([future], timeout=WAKE_S)
-            return future.result()
-        except KeyboardInterrupt:
-            future.cancel()
-            raise
-
-    def _serve(self) -> None:
-        try:
-            self._loop.run_forever()
-        finally:
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-            self._loop.close()
-
-
-async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        if not task.cancelling():  # once more would cut short what it puts away
-            task.cancel()
-    if others:
-        await asyncio.wait(others)

@@ -18,16 +18,13 @@ from reme_core.cli.options import (
     Folder,
     Json,
     NoEmbedding,
-    Shared,
     Space,
-    User,
     Wait,
     Yes,
-    begin,
     refuse,
+    with_common_options,
 )
-from reme_core.cli.output import Output, counted, minute
-from reme_core.cli.visible import one_line
+from reme_core.cli.output import Output, counted, minute, one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, JobNotFoundError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Job, JobState, Usage
@@ -46,21 +43,17 @@ class _UserJob:
         return self.job.state is JobState.DEAD
 
 
+@with_common_options
 def jobs(
+    where: CommonOptions,
+    output: Output,
     *,
     everyone: Annotated[bool, typer.Option("--all", help="Of every user of the space.")] = False,
     retry: Annotated[str | None, typer.Option("--retry", metavar="ID", help="Try this one again now.")] = None,
     drop: Annotated[str | None, typer.Option("--drop", metavar="ID", help="Give this one up for good.")] = None,
     yes: Yes = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """List work that is not done: what waits, runs, or was given up, and why."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     if retry is not None and drop is not None:
         msg = "give either --retry ID or --drop ID"
         raise InvalidInputError(msg)
@@ -152,8 +145,8 @@ def flush(
     as_json: Json = False,
 ) -> int:
     """Finish what is left to do for all users of the space: memories to be made, vectors to be computed."""
-    where, output = begin(None, space, folder, wait, as_json=as_json)
-    return asyncio.run(_flush(where, output, with_embedding=not no_embedding))
+    where = CommonOptions(user=None, shared=False, space=space, folder=folder, wait_s=wait)
+    return asyncio.run(_flush(where, Output(as_json=as_json), with_embedding=not no_embedding))
 
 
 async def _flush(where: CommonOptions, output: Output, *, with_embedding: bool) -> ExitCode:
@@ -207,19 +200,15 @@ async def _open_jobs(memory: ReMe, user_ids: Sequence[str] | None) -> list[_User
     return [_UserJob(user_id, job) for user_id in users for job in await memory.list_jobs(user_id=user_id)]
 
 
+@with_common_options
 def undo(
+    where: CommonOptions,
+    output: Output,
     run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run; reme add and reme history name it.")],
     *,
     no_embedding: NoEmbedding = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Take back what a run has changed. It can be undone in turn."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(_undo(where, output, run_id, with_embedding=not no_embedding))
 
 

@@ -13,22 +13,13 @@ from reme_core.cli.files import read_messages, read_object, read_text
 from reme_core.cli.items import print_memory
 from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
-    DEFAULT_FOLDER,
-    DEFAULT_WAIT_S,
     CommonOptions,
-    Folder,
-    Json,
     NoEmbedding,
-    Shared,
-    Space,
-    User,
-    Wait,
     Yes,
-    begin,
     refuse,
+    with_common_options,
 )
-from reme_core.cli.output import Output, counted, listed, minute
-from reme_core.cli.visible import one_line
+from reme_core.cli.output import Output, counted, listed, minute, one_line
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.ports import Counts
@@ -37,7 +28,10 @@ from reme_core.schema import Event, Memory, SummaryResult
 _SHOWN = 60
 
 
+@with_common_options
 def add(
+    where: CommonOptions,
+    output: Output,
     text: Annotated[str | None, typer.Argument(help="A memory, one statement; - reads it from standard input.")] = None,
     *,
     messages: Annotated[
@@ -62,15 +56,8 @@ def add(
     background: Annotated[
         bool, typer.Option("--background", help="Only keep the messages; reme flush makes memories of them.")
     ] = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Add a memory, or the messages of a file; with a chat model, memories are made of these."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     if (text is None) == (messages is None):
         msg = "give either a memory or --messages FILE"
         raise InvalidInputError(msg)
@@ -188,18 +175,13 @@ def _print_summary(output: Output, result: SummaryResult) -> None:
         output.line(f"{counted(len(result.job_ids), 'job')} left: reme flush makes memories of these messages")
 
 
+@with_common_options
 def history(
+    where: CommonOptions,
+    output: Output,
     memory_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a memory, deleted ones included.")],
-    *,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Show every change of a memory, oldest first."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(_history(where, output, memory_id))
 
 
@@ -225,20 +207,16 @@ def _print_event(output: Output, event: Event) -> None:
     output.record((minute(event.at), str(event.operation), f"by {event.actor}"), text, (reason, run))
 
 
+@with_common_options
 def delete(
+    where: CommonOptions,
+    output: Output,
     memory_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The id of a memory.")] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Everything of the user, for good.")] = False,
     yes: Yes = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Delete a memory, or with --all everything of a user."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     if everything == (memory_id is not None):
         msg = "give either the ID of a memory or --all"
         raise InvalidInputError(msg)
@@ -293,17 +271,12 @@ def _what_is_there(counts: Counts) -> str:
     )
 
 
+@with_common_options
 def stats(
-    *,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
+    where: CommonOptions,
+    output: Output,
 ) -> int:
     """Show how much a user's memory holds."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(_stats(where, output))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -13,22 +14,13 @@ import typer
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
-    DEFAULT_FOLDER,
-    DEFAULT_WAIT_S,
     CommonOptions,
-    Folder,
-    Json,
-    Shared,
-    Space,
-    User,
-    Wait,
     Yes,
-    begin,
     option_name,
     refuse,
+    with_common_options,
 )
-from reme_core.cli.output import Output, counted, minute
-from reme_core.cli.visible import one_line
+from reme_core.cli.output import Output, counted, minute, one_line
 from reme_core.errors import InvalidInputError
 from reme_core.facade.messages import IDLE_DAYS, RETENTION_DAYS
 from reme_core.facade.reme import ReMe
@@ -57,20 +49,16 @@ _LINES = re.compile(r"(\d{1,9})?(?:(-)(\d{1,9})?)?", re.ASCII)
 _DEFAULT_LIMIT = 5
 
 
+@with_common_options
 def offloads(
+    where: CommonOptions,
+    output: Output,
     *,
     session: Annotated[str | None, typer.Option("--session", help="Of this session.")] = None,
     limit: Annotated[int, typer.Option("--limit", help="At most so many.")] = 100,
     cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where the last page ended.")] = None,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """List what left the contexts of sessions, newest first, with the references that reload takes."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     with option_name(_OPTIONS):
         return asyncio.run(_list_offloads(where, output, session_id=session, limit=limit, cursor=cursor))
 
@@ -102,7 +90,10 @@ def _print_offload(output: Output, item: OffloadInfo) -> None:
     output.line(item.reference, minute(item.created_at), str(item.kind), item.name or "", size, session)
 
 
+@with_common_options
 def reload(
+    where: CommonOptions,
+    output: Output,
     reference: Annotated[str | None, typer.Argument(metavar="REFERENCE", help="What was offloaded.")] = None,
     *,
     query: Annotated[str | None, typer.Option("--query", "-q", help="Words to look for.")] = None,
@@ -115,15 +106,8 @@ def reload(
     limit: Annotated[
         int | None, typer.Option("--limit", help=f"At most so many results of a search, {_DEFAULT_LIMIT} by default.")
     ] = None,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Print what left a context: all of it, lines of it, or what a search finds in it or in everything."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     if reference is None:
         refuse("a search in everything", {"--lines": lines, "--offset": offset})
         if query is None and start is None and end is None:
@@ -180,29 +164,33 @@ def read_lines(text: str) -> tuple[int | None, int | None]:
 async def _reload(where: CommonOptions, output: Output, wanted: ReloadOptions) -> ExitCode:
     """Print what left a context: a text or a piece of it, or what a search finds; nothing found is an exit code."""
     async with where.existing() as (memory, user_id):
-        if wanted.reference is None:
-            return await _search(memory, user_id, output, wanted)
-        if wanted.query is not None:
-            return await _search_one(memory, user_id, output, wanted)
-        return await _read(memory, user_id, output, wanted)
-
-
-async def _search(memory: ReMe, user_id: str, output: Output, wanted: ReloadOptions) -> ExitCode:
-    """Search everything that was offloaded or said, or list what was at a time."""
-    found = await memory.reload_context(
-        user_id=user_id,
-        query=wanted.query,
-        session_id=wanted.session_id,
-        start_time=wanted.start_time,
-        end_time=wanted.end_time,
-        limit=wanted.limit,
-        limit_chars=_FOUND_CHARS if wanted.chars is None else wanted.chars,
-    )
+        if wanted.reference is not None and wanted.query is None:
+            return await _read(memory, user_id, output, wanted)
+        found = await memory.reload_context(
+            user_id=user_id,
+            reference=wanted.reference,
+            query=wanted.query,
+            session_id=wanted.session_id,
+            start_line=wanted.start_line,  # a place and a query don't go together, and are refused
+            end_line=wanted.end_line,
+            offset=wanted.offset,
+            start_time=wanted.start_time,
+            end_time=wanted.end_time,
+            limit=wanted.limit,
+            limit_chars=_FOUND_CHARS if wanted.chars is None else wanted.chars,
+        )
     if output.as_json:
         output.value(found.model_dump(mode="json"))
-    for place, item in enumerate(found.results if not output.as_json else (), start=1):
-        _print_found(output, place, item)
-    return _told(output, has_found=bool(found.results))
+    has_found = bool(found.results)
+    if wanted.reference is None:
+        for place, item in enumerate(found.results if not output.as_json else (), start=1):
+            _print_found(output, place, item)
+    else:
+        has_found = _print_matches(output, found.results[0])
+    if has_found:
+        return ExitCode.DONE
+    output.remark("nothing found")
+    return ExitCode.NOTHING_FOUND
 
 
 def _print_found(output: Output, place: int, item: Reloaded) -> None:
@@ -213,33 +201,12 @@ def _print_found(output: Output, place: int, item: Reloaded) -> None:
     output.record(head, item.memory, (named, session))
 
 
-async def _search_one(memory: ReMe, user_id: str, output: Output, wanted: ReloadOptions) -> ExitCode:
-    """Search one text."""
-    found = await memory.reload_context(
-        user_id=user_id,
-        reference=wanted.reference,
-        session_id=wanted.session_id,
-        query=wanted.query,
-        start_line=wanted.start_line,  # a place and a query don't go together, and are refused
-        end_line=wanted.end_line,
-        offset=wanted.offset,
-        limit=wanted.limit,
-        limit_chars=_FOUND_CHARS if wanted.chars is None else wanted.chars,
-    )
-    [item] = found.results
-    if output.as_json:
-        output.value(found.model_dump(mode="json"))
-    elif item.matches:
+def _print_matches(output: Output, item: Reloaded) -> bool:
+    """Print the places of a text that a search has found; tell whether there are any."""
+    if item.matches and not output.as_json:
         _print_text(output, item.memory)
         output.remark(f"{counted(item.matches, 'place')} of {counted(item.lines, 'line')}")
-    return _told(output, has_found=bool(item.matches))
-
-
-def _told(output: Output, *, has_found: bool) -> ExitCode:
-    if has_found:
-        return ExitCode.DONE
-    output.remark("nothing found")
-    return ExitCode.NOTHING_FOUND
+    return bool(item.matches)
 
 
 async def _read(memory: ReMe, user_id: str, output: Output, wanted: ReloadOptions) -> ExitCode:
@@ -291,7 +258,10 @@ def _print_text(output: Output, *pieces: str) -> None:
         output.piece("\n")
 
 
+@with_common_options
 def clean(
+    where: CommonOptions,
+    output: Output,
     *,
     days: Annotated[float, typer.Option("--days", help="Texts older than this many days go.")] = RETENTION_DAYS,
     max_bytes: Annotated[
@@ -302,15 +272,8 @@ def clean(
     ] = IDLE_DAYS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
     yes: Yes = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Remove the texts of old offloads for good; messages stay, and so does what an open session refers to."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     with option_name(_OPTIONS):
         return asyncio.run(
             _clean(
@@ -337,21 +300,18 @@ async def _clean(
 ) -> ExitCode:
     """Remove the texts of old offloads for good; says what would go, and asks."""
     async with where.existing() as (memory, user_id):
-        cleaned: CleanedOffloads | None = None
-        if dry_run or not is_sure:
-            cleaned = await memory.clean_offloads(
-                user_id=user_id,
-                older_than_days=older_than_days,
-                max_bytes=max_bytes,
-                idle_days=idle_days,
-                dry_run=True,
-            )
+        clean = partial(
+            memory.clean_offloads,
+            user_id=user_id,
+            older_than_days=older_than_days,
+            max_bytes=max_bytes,
+            idle_days=idle_days,
+        )
+        cleaned = await clean(dry_run=True) if dry_run or not is_sure else None
         if cleaned is not None and cleaned.removed and not dry_run:
             ask(f"{_what_goes(cleaned, where, user_id)} Remove them for good?")
         if cleaned is None or (cleaned.removed and not dry_run):
-            cleaned = await memory.clean_offloads(
-                user_id=user_id, older_than_days=older_than_days, max_bytes=max_bytes, idle_days=idle_days
-            )
+            cleaned = await clean()
     _tell_cleaned(output, cleaned, dry_run=dry_run)
     return ExitCode.DONE
 

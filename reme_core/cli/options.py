@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from inspect import Signature, signature
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Concatenate, ParamSpec, TypeAlias, cast, get_type_hints
 
 import typer
 
 from reme_core.cli.output import Output
 from reme_core.errors import InvalidInputError, InvalidLinesError, NotFoundError, ReMeError
+from reme_core.facade.parts import FILE_NAME, UNSET
 from reme_core.facade.reme import ReMe
-from reme_core.facade.settings import FILE_NAME, UNSET
 
 User: TypeAlias = Annotated[
     str | None, typer.Option("--user", "-u", envvar="REME_USER", help="Whose memory; there is no default.")
@@ -138,12 +139,33 @@ class CommonOptions:
             yield memory, user_id
 
 
-def begin(
-    user: str | None, space: str, folder: str, wait: float, *, shared: bool = False, as_json: bool = False
-) -> tuple[CommonOptions, Output]:
-    """Return whose memory it is about, and what prints."""
-    where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait)
-    return where, Output(as_json=as_json)
+P = ParamSpec("P")
+
+
+def with_common_options(command: Callable[Concatenate[CommonOptions, Output, P], int]) -> Callable[..., int]:
+    """Return a command for typer: it has the common options behind its own, and is handed what they say."""
+
+    def run(
+        *,
+        user: User = None,
+        shared: Shared = False,
+        space: Space = "default",
+        folder: Folder = DEFAULT_FOLDER,
+        wait: Wait = DEFAULT_WAIT_S,
+        as_json: Json = False,
+        **own: object,
+    ) -> int:
+        where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait)
+        typed = cast("Callable[..., int]", command)
+        return typed(where, Output(as_json=as_json), **own)
+
+    types = {**get_type_hints(run, include_extras=True), **get_type_hints(command, include_extras=True)}
+    _, _, *first = signature(command).parameters.values()
+    *last, _ = signature(run).parameters.values()
+    parameters = [parameter.replace(annotation=types[parameter.name]) for parameter in (*first, *last)]
+    run.__name__, run.__doc__, run.__annotations__ = command.__name__, command.__doc__, types
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where `inspect.signature` looks first
+    return run
 
 
 def types_of(types: Sequence[str]) -> str | Sequence[str]:

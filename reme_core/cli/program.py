@@ -14,9 +14,9 @@ import typer
 from typer.main import get_command
 
 from reme_core import __version__
-from reme_core.cli import chat, jobs, memories, offloads, search, tasks, tools, transfer
+from reme_core.cli import chat, jobs, learning, memories, offloads, search, transfer
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
-from reme_core.cli.visible import one_line
+from reme_core.cli.output import one_line
 from reme_core.errors import ReMeError
 
 app = typer.Typer(
@@ -46,10 +46,10 @@ for _name, _command in (
     ("offloads", offloads.offloads),
     ("reload", offloads.reload),
     ("clean", offloads.clean),
-    ("learn", tasks.learn),
-    ("tasks", tasks.tasks),
-    ("forget", tasks.forget),
-    ("tools", tools.tools),
+    ("learn", learning.learn),
+    ("tasks", learning.tasks),
+    ("forget", learning.forget),
+    ("tools", learning.tools),
     ("dump", transfer.dump),
     ("load", transfer.load),
 ):

@@ -14,23 +14,15 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import read_object
 from reme_core.cli.items import find_item, print_block, print_hit, print_item, print_memory, print_message, sources_of
 from reme_core.cli.options import (
-    DEFAULT_FOLDER,
-    DEFAULT_WAIT_S,
     AsOf,
     CommonOptions,
-    Folder,
-    Json,
     NoEmbedding,
     Session,
-    Shared,
-    Space,
     Superseded,
     Targets,
     Types,
-    User,
-    Wait,
-    begin,
     types_of,
+    with_common_options,
 )
 from reme_core.cli.output import Output
 from reme_core.errors import InvalidInputError
@@ -47,7 +39,10 @@ class LayerName(StrEnum):
     MESSAGE = "message"
 
 
+@with_common_options
 def search(
+    where: CommonOptions,
+    output: Output,
     query: Annotated[
         str | None, typer.Argument(help="The question, in words; not needed beside --from or --to.")
     ] = None,
@@ -67,15 +62,8 @@ def search(
     superseded: Superseded = False,
     include_shared: Annotated[bool, typer.Option("--include-shared", help="Also the shared scope.")] = False,
     no_embedding: NoEmbedding = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Find what answers a question, or lies in a time. Exit code 1: nothing found."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     names = read_metadata_filter(read_object(metadata, "--metadata")) or None
 
     async def find(memory: ReMe, user_id: str) -> RetrieveResult:
@@ -123,7 +111,10 @@ async def _search(
     return ExitCode.NOTHING_FOUND
 
 
+@with_common_options
 def list_(
+    where: CommonOptions,
+    output: Output,
     *,
     layer: Annotated[LayerName, typer.Option("--layer", help="What to list.")] = LayerName.MEMORY,
     types: Types = None,
@@ -134,15 +125,8 @@ def list_(
     superseded: Superseded = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 100,
     cursor: Annotated[str | None, typer.Option("--cursor", help="The next page; from the page before.")] = None,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """List memories (newest first), messages or blocks (oldest first)."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     given = {
         "--type": bool(types),
         "--target": bool(targets),
@@ -251,20 +235,15 @@ def _tell_next(output: Output, cursor: str | None) -> None:
         output.remark(f"more: --cursor {cursor}")
 
 
+@with_common_options
 def show(
+    where: CommonOptions,
+    output: Output,
     item_id: Annotated[
         str, typer.Argument(metavar="ID", help="The id of a memory, a message or a block, or a reference.")
     ],
-    *,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Show a memory, a message, a block or the beginning of an offload, with the messages that it comes from."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(_show(where, output, item_id))
 
 

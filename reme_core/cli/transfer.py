@@ -12,43 +12,30 @@ import typer
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import STANDARD_OUTPUT, count_lines, file_to_read, file_to_write, name_of
 from reme_core.cli.options import (
-    DEFAULT_FOLDER,
-    DEFAULT_WAIT_S,
     OPTION_NAMES,
     CommonOptions,
-    Folder,
-    Json,
     NoEmbedding,
-    Shared,
-    Space,
     Superseded,
     Targets,
     Types,
-    User,
-    Wait,
-    begin,
     option_name,
     types_of,
+    with_common_options,
 )
 from reme_core.cli.output import Output, counted, listed
 from reme_core.errors import InvalidInputError, InvalidLinesError
 from reme_core.schema import LoadedLibrary
 
 
+@with_common_options
 def export(
+    where: CommonOptions,
+    output: Output,
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="The file to write; one that exists is replaced. - is stdout.")
     ],
-    *,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Write everything of a user to a file of JSON Lines."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(_export(where, output, file))
 
 
@@ -77,19 +64,15 @@ async def _export(where: CommonOptions, output: Output, file: str) -> ExitCode:
     return ExitCode.DONE
 
 
+@with_common_options
 def import_(
+    where: CommonOptions,
+    output: Output,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file that reme export wrote; - is stdin.")],
     *,
     no_embedding: NoEmbedding = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Read an exported file into a user's memory; doing it twice changes nothing more."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     return asyncio.run(_import_file(where, output, file, with_embedding=not no_embedding))
 
 
@@ -115,7 +98,10 @@ async def _import_file(where: CommonOptions, output: Output, source: str, *, wit
     return ExitCode.DONE
 
 
+@with_common_options
 def dump(
+    where: CommonOptions,
+    output: Output,
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="The file to write; one that exists is replaced. - is stdout.")
     ],
@@ -123,15 +109,8 @@ def dump(
     types: Types = None,
     targets: Targets = None,
     superseded: Superseded = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Write memories, without messages, to a file of JSON Lines that any user of any space can load."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     with option_name(OPTION_NAMES):
         return asyncio.run(
             _dump(where, output, file, types=types or (), targets=targets or (), include_superseded=superseded)
@@ -168,7 +147,10 @@ async def _dump(
     return ExitCode.DONE
 
 
+@with_common_options
 def load(
+    where: CommonOptions,
+    output: Output,
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="A file of reme dump, or of earlier tools of this kind; - is stdin.")
     ],
@@ -181,19 +163,12 @@ def load(
         bool, typer.Option("--no-deduplicate", help="Keep what says nearly the same as another.")
     ] = False,
     no_embedding: NoEmbedding = False,
-    user: User = None,
-    shared: Shared = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Take over the memories of a file; doing it twice changes nothing more. Undo takes them back.
 
     Tool calls of earlier tools are recorded after the memories, and stay when these are taken back. What an
     interruption has left out of them is recorded by loading the file again.
     """
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     with option_name(OPTION_NAMES):
         return asyncio.run(
             _load(

@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from reme_core import models
 from reme_core.errors import ConfigurationError
-from reme_core.facade.settings import FILE_NAME, Settings, Unset
+from reme_core.facade.parts import FILE_NAME, Settings, Unset
 from reme_core.ports import ChatModel, Embedder, Store
 from reme_core.schema import describe, shown
-from reme_core.schema.checks import is_path
+from reme_core.schema.checks import is_path, not_among
 
 if TYPE_CHECKING:
     from reme_core.steps.slicing import Slicing
@@ -169,18 +169,25 @@ def _folder(working_dir: object) -> Path:
     raise ConfigurationError(msg)
 
 
-def _read(settings: object, form: type[P], what: str) -> P:
+def _read(settings: Settings, forms: Mapping[str, type[P]], what: str, backend: str | None = None) -> P:
+    """Read settings in the form of their backend; `backend`: the one meant where none is named."""
+    named = settings.get("backend", backend)
+    if not isinstance(named, str) or named not in forms:
+        raise ConfigurationError(not_among(f"{what}.backend", named, tuple(forms), with_value=False))
+    form = forms[named]
     try:
-        return form.model_validate(settings)
+        return form.model_validate({"backend": named, **settings})
     except ValidationError as exc:
-        raise ConfigurationError(describe(exc, what, with_values=False)) from exc
+        raise ConfigurationError(describe(exc, what, with_values=False, form=form)) from exc
 
 
 def _read_store(settings: Settings) -> LocalSettings | QdrantSettings:
-    form: type[LocalSettings | QdrantSettings] = LocalSettings
-    if settings.get("backend") == "qdrant":
-        form = QdrantSettings
-    return _read(settings, form, "vector_store")
+    forms: dict[str, type[LocalSettings | QdrantSettings]] = {
+        "local_file": LocalSettings,
+        "local": LocalSettings,
+        "qdrant": QdrantSettings,
+    }
+    return _read(settings, forms, "vector_store", "local_file")
 
 
 def _file(settings: LocalSettings | QdrantSettings, folder: Path) -> LocalStore:
@@ -231,7 +238,7 @@ def _chat(llm: ChatModel | Settings | Unset | None) -> ChatModel | None:
             return None
     if not isinstance(llm, Mapping):
         return llm
-    settings = _read(llm, OpenAIChatSettings, "llm")
+    settings = _read(llm, {"openai": OpenAIChatSettings}, "llm")
     key, address = _endpoint(settings.api_key, settings.base_url, "LLM")
     return models.OpenAIChat(
         model=settings.model,
@@ -251,7 +258,7 @@ def _embedder(embedding: Embedder | Settings | Unset | None, folder: Path) -> Em
             return None
     if not isinstance(embedding, Mapping):
         return embedding
-    settings = _read(embedding, OpenAIEmbeddingSettings, "embedding")
+    settings = _read(embedding, {"openai": OpenAIEmbeddingSettings}, "embedding")
     key, address = _endpoint(settings.api_key, settings.base_url, "EMBEDDING")
     embedder = models.OpenAIEmbedder(
         model=settings.model,

@@ -1,9 +1,10 @@
-"""Parts of a `ReMe`: what the methods of each subject work on, and what adapters share with it."""
+"""Parts of a `ReMe`: its settings, what the methods of each subject work on, and what adapters share with it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from reme_core.errors import ConfigurationError, InvalidInputError
 from reme_core.schema import Scope, shown
@@ -21,6 +22,24 @@ if TYPE_CHECKING:
     from reme_core.stores import Database
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts
+
+
+FILE_NAME = "memory.db"
+"""The local file in the working folder."""
+
+Settings: TypeAlias = Mapping[str, object]
+"""Settings as a dictionary with a `backend`, such as `{"backend": "openai", "model": "qwen-plus"}`."""
+
+
+class Unset:
+    """Marks an argument that was left out, so that the environment decides."""
+
+    def __repr__(self) -> str:
+        """Say what it stands for."""
+        return "from the environment"
+
+
+UNSET = Unset()
 
 
 class MemoryParts(Protocol):

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Concatenate, Generic, Never, ParamSpec, Self, overload
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
-from reme_core.facade.blocking import SyncDescriptor
 from reme_core.facade.conversation import ConversationMethods
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
-from reme_core.facade.parts import AdapterSupport
-from reme_core.facade.settings import UNSET, Settings, Unset
+from reme_core.facade.parts import UNSET, AdapterSupport, Settings, Unset
 from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
 from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, read_zone, shown
+from reme_core.schema.checks import not_among
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from reme_core.facade.config import Ports
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
+    from reme_core.facade.sync import SyncReMe
     from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.ports import (
         ChatModel,
@@ -43,6 +45,31 @@ if TYPE_CHECKING:
     from reme_core.working.ports import WorkingPorts
 
 _LOG = logging.getLogger("reme")
+
+
+P = ParamSpec("P")
+
+
+class _MakesSync(Generic[P]):
+    """`ReMe.sync(...)` takes the arguments of `ReMe` and makes a blocking memory; `memory.sync()` wraps an open one."""
+
+    def __init__(self, init: Callable[Concatenate[ReMe, P], None]) -> None:
+        """Take the constructor whose arguments these are."""
+
+    @overload
+    def __get__(self, memory: None, kind: type[ReMe]) -> Callable[P, SyncReMe]: ...
+
+    @overload
+    def __get__(self, memory: ReMe, kind: type[ReMe]) -> Callable[[], SyncReMe]: ...
+
+    def __get__(self, memory: ReMe | None, kind: type[ReMe]) -> Callable[P, SyncReMe] | Callable[[], SyncReMe]:
+        """Return what makes the blocking memory, for the class or for one memory."""
+        from reme_core.facade.sync import SyncReMe  # made of ReMe's methods, so not above it
+
+        def make(*args: P.args, **kwargs: P.kwargs) -> SyncReMe:
+            return SyncReMe(kind(*args, **kwargs))  # type: ignore[arg-type]  # P is that of `kind`
+
+        return make if memory is None else lambda: SyncReMe(memory)
 
 
 class ReMe(
@@ -65,10 +92,9 @@ class ReMe(
     before the first call.
     """
 
-    sync = SyncDescriptor()
-
     def __init__(
         self,
+        /,
         memory_space: str = "default",
         working_dir: str | Path = ".reme",
         *,
@@ -84,6 +110,7 @@ class ReMe(
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
         timezone: str = UTC_NAME,
+        **unknown: Never,
     ) -> None:
         """Keep the settings.
 
@@ -106,6 +133,7 @@ class ReMe(
             token_counter: Counts the tokens of a budget; by default by characters.
             clock: Tells the time; by default that of this machine.
             timezone: Where the users are of whom `summary` is not told, by its IANA name.
+            unknown: Settings that do not exist: one that is spelt wrong is told with what was probably meant.
 
         Raises:
             ConfigurationError: Settings that can't be used.
@@ -122,6 +150,9 @@ class ReMe(
         from reme_core.remember.summarizer import VerbatimSummarizer
         from reme_core.retrieval.resting_embedder import RestingEmbedder
 
+        for name in unknown:
+            settings = tuple(set(inspect.signature(ReMe).parameters) - {"unknown"})
+            raise ConfigurationError(not_among("settings of ReMe", name, sorted(settings)))
         for name, part in (("clock", clock), ("token_counter", token_counter)):
             config.check_object(part, name)
         inputs.check_language(language)
@@ -176,6 +207,8 @@ class ReMe(
         if self._ports.llm is not None:
             _ = self._learning  # it does the jobs that earlier processes left
 
+    sync = _MakesSync(__init__)
+
     def __repr__(self) -> str:
         """Name the memory space and the store."""
         return f"ReMe(memory_space={self._memory_space!r}, store={self._ports.store!r})"
@@ -189,11 +222,12 @@ class ReMe(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close; an error on its way is not replaced, and one that stops the program stops the jobs as well."""
-        from reme_core.jobs.job_service import check_ended
-
-        failures = await self._close(finish_jobs=error is None or isinstance(error, Exception))
-        if error is None:
-            check_ended(failures)
+        try:
+            await self.close(finish_jobs=error is None or isinstance(error, Exception))
+        except Exception as exc:  # the program's own error goes on
+            if error is None:
+                raise
+            log_failed_close(exc)
 
     async def close(self, *, finish_jobs: bool = True) -> None:
         """Finish the jobs that are due, then close what was built here; objects that were handed in stay open.
@@ -208,20 +242,19 @@ class ReMe(
         """
         from reme_core.jobs.job_service import check_ended
 
-        check_ended(await self._close(finish_jobs=finish_jobs))
-
-    async def _close(self, *, finish_jobs: bool) -> list[ReMeError]:
         if self._closed:
-            return []
+            return
         self._closed = True
+        failures: list[ReMeError] = []
         try:
             if finish_jobs:
-                return await self._work.end()
-            await self._work.stop()
-            return []
+                failures = await self._work.end()
+            else:
+                await self._work.stop()
         finally:
             for part in self._ports.owned:
                 await part.close()
+        check_ended(failures)
 
     def set_summarizer(self, summarizer: Summarizer | BindsDistiller) -> None:
         """Set the summarizer: a `Summarizer`, or settings such as `AgenticSummarizer(...)`.
@@ -322,6 +355,12 @@ class ReMe(
 
     def _scope(self, user_id: object) -> Scope:
         return make_scope(self._memory_space, user_id)
+
+
+def log_failed_close(error: Exception) -> None:
+    """Say what went wrong with closing a memory while an error of the program was on its way, which is not replaced."""
+    told = f": {error}" if isinstance(error, ReMeError) else ""  # words of others may quote what was said
+    _LOG.error("closing the memory failed as well: %s%s", type(error).__name__, told)
 
 
 def _check_kind(value: object, kinds: tuple[type, ...], wanted: str) -> None:

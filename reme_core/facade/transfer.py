@@ -15,7 +15,7 @@ class TransferMethods:
 
     async def export(self: MemoryParts, path: str | Path, *, user_id: str) -> TransferCounts:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
-        from reme_core.transfer.scope_export import export_scope
+        from reme_core.transfer.scope_transfer import export_scope
 
         return await export_scope(self._ports.store, self._scope(user_id), file_path(path))
 
@@ -34,7 +34,7 @@ class TransferMethods:
             StoreAccessError: The file can't be read.
             ConflictError: An id that is taken by something else.
         """
-        from reme_core.transfer.scope_import import import_scope
+        from reme_core.transfer.scope_transfer import import_scope
 
         scope = self._scope(user_id)
         moved = await import_scope(
@@ -67,7 +67,7 @@ class TransferMethods:
         Raises:
             StoreAccessError: The file can't be written, is no regular file (a pipe, say), or is a database.
         """
-        from reme_core.transfer.scope_export import dump_library
+        from reme_core.transfer.scope_transfer import dump_library
 
         return await dump_library(
             self._ports.store,

@@ -13,15 +13,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, NoReturn, Protocol, Self
 
 import openai
 from openai import AsyncOpenAI, AsyncStream, DefaultAsyncHttpxClient
 from pydantic import JsonValue, SecretStr
 
 from reme_core.errors import ConfigurationError, ModelOutputError
-from reme_core.models.defaults import Tally
+from reme_core.models.defaults import Meter, Tally
 from reme_core.models.endpoint_failures import TRANSPORT_ERROR, USED_UP, EndpointAddress, translate, was_reached
+from reme_core.schema import Usage
 
 if TYPE_CHECKING:
     from openai._types import RequestOptions
@@ -204,6 +206,53 @@ class Endpoint:
             raise translate(exc, self.place, attempts=attempts) from exc
         finally:
             _TALLY.reset(token)
+
+
+class EndpointModel:
+    """A model behind an endpoint: its name, its cost and its lifetime. Its key never gets into a text or a file."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        """Keep the endpoint; nothing is opened yet."""
+        self._endpoint = endpoint
+        self._meter = Meter()
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._endpoint.place.model
+
+    @property
+    def usage(self) -> Usage:
+        """The cost of all calls so far, failed ones included."""
+        return self._meter.total
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop. A later call opens new ones."""
+        await self._endpoint.close()
+
+    async def __aenter__(self) -> Self:
+        """Return the model itself; nothing is opened."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the connections of the running event loop."""
+        await self.close()
+
+    def __repr__(self) -> str:
+        """Name the model and the endpoint, never the key."""
+        return f"{type(self).__name__}({self.model!r}, base_url={self._endpoint.place.url!r})"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: the key must not get into a file.
+
+        Raises:
+            TypeError: Always.
+        """
+        kind = type(self).__name__
+        msg = f"an {kind} holds a key, so it is not pickled or copied: build it anew where it is needed"
+        raise TypeError(msg)
 
 
 async def _count_request(_request: object) -> None:

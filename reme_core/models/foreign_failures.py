@@ -1,16 +1,21 @@
-"""Failures of models behind other frameworks, mapped to ours in this one place; no provider's library is imported."""
+"""Vectors and failures of models behind other frameworks, as ours; no provider's library is imported."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from reme_core.errors import (
     ContextTooLongError,
     ModelError,
+    ModelOutputError,
     ModelRejectedError,
     ModelUnavailableError,
 )
+from reme_core.ports import Matrix
+from reme_core.schema import shown
 
 _PASSING = frozenset({408, 409, 425, 429})
 _MAY_BE_LENGTH = frozenset({None, 400, 413, 422, 500})
@@ -74,3 +79,31 @@ def _status(exc: Exception) -> int | None:
         getattr(exc, "code", None),
     )
     return next((code for code in found if isinstance(code, int) and 100 <= code < 600), None)
+
+
+def unit_rows(rows: object, *, count: int, dimension: int, who: str) -> Matrix:
+    """Return what a model behind another framework answered as float32 of shape (count, dimension), of unit norm.
+
+    A row of zeros stays one: the text is like no other.
+
+    Raises:
+        ModelOutputError: A wrong number or dimension, values that are not finite, or no numbers; `who` is the model.
+    """
+    try:
+        matrix = np.asarray(rows, dtype=np.float64)
+    except (ValueError, TypeError) as exc:
+        msg = f"{who}: wanted {count} lists of numbers of one length, found {shown(rows)}: check the model"
+        raise ModelOutputError(msg, raw="") from exc
+    if matrix.shape != (count, dimension):
+        msg = (
+            f"{who}: wanted {count} vectors of {dimension} dimensions, found shape {matrix.shape}: "
+            "check the model, and the dimension that is set for it"
+        )
+        raise ModelOutputError(msg, raw="")
+    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
+    bad = int((~np.isfinite(norms)).sum())
+    if bad:
+        msg = f"{who}: {bad} of {count} vectors are not finite: check the model"
+        raise ModelOutputError(msg, raw="")
+    unit: Matrix = (matrix / np.where(norms > 0, norms, 1.0)).astype(np.float32)
+    return unit

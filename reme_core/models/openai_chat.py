@@ -7,16 +7,15 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from types import TracebackType
-from typing import NoReturn, Self, TypeVar
+from typing import TypeVar
 
 from openai import AsyncStream
 from pydantic import JsonValue, SecretStr
 
 from reme_core.errors import ContextTooLongError, InvalidInputError, ModelRejectedError, ModelUnavailableError
 from reme_core.models.chat_answer import StreamedAnswer, count_tokens, parse_wire, read_draft, result_of
-from reme_core.models.defaults import Meter, Tally
-from reme_core.models.endpoint import OPENAI_URL, Endpoint, as_secret
+from reme_core.models.defaults import Tally
+from reme_core.models.endpoint import OPENAI_URL, Endpoint, EndpointModel, as_secret
 from reme_core.models.endpoint_failures import (
     EndpointAddress,
     EndpointDialect,
@@ -37,7 +36,6 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
-    Usage,
 )
 
 T = TypeVar("T")
@@ -190,7 +188,7 @@ def _with_instruction(messages: list[JsonValue], request: ChatRequest, dialect: 
 _PATH = "/chat/completions"
 
 
-class OpenAIChat:
+class OpenAIChat(EndpointModel):
     """A chat model of any endpoint that speaks OpenAI's chat completions. A `ChatModel`.
 
     One object serves all event loops and threads of the process, and may live as long as it. Its connections are closed
@@ -233,25 +231,9 @@ class OpenAIChat:
             url_variable="REME_LLM_BASE_URL",
             secret=as_secret(api_key),
         )
-        self._endpoint = Endpoint(
-            place,
-            timeout_s=timeout_s,
-            max_retries=max_retries,
-            max_concurrency=max_concurrency,
-        )
+        super().__init__(Endpoint(place, timeout_s=timeout_s, max_retries=max_retries, max_concurrency=max_concurrency))
         self._temperature = temperature
         self._learnt = learnt_of(base_url, model)
-        self._meter = Meter()
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._endpoint.place.model
-
-    @property
-    def usage(self) -> Usage:
-        """The cost of all calls so far, failed ones included."""
-        return self._meter.total
 
     async def chat(self, request: ChatRequest) -> ChatResult:
         """Answer a request.
@@ -310,33 +292,6 @@ class OpenAIChat:
             yield result_of(answer.draft(), request, tally)
         finally:
             self._meter.add(tally.usage("chat"))
-
-    async def close(self) -> None:
-        """Close the connections of the running event loop. A later call opens new ones."""
-        await self._endpoint.close()
-
-    async def __aenter__(self) -> Self:
-        """Return the model itself; nothing is opened."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the connections of the running event loop."""
-        await self.close()
-
-    def __repr__(self) -> str:
-        """Name the model and the endpoint, never the key."""
-        return f"OpenAIChat({self.model!r}, base_url={self._endpoint.place.url!r})"
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied: the key must not get into a file.
-
-        Raises:
-            TypeError: Always.
-        """
-        msg = "an OpenAIChat holds a key, so it is not pickled or copied: build it anew where it is needed"
-        raise TypeError(msg)
 
     async def _negotiate(self, request: ChatRequest, send: Callable[[JsonObject, EndpointDialect], Awaitable[T]]) -> T:
         """Send a request in the simplest dialect that the endpoint has asked for so far, or now asks for."""

@@ -9,19 +9,16 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import NoReturn, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, JsonValue, SecretStr, ValidationError
 
 from reme_core.errors import ConfigurationError, ModelOutputError, ModelRejectedError
-from reme_core.models.defaults import Meter, Tally
-from reme_core.models.endpoint import OPENAI_URL, Endpoint, as_secret
+from reme_core.models.defaults import Tally
+from reme_core.models.endpoint import OPENAI_URL, Endpoint, EndpointModel, as_secret
 from reme_core.models.endpoint_failures import EndpointAddress, complaint
 from reme_core.models.json_text import clean_text
 from reme_core.ports import Matrix
-from reme_core.schema import Usage, shown
 
 
 class _WireEmbeddingModel(BaseModel):
@@ -76,34 +73,6 @@ def read_vectors(text: str, *, count: int, dimension: int) -> Vectors:
         msg = f"the endpoint's embeddings can't be used: {_reason(exc)}"
         raise ModelOutputError(msg, raw=text) from exc
     return Vectors(vectors=vectors, prompt_tokens=(answer.usage and answer.usage.prompt_tokens) or 0)
-
-
-def unit_rows(rows: object, *, count: int, dimension: int, who: str) -> Matrix:
-    """Return what a model behind another framework answered as float32 of shape (count, dimension), of unit norm.
-
-    A row of zeros stays one: the text is like no other.
-
-    Raises:
-        ModelOutputError: A wrong number or dimension, values that are not finite, or no numbers; `who` is the model.
-    """
-    try:
-        matrix = np.asarray(rows, dtype=np.float64)
-    except (ValueError, TypeError) as exc:
-        msg = f"{who}: wanted {count} lists of numbers of one length, found {shown(rows)}: check the model"
-        raise ModelOutputError(msg, raw="") from exc
-    if matrix.shape != (count, dimension):
-        msg = (
-            f"{who}: wanted {count} vectors of {dimension} dimensions, found shape {matrix.shape}: "
-            "check the model, and the dimension that is set for it"
-        )
-        raise ModelOutputError(msg, raw="")
-    norms = np.linalg.norm(matrix, axis=1, keepdims=True)
-    bad = int((~np.isfinite(norms)).sum())
-    if bad:
-        msg = f"{who}: {bad} of {count} vectors are not finite: check the model"
-        raise ModelOutputError(msg, raw="")
-    unit: Matrix = (matrix / np.where(norms > 0, norms, 1.0)).astype(np.float32)
-    return unit
 
 
 def _reason(exc: Exception) -> str:
@@ -165,7 +134,7 @@ MAX_CHARS = 8000
 """Text-embedding models of OpenAI and DashScope take 8,192 tokens; Chinese has up to one token a character."""
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(EndpointModel):
     """An embedding model of any endpoint that speaks OpenAI's embeddings. An `Embedder`.
 
     One object serves all event loops and threads of the process; its connections live as those of `OpenAIChat`.
@@ -215,32 +184,16 @@ class OpenAIEmbedder:
             url_variable="REME_EMBEDDING_BASE_URL",
             secret=as_secret(api_key),
         )
-        self._endpoint = Endpoint(
-            place,
-            timeout_s=timeout_s,
-            max_retries=max_retries,
-            max_concurrency=max_concurrency,
-        )
+        super().__init__(Endpoint(place, timeout_s=timeout_s, max_retries=max_retries, max_concurrency=max_concurrency))
         self._dimension = dimension
         self._batch_size = batch_size
         self._max_chars = max_chars
         self._asks_for_dimension = ask_for_dimension
-        self._meter = Meter()
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._endpoint.place.model
 
     @property
     def dimension(self) -> int:
         """The length of every vector."""
         return self._dimension
-
-    @property
-    def usage(self) -> Usage:
-        """The cost of all calls so far, failed ones included."""
-        return self._meter.total
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         """Return float32 of shape (len(texts), dimension), rows of unit norm; no texts, no request.
@@ -267,32 +220,9 @@ class OpenAIEmbedder:
             raise first from first.__cause__
         return np.concatenate([task.result() for task in tasks])
 
-    async def close(self) -> None:
-        """Close the connections of the running event loop. A later call opens new ones."""
-        await self._endpoint.close()
-
-    async def __aenter__(self) -> Self:
-        """Return the embedder itself; nothing is opened."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the connections of the running event loop."""
-        await self.close()
-
     def __repr__(self) -> str:
-        """Name the model and the endpoint, never the key."""
+        """Name the model, its dimension and the endpoint, never the key."""
         return f"OpenAIEmbedder({self.model!r}, dimension={self._dimension}, base_url={self._endpoint.place.url!r})"
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied: the key must not get into a file.
-
-        Raises:
-            TypeError: Always.
-        """
-        msg = "an OpenAIEmbedder holds a key, so it is not pickled or copied: build it anew where it is needed"
-        raise TypeError(msg)
 
     def _fitting(self, text: str) -> str:
         cut = clean_text(text[: self._max_chars])

@@ -12,12 +12,16 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Collection
-from typing import Annotated, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, JsonValue, Strict, ValidationError
 
 from reme_core.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
 
@@ -169,12 +173,39 @@ def shown(value: object) -> str:
         return type(value).__name__
 
 
-def describe(error: ValidationError, what: str, *, with_values: bool = True) -> str:
+# pydantic's names of faults, in words that name no type of Python's; the rest keeps the words of its validator.
+_REASONS: Final = {
+    "missing": "is missing",
+    "literal_error": "wanted {expected}",
+    "enum": "wanted {expected}",
+    "too_short": "wanted at least {min_length} item(s), found {actual_length}",
+    "too_long": "wanted at most {max_length} item(s), found {actual_length}",
+    "string_too_short": "wanted at least {min_length} character(s)",
+    "string_too_long": "wanted at most {max_length} character(s)",
+    "greater_than": "wanted more than {gt}",
+    "greater_than_equal": "wanted at least {ge}",
+    "less_than": "wanted less than {lt}",
+    "less_than_equal": "wanted at most {le}",
+    **dict.fromkeys(("string_type", "string_sub_type"), "wanted a text"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "wanted a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "wanted a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "wanted true or false"),
+    **dict.fromkeys(("list_type", "tuple_type", "iterable_type", "frozen_set_type"), "wanted a list"),
+    **dict.fromkeys(
+        ("dict_type", "mapping_type", "model_type", "dataclass_type"), "wanted an object with named fields"
+    ),
+}
+
+
+def describe(
+    error: ValidationError, what: str, *, with_values: bool = True, form: type[BaseModel] | None = None
+) -> str:
     """Say which fields of `what` are wrong and why; at most five of them.
 
-    `with_values` adds what was found, cut short; leave it out where it may be a secret.
+    `with_values` adds what was found, cut short; leave it out where it may be a secret. `form`: the model that it was
+    to be, so that a name like one of its fields is told.
     """
-    problems = error.errors(include_url=False, include_context=False)
+    problems = error.errors(include_url=False)
     places = [item["loc"] for item in problems]
     lines = []
     for item in problems[:_MOST]:
@@ -183,14 +214,43 @@ def describe(error: ValidationError, what: str, *, with_values: bool = True) -> 
         # Parts with a bracket are pydantic's names of the members of a union.
         parts = (part for part in item["loc"] if isinstance(part, int) or "[" not in part)
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)[:_PLACE]
-        reason = item["msg"].removeprefix("Value error, ")
-        if item["type"] == "extra_forbidden":
-            reason = "is not a known field: remove it, or put it into metadata"
-        told = with_values and item["type"] not in {"value_error", "missing"}
+        told = with_values and item["type"] not in {"value_error", "missing", "too_short", "too_long"}
         found = f" (found {shown(item['input'])})" if told else ""
-        lines.append(f"{what}{place}: {reason}{found}")
+        lines.append(f"{what}{place}: {_reason(item, form)}{found}")
     more = error.error_count() - _MOST
     return "; ".join(lines) + (f"; and {more} more" if more > 0 else "")
+
+
+def _reason(item: ErrorDetails, form: type[BaseModel] | None) -> str:
+    if item["type"] == "extra_forbidden":
+        name, names = (
+            str(item["loc"][-1]),
+            list(form.model_fields) if form is not None and len(item["loc"]) == 1 else [],
+        )
+        home = (
+            "remove it, or put it into metadata" if not names or "metadata" in names else f"there are {_listed(names)}"
+        )
+        return f"is not a known field: {near_name(name, names) or home}"
+    if item["type"] in _REASONS:
+        return _REASONS[item["type"]].format(**item.get("ctx", {}))
+    return item["msg"].removeprefix("Value error, ")
+
+
+def near_name(name: object, names: Iterable[str]) -> str:
+    """Return a question for the name that was probably meant (`did you mean 'model'?`), "" where none is near."""
+    near = get_close_matches(str(name)[:MAX_ID_CHARS], list(names), n=1)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def not_among(what: str, name: object, names: Sequence[str], *, with_value: bool = True) -> str:
+    """Return an error's text for a name that is none of those there are; `with_value` as in `describe`."""
+    found = f", found {shown(name)}" if with_value else ""
+    hint = near_name(name, names)
+    return f"{what}: wanted {_listed(names)}{found}" + (f": {hint}" if hint else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

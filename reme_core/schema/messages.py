@@ -262,7 +262,7 @@ def _parse_one(item: object, index: int, now: Callable[[], datetime], new_id: Ca
             data["message_id"] = new_id()
         message = Message.model_validate(data)
     except ValidationError as exc:
-        raise InvalidInputError(describe(exc, f"messages[{index}]")) from exc
+        raise InvalidInputError(describe(exc, f"messages[{index}]", form=Message)) from exc
     except ValueError as exc:
         msg = f"messages[{index}]: {exc}"
         raise InvalidInputError(msg) from exc

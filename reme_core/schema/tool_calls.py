@@ -96,7 +96,7 @@ def _parse_one(item: object, where: str) -> ToolCallResult:
     try:
         return ToolCallResult.model_validate({key: value for key, value in item.items() if value is not None})
     except ValidationError as exc:
-        raise InvalidInputError(describe(exc, where)) from exc
+        raise InvalidInputError(describe(exc, where, form=ToolCallResult)) from exc
 
 
 class ToolError(MappingModel):

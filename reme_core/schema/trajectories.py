@@ -119,7 +119,7 @@ def _parse_one(item: object, index: int, now: Callable[[], datetime], new_id: Ca
     try:
         return Trajectory.model_validate({"trajectory_id": new_id(), **fields, "messages": messages})
     except ValidationError as exc:
-        raise InvalidInputError(describe(exc, where)) from exc
+        raise InvalidInputError(describe(exc, where, form=Trajectory)) from exc
 
 
 def _read_messages(

@@ -262,7 +262,7 @@ def _parse_one(item: object, where: str) -> Feedback:
     try:
         return Feedback.model_validate({name: value for name, value in item.items() if value is not None})
     except ValidationError as exc:
-        raise InvalidInputError(describe(exc, where)) from exc
+        raise InvalidInputError(describe(exc, where, form=Feedback)) from exc
 
 
 def _is_finite(value: object) -> bool:

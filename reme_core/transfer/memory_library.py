@@ -29,8 +29,15 @@ from reme_core.schema import (
 )
 from reme_core.steps.similar_memories import NewMemory, find_duplicates
 from reme_core.steps.targets import target_of
-from reme_core.transfer.existing_memories import find_all, pages_of, read_held, with_held_sources
-from reme_core.transfer.library_plan import LibraryPlan, NewLine, sort_entries
+from reme_core.transfer.library_plan import (
+    LibraryPlan,
+    NewLine,
+    find_all,
+    pages_of,
+    read_held,
+    sort_entries,
+    with_held_sources,
+)
 from reme_core.transfer.transfer_file import read_library, refusal
 
 T = TypeVar("T")

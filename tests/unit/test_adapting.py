@@ -16,7 +16,7 @@ import pytest
 
 from reme_core import ReMe, adapting
 from reme_core.adapting import Appends
-from reme_core.errors import InvalidInputError, PartialFailureError, StoreUnavailableError
+from reme_core.errors import InvalidInputError, PartialFailureError, StoreClosedError, StoreUnavailableError
 
 pytestmark = pytest.mark.requirement("AS-PKG-06")
 
@@ -282,6 +282,27 @@ async def test_a_hundred_sessions_lose_nothing() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_the_child_of_a_fork_does_not_wait_for_an_append_under_way_in_its_parent() -> None:
+    appends, notes, gate = Appends("test"), [], asyncio.Event()
+
+    async def parent() -> int:
+        appends.put("a", noting(notes, "of the parent", gate))
+        await appends.flush(0)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # it would wait for ever
+            os._exit(0 if asyncio.run(appends.flush()) else 1)
+        gate.set()
+        assert await appends.flush()
+        return child
+
+    _, status = os.waitpid(asyncio.run(parent()), 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert notes == ["of the parent"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_the_child_of_a_fork_leaves_what_waits_to_its_parent() -> None:
     appends, notes = Appends("test"), []
     appends.put("a", noting(notes, "of the parent"))
@@ -313,15 +334,74 @@ asyncio.run(main())
 """
 
 
+async def run_script(script: str, *arguments: str) -> str:
+    """Run a program, and return what it says as an error."""
+    command = [sys.executable, "-c", script, *arguments]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=True)
+    return done.stderr
+
+
 @pytest.mark.requirement("LC-MW-09")
 async def test_the_end_of_the_process_waits_for_what_is_left(tmp_path: Path) -> None:
-
-    command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.stderr == ""
+    assert await run_script(SCRIPT, str(tmp_path)) == ""
     async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
         kept = await memory.find_messages(user_id="ann", session_id="s")
     assert [item.message.text for item in kept.messages] == ["first", "second"]
+
+
+async def test_turns_that_the_end_of_the_process_loses_are_told_once(tmp_path: Path) -> None:
+    told = await run_script(SCRIPT + "asyncio.run(memory.close())", str(tmp_path))
+    assert told == "test: 2 turn(s) are lost at the end of the process: StoreClosedError\n"
+
+
+STUBBORN = """
+import asyncio, sys
+from reme_core.adapting import Appends
+appends = Appends("test", end_s=0.05)
+
+async def stubborn():
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+appends.put("s", stubborn)
+"""
+
+
+async def test_the_end_of_the_process_waits_no_longer_than_it_says() -> None:
+    assert await run_script(STUBBORN) == "test: 1 turn(s) are lost at the end of the process: not done within 0.05 s\n"
+
+
+async def test_what_waits_for_a_closed_store_is_an_error_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    appends = Appends("test")
+    closed = StoreClosedError("it was closed: make a new one")
+    appends.put("a", failing(closed, closed))
+    appends.put("a", noting([], "after"))
+    assert not await appends.flush()
+    assert not await appends.flush()
+    [told] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "2 turn(s) wait: StoreClosedError: it was closed" in told.getMessage()
+    appends.drop("a")
+
+
+async def test_a_session_that_begins_anew_while_the_old_one_ends_is_kept() -> None:
+    appends, notes = Appends("test"), []
+
+    async def dropped() -> None:
+        raise StoreUnavailableError("locked")
+
+    appends.put("a", dropped)
+    assert not await appends.wait("a")
+    old = appends._sessions["a"]
+    appends.drop("a")
+    appends.put("a", noting(notes, "new"))
+    old.waiting.clear()
+    assert appends._next(old, old.ended) is None
+    assert appends.pending == 1
+    assert await appends.flush()
+    assert notes == ["new"]
 
 
 async def test_what_failed_and_was_told_can_be_given_up() -> None:

@@ -100,11 +100,11 @@ async def test_an_unknown_tool_is_answered_with_those_there_are(context: ToolCon
     [
         ("{'text': 1", "not JSON"),
         ('{"text": "cut o', "not JSON"),
-        ('["a", "b"]', "valid dictionary"),
+        ('["a", "b"]', "an object with named fields"),
         ("[" * 100_000, "not JSON"),
-        ({"text": 3}, "valid string"),
+        ({"text": 3}, "wanted a text"),
         ({"txt": "a"}, "not a known field"),
-        ({}, "Field required"),
+        ({}, "is missing"),
         ({"text": "a", "user_id": "bob"}, "not a known field"),
     ],
 )

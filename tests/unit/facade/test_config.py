@@ -11,7 +11,7 @@ import pytest
 from reme_core import ReMe
 from reme_core.errors import ConfigurationError
 from reme_core.facade.config import Ports, build
-from reme_core.facade.settings import UNSET
+from reme_core.facade.parts import UNSET
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 

@@ -414,7 +414,7 @@ async def test_an_export_read_by_another_user_is_the_same_and_twice_is_once(tmp_
         ("[1]", "line 4: wanted an object, found list"),
         ('{"content": "a"}', "line 4: has no 'kind'"),
         ('{"kind": "dream", "value": {}}', "line 4: kind 'dream' is not known"),
-        ('{"kind": "message", "value": {"session_id": "s"}}', r"line 4: message.*: Field required.*imported"),
+        ('{"kind": "message", "value": {"session_id": "s"}}', r"line 4: message.*: is missing.*imported"),
         ('{"kind": "memory", "value": {"content": "\\ud800"}}', "line 4.*lone surrogate"),
         ('{"kind": "memory", "value": 5}', "line 4"),
         ("[" * 100_000, "line 4: nested too deep"),

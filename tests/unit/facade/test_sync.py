@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import inspect
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import assert_type
 
 import pytest
 
-from reme_core import InContextMemory, ReMe, SyncInContextMemory, SyncReMe
-from reme_core.errors import MemoryNotFoundError, ModelUnavailableError, StoreClosedError
+from reme_core import InContextMemory, LocalStore, ReMe, SyncInContextMemory, SyncReMe
+from reme_core.errors import MemoryNotFoundError, ModelUnavailableError, StoreAccessError, StoreClosedError
 from reme_core.ports import Matrix
+from reme_core.schema import SummaryResult
 from reme_core.testing import HashedEmbedder
-from tests.generate_sync import generate
-
-
-def test_the_file_is_what_the_generator_gives() -> None:
-    written = Path(inspect.getfile(SyncReMe)).read_text(encoding="utf-8")
-    assert classes_of(written) == classes_of(generate()), "ReMe has changed: run `make sync`"
-
-
-def classes_of(source: str) -> list[str]:
-    return [ast.dump(node) for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
-
 
 METHODS = [
     name
@@ -45,9 +36,31 @@ def test_the_blocking_method_has_the_signature_of_the_other(name: str) -> None:
 
 
 def test_there_is_no_other_method() -> None:
-    parts = [*vars(SyncReMe).items(), *(item for part in SyncReMe.__bases__ for item in vars(part).items())]
-    ours = {name for name, value in parts if inspect.isfunction(value) and not name.startswith("_")}
+    ours = {name for name, value in vars(SyncReMe).items() if inspect.isfunction(value) and not name.startswith("_")}
     assert ours == {*METHODS, "close"}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_blocking_method_has_the_docstring_of_the_other(name: str) -> None:
+    assert inspect.getdoc(getattr(SyncReMe, name)) == inspect.getdoc(getattr(ReMe, name))
+
+
+def test_type_checkers_see_the_signatures(tmp_path: Path) -> None:
+    with ReMe.sync("space", working_dir=tmp_path, llm=None, embedding=None) as memory:
+        assert_type(memory, SyncReMe)
+        assert_type(memory.summary([("user", "tea")], user_id="alice"), SummaryResult)
+        assert_type(memory.in_context_memory(user_id="alice"), SyncInContextMemory)
+        with pytest.raises(TypeError):
+            memory.stats(user="alice")  # type: ignore[call-arg]  # no such argument
+
+
+def test_a_method_of_a_subclass_is_the_one_that_runs(tmp_path: Path) -> None:
+    class Counted(ReMe):
+        async def users_with_jobs(self) -> list[str]:
+            return ["nobody"]
+
+    with Counted.sync("space", tmp_path, llm=None, embedding=None) as memory:
+        assert memory.users_with_jobs() == ["nobody"]
 
 
 CONTEXT_METHODS = [
@@ -157,19 +170,107 @@ def test_leaving_with_an_error_keeps_that_error(tmp_path):
         work()
 
 
-def test_ctrl_c_does_not_wait_for_a_model(tmp_path):
-    begun = threading.Event()
+class Hangs:
+    """A chat model that never answers, and tells when it is asked."""
 
-    class Slow:
-        async def chat(self, request):
-            begun.set()
+    def __init__(self, when_asked=lambda: None):
+        self.when_asked, self.cancelled = when_asked, 0
+
+    async def chat(self, request):
+        self.when_asked()
+        try:
             await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+
+SAID = [("user", "Alice lives in Berlin")]
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_ctrl_c_ends_a_call_whose_model_hangs(tmp_path, ctrl_c, background):
+    model = Hangs(when_asked=ctrl_c)
 
     def work():
-        with ReMe.sync("space", tmp_path, llm=Slow(), embedding=None) as memory:
-            memory.summary([("user", "Alice lives in Berlin")], user_id="u", background=True)
-            begun.wait()
-            raise KeyboardInterrupt
+        with ReMe.sync("space", tmp_path, llm=model, embedding=None) as memory:
+            memory.summary(SAID, user_id="u", background=background)
+            memory.flush()
 
     with pytest.raises(KeyboardInterrupt):
         work()
+    assert model.cancelled == 1
+    with memory_in(tmp_path) as memory:
+        assert [job.state for job in memory.list_jobs(user_id="u")] == ["pending"]
+
+
+def test_ctrl_c_ends_a_close_that_waits_for_a_model(tmp_path, ctrl_c):
+    model = Hangs(when_asked=ctrl_c)
+
+    def work():
+        with ReMe.sync("space", tmp_path, llm=model, embedding=None) as memory:
+            memory.summary(SAID, user_id="u", background=True)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert model.cancelled == 1
+
+
+def test_ctrl_c_ends_the_calls_of_other_threads_as_well(tmp_path):
+    begun = threading.Event()
+    model = Hangs(when_asked=begun.set)
+
+    def work(threads):
+        with ReMe.sync("space", tmp_path, llm=model, embedding=None) as memory:
+            other = threads.submit(memory.summary, SAID, user_id="u")
+            assert begun.wait(20)
+            raise KeyboardInterrupt(other)
+
+    with ThreadPoolExecutor(1) as threads:
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            work(threads)
+        with pytest.raises(StoreClosedError):
+            stopped.value.args[0].result(timeout=20)
+
+
+class Broken(Hangs):
+    """A chat model that fails as soon as it is asked."""
+
+    async def chat(self, request):
+        raise ModelUnavailableError("out")
+
+
+class Cracked(LocalStore):
+    """A store that can't be closed."""
+
+    async def close(self):
+        await super().close()
+        raise StoreAccessError("the disk is gone")
+
+
+@pytest.mark.parametrize("error", [KeyError("of the caller"), KeyboardInterrupt(), SystemExit(3)])
+def test_what_fails_while_closing_is_not_raised_over_the_error_of_the_program(tmp_path, caplog, error):
+    def work():
+        with ReMe.sync("space", tmp_path, llm=Broken(), embedding=None) as memory:
+            memory._inner._ports = replace(memory._inner._ports, owned=(Cracked(tmp_path / "other.db"),))
+            memory.summary(SAID, user_id="u", background=True)
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        work()
+    assert raised.value is error
+    assert "closing the memory failed as well: StoreAccessError: the disk is gone" in caplog.text
+
+
+@pytest.mark.parametrize("error", [KeyError("of the caller"), KeyboardInterrupt(), asyncio.CancelledError()])
+async def test_in_the_async_form_neither(tmp_path, caplog, error):
+    async def work():
+        async with ReMe("space", tmp_path, llm=Broken(), embedding=None) as memory:
+            memory._ports = replace(memory._ports, owned=(Cracked(tmp_path / "other.db"),))
+            await memory.summary(SAID, user_id="u", background=True)
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        await work()
+    assert raised.value is error
+    assert "closing the memory failed as well: StoreAccessError: the disk is gone" in caplog.text

@@ -46,7 +46,7 @@ from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, changed, closed, memory, message
 from reme_core.toolstats.tool_guideline import find_guideline, written_from
 from reme_core.transfer.memory_library import load_library
-from reme_core.transfer.scope_export import dump_library, export_scope
+from reme_core.transfer.scope_transfer import dump_library, export_scope
 from tests.support.temporary_store import TemporaryStore
 
 EVERYTHING = MemoryFilter(include_superseded=True)
@@ -129,7 +129,7 @@ async def test_a_thousand_lines_with_three_corrupt_ones_are_refused_by_their_num
     assert list(reasons) == [301, 501, 701]
     assert reasons[301].startswith("not JSON: Unterminated string")
     assert reasons[501].startswith("not UTF-8 (byte ")
-    assert reasons[701] == "memory.content: Input should be a valid string (found 5)"
+    assert reasons[701] == "memory.content: wanted a text (found 5)"
     for number, reason in caught.value.lines:
         assert f"line {number}: {reason}" in caught.value.message
     assert await held(store) == {}
@@ -390,7 +390,7 @@ BAD = {
     '{"content": "a", "metadata": ' + '{"a": ' * 40 + "1" + "}" * 41: "nested deeper",
     '{"content": "a", "metadata": ' + "[" * 100_000: "nested too deep",
     '{"content": "a", "freq": ' + "1" * 5000 + "}": "not JSON",
-    '{"content": "' + "a" * (1 << 18) + 'a"}': "at most 262144 items",
+    '{"content": "' + "a" * (1 << 18) + 'a"}': "at most 262144 item",
     '{"content": "' + "a" * (1 << 24) + '"}': "has more than 16777216 bytes",
     '{"memory_id": "id1", "content": "b"}': "stands in line 1 already",
     '{"memory_type": "meta", "memory_target": "tool/x", "content": "b"}': "memory_type: 'meta' is not loaded: ",

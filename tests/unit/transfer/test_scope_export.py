@@ -24,8 +24,7 @@ from reme_core.schema import MemoryType, Scope, TransferCounts
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, DIMENSION, axis, batch, memory, message
-from reme_core.transfer.scope_export import export_scope
-from reme_core.transfer.scope_import import import_scope
+from reme_core.transfer.scope_transfer import export_scope, import_scope
 from tests.contract.suites.job_values import job
 from tests.contract.suites.offload_values import SESSION, clean, listed, pointer_to, put, result_of, search, text_of
 from tests.contract.suites.tool_call_values import call, failed

@@ -13,8 +13,7 @@ from reme_core.schema import LoadedLibrary, Scope, TransferCounts
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, memory
 from reme_core.transfer.memory_library import load_library
-from reme_core.transfer.scope_export import dump_library, export_scope
-from reme_core.transfer.scope_import import import_scope
+from reme_core.transfer.scope_transfer import dump_library, export_scope, import_scope
 
 FILES = Path(__file__).parents[2] / "data" / "transfer"
 HEAD = {"kind": "header", "format": "reme", "version": 2, "holds": "scope"}
@@ -123,7 +122,7 @@ BAD = {
     "{": "not JSON",
     '["a"]': "wanted an object, found list",
     '{"kind": "message", "value": 5}': "value: wanted an object, found int",
-    '{"kind": "message", "value": {}}': "message.message: Field required",
+    '{"kind": "message", "value": {}}': "message.message: is missing",
     '{"kind": "memory", "value": {"content": " "}}': "content is empty",
     '{"kind": "memory", "value": {"content": "\\ud800"}}': "lone surrogate",
     '{"kind": "memory", "value": {"content": ' + "[" * 100_000: "nested too deep",

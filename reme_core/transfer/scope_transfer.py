@@ -1,20 +1,32 @@
-"""Reading of an exported scope into a scope, which may be another one than it came from."""
+"""Transfer of a whole scope to a file and back, and of memories of it as a library.
+
+Memories of every type go along with a scope, entries of the routing table (`meta`) included. Events are written for
+reading and are not read back: a history belongs to the store in which it happened. Jobs are not written: what is still
+to be done is done by the store that promised it, and a copy would do it a second time.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel
 
-from reme_core.errors import ConflictError
+from reme_core.errors import ConflictError, OffloadNotFoundError
 from reme_core.ports import (
     AppendMessages,
     Embedder,
+    EventQuery,
+    FindMessages,
+    ListBlocks,
+    ListMemories,
+    ListOffloads,
+    ListToolCalls,
+    MemoryFilter,
     PutMemory,
     PutOffloads,
     Store,
@@ -23,7 +35,9 @@ from reme_core.ports import (
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import settle_equal
 from reme_core.schema import (
+    STATEMENTS,
     Block,
+    DumpedLibrary,
     LineProblem,
     Memory,
     MemoryType,
@@ -34,14 +48,132 @@ from reme_core.schema import (
     TransferCounts,
     utc_now,
 )
-from reme_core.transfer.existing_memories import find_all, pages_of
-from reme_core.transfer.scope_export import transfer_counts
-from reme_core.transfer.transfer_file import ScopeLine, read_scope, refusal
+from reme_core.transfer.library_plan import find_all, pages_of
+from reme_core.transfer.transfer_file import Contents, ScopeLine, read_scope, refusal, write_file
 
 T = TypeVar("T")
 
-# Texts of offloads may be megabytes each, and a page of them is written at once.
+
+_DUMPED = tuple(kind for kind in STATEMENTS if kind is not MemoryType.HISTORY)
+_PAGE = 500
+# Texts of calls and offloads may be megabytes each, and a page of them is held at once.
 _PAGE_OF_TEXTS = 20
+
+
+async def export_scope(store: Store, scope: Scope, path: Path) -> TransferCounts:
+    """Write everything a scope holds to a file, which is replaced once all of it is on disk.
+
+    Raises:
+        StoreAccessError: The file can't be written, is no regular file, or is a database.
+    """
+    return transfer_counts(await write_file(path, Contents.SCOPE, _everything(store, scope)))
+
+
+def transfer_counts(counts: Mapping[str, int]) -> TransferCounts:
+    """Name how many things of each kind there were."""
+    return TransferCounts(
+        messages=counts.get("message", 0),
+        blocks=counts.get("block", 0),
+        memories=counts.get("memory", 0),
+        events=counts.get("event", 0),
+        offloads=counts.get("offload", 0),
+        tool_calls=counts.get("tool_call", 0),
+    )
+
+
+async def dump_library(
+    store: Store,
+    scope: Scope,
+    path: Path,
+    *,
+    types: Sequence[MemoryType] | None = None,
+    targets: Sequence[str] | None = None,
+    include_superseded: bool = False,
+) -> DumpedLibrary:
+    """Write memories to a file, newest first, one a line; the file is replaced once all of them are on disk.
+
+    `meta` and `history` memories are written only where they are asked for by name, and `load_library` refuses them.
+
+    Args:
+        store: Where they are.
+        scope: Whose memories; the file names neither space nor user.
+        path: The file.
+        types: Of these types; None: of every type but `meta` and `history`.
+        targets: About these; None: about any.
+        include_superseded: Also those that were replaced.
+
+    Raises:
+        StoreAccessError: The file can't be written, is no regular file, or is a database.
+    """
+    wanted = MemoryFilter(
+        types=_DUMPED if types is None else tuple(types),
+        targets=None if targets is None else tuple(targets),
+        include_superseded=include_superseded,
+    )
+    counts = await write_file(path, Contents.LIBRARY, _memories(store, scope, wanted))
+    return DumpedLibrary(memories=counts["memory"])
+
+
+async def _everything(store: Store, scope: Scope) -> AsyncIterator[tuple[str, BaseModel]]:
+    cursor: str | None = None
+    # Messages last: what is said meanwhile must not give a block, an offload or a call whose messages are not there.
+    while True:
+        blocks = await store.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))
+        for block in blocks.blocks:
+            yield "block", block
+        if (cursor := blocks.next_cursor) is None:
+            break
+    async for offload in _offloads(store, scope):
+        yield "offload", offload
+    async for call in _tool_calls(store, scope):
+        yield "tool_call", call
+    while True:
+        messages = await store.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
+        for stored in messages.messages:
+            yield "message", stored
+        if (cursor := messages.next_cursor) is None:
+            break
+    async for item in _memories(store, scope, MemoryFilter(include_superseded=True)):
+        yield item
+    after = 0
+    while events := await store.events(scope, EventQuery(after=after, limit=_PAGE)):
+        for event in events:
+            yield "event", event
+        after = events[-1].sequence
+
+
+async def _offloads(store: Store, scope: Scope) -> AsyncIterator[OffloadRecord]:
+    cursor: str | None = None
+    while True:
+        page = await store.list_offloads(scope, ListOffloads(limit=_PAGE, cursor=cursor))
+        for info in page.offloads:
+            try:
+                yield await store.get_offload(scope, info.reference)
+            except OffloadNotFoundError:  # cleaned up since the page was read
+                continue
+        if (cursor := page.next_cursor) is None:
+            return
+
+
+async def _tool_calls(store: Store, scope: Scope) -> AsyncIterator[ToolCallResult]:
+    cursor: str | None = None
+    while True:
+        query = ListToolCalls(limit=_PAGE_OF_TEXTS, cursor=cursor, newest_first=False)
+        page = await store.list_tool_calls(scope, query)
+        for call in page.calls:
+            yield call
+        if (cursor := page.next_cursor) is None:
+            return
+
+
+async def _memories(store: Store, scope: Scope, wanted: MemoryFilter) -> AsyncIterator[tuple[str, Memory]]:
+    cursor: str | None = None
+    while True:
+        page = await store.list_memories(scope, ListMemories(filter=wanted, limit=_PAGE, cursor=cursor))
+        for memory in page.memories:
+            yield "memory", memory
+        if (cursor := page.next_cursor) is None:
+            return
 
 
 async def import_scope(
