@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from reme_core.facade.sync import SyncInContextMemory, SyncReMe
     from reme_core.jobs.process_identity import holder, is_gone
     from reme_core.jobs.retry_policy import RetryPolicy
+    from reme_core.models.defaults import CharacterTokenCounter
     from reme_core.models.endpoint_failures import json_instruction
     from reme_core.models.foreign_failures import model_error
     from reme_core.models.json_text import parse_answer
@@ -95,6 +96,7 @@ __all__ = [
     "AgenticRetriever",
     "AgenticSummarizer",
     "Block",
+    "CharacterTokenCounter",
     "ChatReply",
     "CleanedOffloads",
     "CompactedContext",
@@ -179,6 +181,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "facade.sync": "SyncInContextMemory SyncReMe",
             "jobs.process_identity": "holder is_gone",
             "jobs.retry_policy": "RetryPolicy",
+            "models.defaults": "CharacterTokenCounter",
             "models.foreign_failures": "model_error",
             "models.json_text": "parse_answer",
             "models.openai_embedder": "unit_rows",

@@ -775,6 +775,10 @@ class SyncInContextMemory(BlockingInContextMemory):
         """See `InContextMemory.add`."""
         return self._context.add(messages, marks=marks)
 
+    def extend(self, messages: object, *, marks: object = ()) -> int:
+        """See `InContextMemory.extend`."""
+        return self._run(self._context.extend(messages, marks=marks))
+
     def messages(
         self, *, mark: str | None = None, exclude_mark: str | None = None, include_summary: bool = True
     ) -> list[Message]:
