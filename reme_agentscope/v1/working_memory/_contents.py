@@ -42,7 +42,7 @@ class EncodedMessage:
     @classmethod
     def of(cls, entry: Entry, digest: bytes) -> EncodedMessage:
         """Remember how an entry is now."""
-        return cls(_fields(entry[0]), list(entry[1]), digest)
+        return cls(fields_of(entry[0]), list(entry[1]), digest)
 
     def is_still(self, entry: Entry) -> bool:
         """Tell whether an entry equals that one, as Python does: `1` and `True`, or another order of keys, are equal.
@@ -55,7 +55,8 @@ class EncodedMessage:
             return False
 
 
-def _fields(msg: Msg) -> object:
+def fields_of(msg: Msg) -> object:
+    """Return a copy of the fields of a message; None where one isn't plain JSON, so that no comparison tells."""
     try:
         return _copied(vars(msg))
     except (TypeError, RecursionError):

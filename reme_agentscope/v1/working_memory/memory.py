@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from copy import deepcopy
@@ -15,9 +16,8 @@ from agentscope.model import ChatModelBase
 from agentscope.token import TokenCounterBase
 from agentscope.tool import ToolResponse
 
-from reme_agentscope.v1.working_memory._compaction import Budget, Compaction, Left, Tokens
 from reme_agentscope.v1.working_memory._contents import LongTermHandOver, LoopLocks, SessionContents
-from reme_agentscope.v1.working_memory._fitting import history_of, use_of
+from reme_agentscope.v1.working_memory._context import Left, MessageForms, TalkContext, limits_of
 from reme_agentscope.v1.working_memory._memory_file import MessageFile, check_session
 from reme_agentscope.v1.working_memory._memory_state import (
     COMPRESSED,
@@ -25,6 +25,7 @@ from reme_agentscope.v1.working_memory._memory_state import (
     as_json,
     bears,
     encode,
+    history_of,
     read_entry,
     read_ids,
     read_mark,
@@ -32,8 +33,9 @@ from reme_agentscope.v1.working_memory._memory_state import (
     read_messages,
     read_summary,
     summary_message,
+    use_of,
 )
-from reme_core.errors import ReMeError
+from reme_core.errors import ReMeError, ToolFeedback
 
 _LOG = logging.getLogger("reme_agentscope")
 
@@ -89,12 +91,12 @@ class ReMeMemory(InMemoryMemory):
         self._hand_over = LongTermHandOver(long_term_memory)
         self._copies = copy_on_read
         self._fitting = LoopLocks()
-        self._tokens = Tokens(token_counter)
-        self._compaction: Compaction | None = None
+        self._forms = MessageForms(token_counter)
+        self._context: TalkContext | None = None
         if max_tokens is not None:
-            self._compaction = Compaction(
-                Budget(max_tokens=max_tokens, keep_recent=keep_recent),
-                tokens=self._tokens,
+            self._context = TalkContext(
+                limits_of(max_tokens, keep_recent),
+                forms=self._forms,
                 model=model,
                 user_id=user_id,
                 session_id=session_id,
@@ -167,8 +169,8 @@ class ReMeMemory(InMemoryMemory):
             TypeError: A mark that is neither a string nor None.
         """
         wanted, unwanted = read_mark(mark, "mark"), read_mark(exclude_mark, "exclude_mark")
-        if self._compaction is not None and wanted is None and unwanted is None:
-            found = await self._fitted(self._compaction)
+        if self._context is not None and wanted is None and unwanted is None:
+            found = await self._fitted(self._context)
         else:
             async with self._held.turn():
                 found = [
@@ -319,9 +321,9 @@ class ReMeMemory(InMemoryMemory):
         async with self._held.turn():
             msgs = [entry[0] for entry in self._held.entries if not bears(entry, COMPRESSED)]
             summary = self._held.summary
-        self._tokens.forget_others({msg.id for msg in msgs})
-        counts = [await self._count(msg) for msg in msgs]
-        return use_of(msgs, counts, await self._tokens.of_text(summary), max_input_length)
+        forms = self._forms.read(msgs)
+        counts, summary_tokens = await asyncio.to_thread(self._forms.count, forms, summary)
+        return use_of(msgs, [form.full_text for form in forms], counts, summary_tokens, max_input_length)
 
     async def get_history_str(self, max_input_length: int | None = None) -> str:
         """Return the talk as a text for people: how full the prompt is, and how each message begins."""
@@ -339,11 +341,11 @@ class ReMeMemory(InMemoryMemory):
             offset (int): The number of characters to skip, to go on where the last piece ended.
         """
         try:
-            if self._compaction is None:
+            if self._context is None:
                 text = "Nothing was shortened in this conversation."
             else:
-                text = await self._compaction.reload(reference, query=query or None, offset=offset)
-        except ReMeError as exc:
+                text = await self._context.reload(reference, query=query, offset=offset)
+        except (ReMeError, ToolFeedback) as exc:
             text = f"Error: {exc}"
         return ToolResponse(content=[TextBlock(type="text", text=text)])
 
@@ -360,8 +362,8 @@ class ReMeMemory(InMemoryMemory):
     async def close(self) -> None:
         """Flush, and close the file; the next call opens it again."""
         await self.flush()
-        if self._compaction is not None:
-            await self._compaction.close()
+        if self._context is not None:
+            await self._context.close()
         if self._file is not None:
             await self._file.close()
 
@@ -395,27 +397,24 @@ class ReMeMemory(InMemoryMemory):
 
     def _visible(self) -> list[Entry]:
         """Return what a prompt shows; without a budget that is everything."""
-        if self._compaction is None:
+        if self._context is None:
             return list(self._held.entries)
         return [entry for entry in self._held.entries if not bears(entry, COMPRESSED)]
 
-    async def _count(self, msg: Msg) -> int:
-        return await (self._tokens.of(msg) if self._compaction is None else self._compaction.count_message(msg))
-
-    async def _fitted(self, compaction: Compaction) -> list[Msg]:
+    async def _fitted(self, context: TalkContext) -> list[Msg]:
         """Return what a prompt is to show, brought within its budget."""
         async with self._fitting.here():
             async with self._held.turn():
                 entries, summary = self._visible(), self._held.summary
             try:
-                left = await compaction.fit(entries, summary, self._hand_over.hand_over)
+                left = await context.fit(entries, summary, self._hand_over.hand_over)
                 if left is not None:
                     await self._leave(left, summary)
             except Exception as exc:  # noqa: BLE001  # a reply is not to end by it: the messages stay as they are
                 _LOG.error(  # a traceback may show what was said
                     "the messages of a working memory were not compacted and stay: %s", type(exc).__name__
                 )
-            return compaction.shown(self._visible())
+            return context.shown(self._visible())
 
     async def _leave(self, left: Left, summary: str) -> None:
         """Mark messages and show the new summary."""
