@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence, Set
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from agentscope.memory import LongTermMemoryBase
 from agentscope.message import Msg
 
 from reme_agentscope.v1.working_memory._memory_file import FileContents, FileState, MessageFile, SavedState, digest_of
-from reme_agentscope.v1.working_memory._memory_state import Entry, decode, encode
+from reme_agentscope.v1.working_memory._memory_state import COMPRESSED, Entry, decode, encode
 
 T = TypeVar("T")
 
@@ -130,6 +130,30 @@ class SessionContents:
                 self._restore(before, summary)
                 raise
         return result
+
+    async def remove(self, is_wanted: Callable[[Entry], bool]) -> int:
+        """Remove messages, and return how many there were."""
+
+        def remove() -> int:
+            left = [entry for entry in self.entries if not is_wanted(entry)]
+            removed = len(self.entries) - len(left)
+            self.entries[:] = left
+            return removed
+
+        return await self.change(remove)
+
+    async def hide(self, ids: Set[str], summary_before: str, summary: str) -> None:
+        """Mark messages as compressed and show the new summary, unless somebody else has changed either meanwhile."""
+
+        def hide() -> None:
+            if self.summary != summary_before or not ids <= {msg.id for msg, _ in self.entries}:
+                return  # cleared, loaded or compressed: this summary is of something else
+            for place, (msg, marks) in enumerate(self.entries):
+                if msg.id in ids and COMPRESSED not in marks:
+                    self.entries[place] = (msg, [*marks, COMPRESSED])
+            self.summary = summary
+
+        await self.change(hide)
 
     def load_now(self) -> None:
         """Read the file, blocking, if that has not been done yet."""

@@ -104,6 +104,8 @@ class MessageForms:
     def read(self, msgs: Sequence[Msg]) -> list[Message]:
         """Return messages as they are shown, in the core's form, and forget all others."""
         self._forms = {msg.id: self._form(msg) for msg in msgs}
+        there = {form.whole.message_id for form in self._forms.values()}
+        self._media = {name: tokens for name, tokens in self._media.items() if name in there}
         return [self._forms[msg.id].view for msg in msgs]
 
     def count(self, forms: Sequence[Message], summary: str) -> tuple[list[int], int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +16,7 @@ from agentscope.token import TokenCounterBase
 from agentscope.tool import ToolResponse
 
 from reme_agentscope.v1.working_memory._contents import LongTermHandOver, LoopLocks, SessionContents
-from reme_agentscope.v1.working_memory._context import Left, MessageForms, TalkContext, limits_of
+from reme_agentscope.v1.working_memory._context import MessageForms, TalkContext, limits_of
 from reme_agentscope.v1.working_memory._memory_file import MessageFile, check_session
 from reme_agentscope.v1.working_memory._memory_state import (
     COMPRESSED,
@@ -126,8 +125,6 @@ class ReMeMemory(InMemoryMemory):
         if held is not None:
             held.summary = read_summary(summary)
 
-    # --- AgentScope's interface -------------------------------------------------------------------------------------
-
     async def add(
         self, memories: Msg | list[Msg] | None, marks: str | list[str] | None = None, *args: object, **kwargs: object
     ) -> None:
@@ -185,7 +182,7 @@ class ReMeMemory(InMemoryMemory):
     async def delete(self, msg_ids: list[str], **kwargs: object) -> int:
         """Remove messages, and return how many there were."""
         wanted = read_ids(msg_ids)
-        return await self._remove(lambda entry: entry[0].id in wanted)
+        return await self._held.remove(lambda entry: entry[0].id in wanted)
 
     async def delete_by_mark(self, mark: str | list[str], *args: object, **kwargs: object) -> int:
         """Remove the messages that bear one of these marks, and return how many there were.
@@ -194,7 +191,7 @@ class ReMeMemory(InMemoryMemory):
             TypeError: No marks.
         """
         wanted = read_marks(mark, needed=True)
-        return await self._remove(lambda entry: any(bears(entry, one) for one in wanted))
+        return await self._held.remove(lambda entry: any(bears(entry, one) for one in wanted))
 
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
@@ -287,8 +284,6 @@ class ReMeMemory(InMemoryMemory):
 
         self._held.change_now(replace)
 
-    # --- what clients of InMemoryMemory call besides ----------------------------------------------------------------
-
     def get_compressed_summary(self) -> str:
         """Return the summary, empty where there is none."""
         self._held.load_now()
@@ -349,8 +344,6 @@ class ReMeMemory(InMemoryMemory):
             text = f"Error: {exc}"
         return ToolResponse(content=[TextBlock(type="text", text=text)])
 
-    # --- lifetime ---------------------------------------------------------------------------------------------------
-
     async def flush(self) -> None:
         """Write what clients have changed in messages and in `content`.
 
@@ -377,8 +370,6 @@ class ReMeMemory(InMemoryMemory):
         """Close."""
         await self.close()
 
-    # --- within -----------------------------------------------------------------------------------------------------
-
     def _opened(self) -> SessionContents | None:
         """Return the contents, read from disk; None while the classes above are still being set up."""
         held: SessionContents | None = self.__dict__.get("_held")
@@ -386,19 +377,8 @@ class ReMeMemory(InMemoryMemory):
             held.load_now()
         return held
 
-    async def _remove(self, is_wanted: Callable[[Entry], bool]) -> int:
-        def remove() -> int:
-            left = [entry for entry in self._held.entries if not is_wanted(entry)]
-            removed = len(self._held.entries) - len(left)
-            self._held.entries[:] = left
-            return removed
-
-        return await self._held.change(remove)
-
     def _visible(self) -> list[Entry]:
-        """Return what a prompt shows; without a budget that is everything."""
-        if self._context is None:
-            return list(self._held.entries)
+        """Return what a prompt within a budget shows."""
         return [entry for entry in self._held.entries if not bears(entry, COMPRESSED)]
 
     async def _fitted(self, context: TalkContext) -> list[Msg]:
@@ -409,24 +389,9 @@ class ReMeMemory(InMemoryMemory):
             try:
                 left = await context.fit(entries, summary, self._hand_over.hand_over)
                 if left is not None:
-                    await self._leave(left, summary)
+                    await self._held.hide({msg.id for msg in left.msgs}, summary, left.summary)
             except Exception as exc:  # noqa: BLE001  # a reply is not to end by it: the messages stay as they are
                 _LOG.error(  # a traceback may show what was said
                     "the messages of a working memory were not compacted and stay: %s", type(exc).__name__
                 )
             return context.shown(self._visible())
-
-    async def _leave(self, left: Left, summary: str) -> None:
-        """Mark messages and show the new summary."""
-        ids = {msg.id for msg in left.msgs}
-
-        def leave() -> None:
-            there = {msg.id for msg, _ in self._held.entries}
-            if self._held.summary != summary or not ids <= there:
-                return  # cleared, loaded or compressed by somebody else meanwhile: this summary is of something else
-            for place, (msg, marks) in enumerate(self._held.entries):
-                if msg.id in ids and COMPRESSED not in marks:
-                    self._held.entries[place] = (msg, [*marks, COMPRESSED])
-            self._held.summary = left.summary
-
-        await self._held.change(leave)
