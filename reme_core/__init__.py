@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from reme_core.facade.sync import SyncInContextMemory, SyncReMe
     from reme_core.jobs.retry_policy import RetryPolicy, holder, is_gone
+    from reme_core.models.defaults import CharacterTokenCounter
     from reme_core.models.endpoint_failures import json_instruction
     from reme_core.models.foreign_failures import model_error, unit_rows
     from reme_core.models.json_text import parse_answer
@@ -93,6 +94,7 @@ __all__ = [
     "AgenticRetriever",
     "AgenticSummarizer",
     "Block",
+    "CharacterTokenCounter",
     "ChatReply",
     "CleanedOffloads",
     "CompactedContext",
@@ -176,6 +178,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "facade.strategies": "AgenticRetriever AgenticSummarizer RerankingRetriever SimpleSummarizer",
             "facade.sync": "SyncInContextMemory SyncReMe",
             "jobs.retry_policy": "RetryPolicy holder is_gone",
+            "models.defaults": "CharacterTokenCounter",
             "models.foreign_failures": "model_error unit_rows",
             "models.json_text": "parse_answer",
             "models.endpoint_failures": "json_instruction",

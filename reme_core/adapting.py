@@ -1,4 +1,4 @@
-"""Appends that adapters of agent frameworks share: no reply waits for them."""
+"""Parts that adapters of agent frameworks share: the name of the tool that reloads, and appends no reply waits for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from typing import Final, TypeAlias
 
 from reme_core.errors import InvalidInputError, PartialFailureError, ReMeError, StoreClosedError
 
-__all__ = ["PATIENCE_S", "Append", "Appends"]
+__all__ = ["PATIENCE_S", "RELOAD_DESCRIPTION", "RELOAD_TOOL", "Append", "Appends"]
+
+RELOAD_TOOL: Final = "reload_context"
+"""The name of the tool that loads again what left a context."""
+
+RELOAD_DESCRIPTION: Final = (
+    "Load again what was left out of this conversation: a long tool result or earlier messages. `handle` is named "
+    "where it was left out. Without `pattern`, `limit` characters from `offset` on; with it, the places where those "
+    "words stand."
+)
 
 Append: TypeAlias = Callable[[], Awaitable[object]]
 

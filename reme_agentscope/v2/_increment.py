@@ -12,10 +12,10 @@ from agentscope.message import ContentBlock, HintBlock, Msg, TextBlock, ToolCall
 
 from reme_agentscope._shared.recorded_text import is_injection
 from reme_agentscope.v2.messages import from_agentscope
+from reme_core.adapting import RELOAD_TOOL
 from reme_core.schema import Message
 
 SEARCH_TOOL: Final = "memory_search"
-RELOAD_TOOL: Final = "reload_context"
 _OURS = frozenset({SEARCH_TOOL, RELOAD_TOOL})
 _MESSAGE = "message:"
 

@@ -9,21 +9,19 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from agentscope.message import TextBlock, ToolResultState
 from agentscope.permission import PermissionBehavior, PermissionContext, PermissionDecision
 from agentscope.state import AgentState
 from agentscope.tool import ToolBase, ToolChunk
 
-from reme_agentscope.v2._increment import RELOAD_TOOL
 from reme_agentscope.v2._opening import OpenedMemory
-from reme_core.errors import InvalidInputError, NotFoundError
+from reme_core import working
+from reme_core.adapting import RELOAD_DESCRIPTION, RELOAD_TOOL
+from reme_core.errors import ToolFeedback
+from reme_core.schema import make_scope
 from reme_core.schema.plain import clean_text, usable_id
-
-if TYPE_CHECKING:
-    from reme_core.schema import OffloadInfo
-
 
 _FILE_HANDLE = re.compile(r"file-[0-9a-f]{32}")
 
@@ -116,10 +114,8 @@ def _sync(folder: Path) -> None:
 DATA_SESSION: Final = "agentscope-data"
 """Where data lie that no file would take: blocks of data come without a session."""
 
-_HANDLE = re.compile(r"file-[0-9a-f]{32}|[0-9a-f]{16}")
 _MOST_CHARS = 20_000
 _DEFAULT_CHARS = 4_000
-_LISTED = 20
 
 
 def said(text: str) -> ToolChunk:
@@ -151,11 +147,7 @@ class ReloadContext(ReadingTool):
     """Loads what an offloader kept, of the agent's own session only."""
 
     name = RELOAD_TOOL
-    description = (
-        "Load again what was left out of this conversation: a long tool result or earlier messages. `handle` is named "
-        "where it was left out. Without `pattern`, `limit` characters from `offset` on; with it, the places where "
-        "those words stand."
-    )
+    description = RELOAD_DESCRIPTION
     is_state_injected = True
 
     def __init__(self, memory: OpenedMemory, *, user_id: str, files: OffloadFiles | None = None) -> None:
@@ -197,65 +189,38 @@ class ReloadContext(ReadingTool):
         """Answer in words, whatever the model asks for."""
         if _agent_state is None:
             return failed("Error reloading: there is no conversation to load from")
-        session_id = usable_id(_agent_state.session_id)
-        wanted = clean_text(str(handle)).strip()
-        found = _HANDLE.search(wanted)
-        words = clean_text(str(pattern or "")).strip()
-        start, most = max(0, _number(offset, 0)), min(max(1, _number(limit, _DEFAULT_CHARS)), _MOST_CHARS)
+        request = working.PieceRequest(
+            handle=clean_text(str(handle)).strip(),
+            sessions=(usable_id(_agent_state.session_id), DATA_SESSION),
+            offset=max(0, _number(offset, 0)),
+            limit_chars=min(max(1, _number(limit, _DEFAULT_CHARS)), _MOST_CHARS),
+            pattern=clean_text(str(pattern or "")).strip(),
+        )
+        found = _FILE_HANDLE.search(request.handle)
         try:
-            if found is None:
-                return await self._refuse(session_id, wanted)
-            if found[0].startswith("file-"):
-                return await self._read_file(session_id, found[0], start, most, words)
-            return await self._reload(session_id, found[0], start, most, words)
+            if found is not None:
+                return await self._read_file(request, found[0])
+            memory = self._memory.get()
+            scope = make_scope(memory.memory_space, self._user_id)
+            return said(await working.reload_piece(memory.working.store, scope, request))
+        except ToolFeedback as exc:
+            return failed(str(exc))
         except Exception as exc:  # noqa: BLE001  # a tool answers with its error, and the reply goes on
             return failed(f"Error reloading: {exc}")
 
-    async def _reload(self, session_id: str, handle: str, offset: int, limit: int, words: str) -> ToolChunk:
-        for session in (session_id, DATA_SESSION):
-            try:
-                result = await self._memory.get().reload_context(
-                    user_id=self._user_id,
-                    session_id=session,
-                    reference=handle,
-                    query=words or None,
-                    offset=None if words else offset,
-                    limit_chars=limit,
-                )
-            except NotFoundError:
-                continue
-            except InvalidInputError as exc:
-                return failed(f"That can't be loaded: {exc}")
-            [piece] = result.results
-            if words:
-                return said(piece.memory or f"{words!r} is not in {handle}.")
-            return said(_with_rest(piece.memory, piece.next_offset, piece.chars))
-        return await self._refuse(session_id, handle)
-
-    async def _read_file(self, session_id: str, handle: str, offset: int, limit: int, words: str) -> ToolChunk:
+    async def _read_file(self, request: working.PieceRequest, handle: str) -> ToolChunk:
+        session_id, words = request.sessions[0], request.pattern
         text = None if self._files is None else await asyncio.to_thread(self._files.find_text, session_id, handle)
         if text is None:
-            return await self._refuse(session_id, handle)
+            memory = self._memory.get()
+            scope = make_scope(memory.memory_space, self._user_id)
+            return failed(await working.unknown_handle(memory.working.store, scope, handle, request))
         if words:
             numbered = enumerate(text.splitlines(), start=1)
             lines = [f"{number}: {line}" for number, line in numbered if words.casefold() in line.casefold()]
-            return said("\n".join(lines)[:limit] or f"{words!r} is not in {handle}.")
-        end = offset + limit
-        return said(_with_rest(text[offset:end], end if end < len(text) else None, len(text)))
-
-    async def _refuse(self, session_id: str, handle: str) -> ToolChunk:
-        infos, _ = await self._memory.get().list_offloads(
-            user_id=self._user_id, session_id=session_id, limit=_LISTED, newest_first=True
-        )
-        listed = "\n".join(map(_line, infos)) if infos else "there are none in this conversation"
-        return failed(f"There is no handle {handle!r:.80} in this conversation. Known handles, newest first:\n{listed}")
-
-
-def _with_rest(text: str, next_offset: int | None, chars: int) -> str:
-    if next_offset is None:
-        return text
-    gap = "" if text.endswith("\n") else "\n"
-    return f"{text}{gap}[… goes on at offset={next_offset} of {chars} …]"
+            return said("\n".join(lines)[: request.limit_chars] or f"{words!r} is not in {handle}.")
+        end = request.offset + request.limit_chars
+        return said(working.with_rest(text[request.offset : end], end if end < len(text) else None, len(text)))
 
 
 def _number(value: object, default: int) -> int:
@@ -264,7 +229,3 @@ def _number(value: object, default: int) -> int:
         return int(float(value)) if isinstance(value, str | int | float) else default
     except (ValueError, OverflowError):
         return default
-
-
-def _line(info: OffloadInfo) -> str:
-    return f"- {info.reference}: {info.name or info.kind}, {info.chars} characters"

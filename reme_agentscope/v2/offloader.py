@@ -17,9 +17,9 @@ from agentscope.message import Base64Source, DataBlock, Msg, TextBlock, ToolResu
 from agentscope.tool import ToolBase
 from pydantic import AnyUrl, JsonValue
 
-from reme_agentscope.v2._increment import RELOAD_TOOL
 from reme_agentscope.v2._opening import OpenedMemory, told, user_of
 from reme_agentscope.v2._reloading import DATA_SESSION, OffloadFiles, ReloadContext
+from reme_core.adapting import RELOAD_TOOL
 from reme_core.errors import ReMeError, StoreError
 from reme_core.schema.plain import as_json, clean_text, usable_id
 

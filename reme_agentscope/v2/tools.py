@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from agentscope.tool import ToolBase, ToolChunk
 
 from reme_agentscope._shared.recorded_text import as_limit
-from reme_agentscope.v2._increment import RELOAD_TOOL, SEARCH_TOOL
+from reme_agentscope.v2._increment import SEARCH_TOOL
 from reme_agentscope.v2._notes import line_of, search_memories
 from reme_agentscope.v2._opening import OpenedMemory, user_of
 from reme_agentscope.v2._reloading import ReadingTool, ReloadContext, failed, said
+from reme_core.adapting import RELOAD_TOOL
 from reme_core.errors import ConfigurationError
 from reme_core.schema import shown
 from reme_core.schema.plain import clean_text

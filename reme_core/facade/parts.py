@@ -83,6 +83,11 @@ class AdapterSupport:
         return self._memory_space
 
     @property
+    def working(self: MemoryParts) -> WorkingPorts:
+        """What working memory stands on, for the functions of `reme_core.working`."""
+        return self._working_ports()
+
+    @property
     def embedder(self: MemoryParts) -> Embedder | None:
         """The embedding model, None where texts are found by their words alone."""
         return self._ports.embedder

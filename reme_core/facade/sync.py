@@ -96,6 +96,7 @@ class SyncInContextMemory:
 
     size = _passed_on(InContextMemory.size)
     add = _passed_on(InContextMemory.add)
+    extend = _waiting(InContextMemory.extend)
     messages = _passed_on(InContextMemory.messages)
     marks = _passed_on(InContextMemory.marks)
     update_marks = _passed_on(InContextMemory.update_marks)

@@ -212,8 +212,7 @@ class WorkingMemoryMethods:
             StoreError: Nothing was kept.
         """
         from reme_core.working.ports import read_context
-        from reme_core.working.prepare import offload_summary
-        from reme_core.working.record import offload_context
+        from reme_core.working.record import offload_context, offload_summary
 
         ports, scope = self._working_ports(), self._scope(user_id)
         read, shown_before = await read_context(messages, ports)

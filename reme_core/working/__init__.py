@@ -1,38 +1,53 @@
 """Working memory: the context of one session, kept below its limit without losing a word.
 
-Plain functions over `WorkingPorts`, a scope and values; `ReMe` has the same as methods, and `InContextMemory` holds the
-context of a session as an object. `pre_reasoning_hook` puts the others together.
+Plain functions over `WorkingPorts` (`ReMe.working`), a scope and values. `pre_reasoning_hook` puts the others together:
+adapters of agent frameworks call that. `ReMe` has the same as methods, and `InContextMemory` holds the context of a
+session as an object.
 """
 
-from reme_core.steps.load_offloaded import ReloadRequest, reload_context
-from reme_core.working.check import ContextCheck, ContextLimits, check_context
-from reme_core.working.fit import FittedContext, fit_messages
-from reme_core.working.in_context import InContextMemory
-from reme_core.working.ports import HeldContexts, WorkingPorts
-from reme_core.working.prepare import ContextRequest, pre_reasoning_hook
-from reme_core.working.record import offload_context
-from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
-from reme_core.working.tokens import TokenLedger
-from reme_core.working.tool_results import ToolResultPlan, compact_tool_result
+from typing import TYPE_CHECKING
+
+from reme_core.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from reme_core.working.check import Asides, ContextCheck, ContextLimits, check_context
+    from reme_core.working.ports import WorkingPorts, off_loop
+    from reme_core.working.prepare import BeforeChange, ContextRequest, pre_reasoning_hook
+    from reme_core.working.record import offload_context
+    from reme_core.working.reload import PieceRequest, reload_piece, unknown_handle, with_rest
+    from reme_core.working.tokens import IMAGE_TOKENS, TokenLedger
+    from reme_core.working.tool_results import compact_tool_result
 
 __all__ = [
-    "CompactRequest",
-    "Compacted",
+    "IMAGE_TOKENS",
+    "Asides",
+    "BeforeChange",
     "ContextCheck",
     "ContextLimits",
     "ContextRequest",
-    "FittedContext",
-    "HeldContexts",
-    "InContextMemory",
-    "ReloadRequest",
+    "PieceRequest",
     "TokenLedger",
-    "ToolResultPlan",
     "WorkingPorts",
     "check_context",
-    "compact_memory",
     "compact_tool_result",
-    "fit_messages",
+    "off_loop",
     "offload_context",
     "pre_reasoning_hook",
-    "reload_context",
+    "reload_piece",
+    "unknown_handle",
+    "with_rest",
 ]
+
+if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "check": "Asides ContextCheck ContextLimits check_context",
+            "ports": "WorkingPorts off_loop",
+            "prepare": "BeforeChange ContextRequest pre_reasoning_hook",
+            "record": "offload_context",
+            "reload": "PieceRequest reload_piece unknown_handle with_rest",
+            "tokens": "IMAGE_TOKENS TokenLedger",
+            "tool_results": "compact_tool_result",
+        },
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from reme_core.errors import InvalidInputError
@@ -14,11 +14,16 @@ _MARGIN = 0.95
 _MIN_WINDOW = 1_000
 # A summary takes at most this share of the threshold; four thousand tokens hold six sections of a long task.
 _SUMMARY_SHARE, _MOST_SUMMARY = 0.2, 4_000
+# A shorter one no model can write: twice what headings and a pointer take.
+_LEAST_SUMMARY = 120
 # ... and of what system prompt and tools leave of it.
 _SUMMARY_ROOM = 1 / 3
 # Bytes of one tool result for each token of the threshold: a quarter of the threshold in ASCII, which has four
 # characters a token; and a sixteenth once the result is old.
 _RECENT_BYTES, _OLD_BYTES = 1.0, 0.25
+
+ROOM = 0.9
+"""The share of the threshold that what stays may take before it is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +38,8 @@ class ContextLimits:
         recent_max_bytes: Of a recent tool result, in bytes of UTF-8; the rest is offloaded.
         old_max_bytes: Of an older one.
         max_summary_tokens: Of the summary; None: a fifth of the threshold, at most 4,000.
+        max_tokens: That a context may take, if not the share of the window; the window is then the summariser's.
+        keep_messages: So many of the newest messages stay in a compaction, if there is room, and not by their tokens.
     """
 
     max_input_length: int = 128_000
@@ -42,6 +49,8 @@ class ContextLimits:
     recent_max_bytes: int = 102_400
     old_max_bytes: int = 3_000
     max_summary_tokens: int | None = None
+    max_tokens: int | None = None
+    keep_messages: int | None = None
 
     def __post_init__(self) -> None:
         """Check the numbers (InvalidInputError)."""
@@ -53,8 +62,8 @@ class ContextLimits:
             "old_max_bytes": 1,
         }
         numbers = [(name, getattr(self, name), low) for name, low in least.items()]
-        if self.max_summary_tokens is not None:
-            numbers.append(("max_summary_tokens", self.max_summary_tokens, 1))
+        optional = (("max_summary_tokens", 1), ("max_tokens", 1), ("keep_messages", 0))
+        numbers += [(name, value, low) for name, low in optional if (value := getattr(self, name)) is not None]
         for name, value, low in numbers:
             if type(value) is not int or value < low:
                 msg = f"{name}: wanted a whole number of at least {low}, found {value!r}"
@@ -66,12 +75,12 @@ class ContextLimits:
     @property
     def threshold(self) -> int:
         """Tokens that system prompt, tools, summary and messages may take together."""
-        return int(self.max_input_length * self.compact_ratio * _MARGIN)
+        return self.max_tokens or int(self.max_input_length * self.compact_ratio * _MARGIN)
 
     @property
     def summary_limit(self) -> int:
         """Tokens that a summary may take."""
-        most = min(_MOST_SUMMARY, int(self.threshold * _SUMMARY_SHARE))
+        most = min(_MOST_SUMMARY, max(_LEAST_SUMMARY, int(self.threshold * _SUMMARY_SHARE)))
         return most if self.max_summary_tokens is None else min(self.max_summary_tokens, most)
 
     @property
@@ -90,7 +99,29 @@ class ContextLimits:
 
     def reserve(self, taken: int) -> int:
         """Return the tokens of messages that stay in a compaction, with `taken` as for `summary_room`."""
-        return max(0, min(self.reserve_tokens, (self.threshold - self.summary_room(taken) - taken) // 2))
+        fixed = self.summary_room(taken) + taken
+        if self.keep_messages is not None:
+            return max(0, int(ROOM * self.threshold) - fixed)
+        return max(0, min(self.reserve_tokens, (self.threshold - fixed) // 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asides:
+    """Messages of a context that a framework has put there and nobody has said, by their ids.
+
+    Neither is summarised, cut, or written to the transcript.
+
+    Attributes:
+        pinned: They stay, whatever they take: hints for the next answer.
+        unsaid: They leave as others do: memories that were found, reminders.
+    """
+
+    pinned: frozenset[str] = frozenset()
+    unsaid: frozenset[str] = frozenset()
+
+    def hold(self, message: Message) -> bool:
+        """Tell whether a message is one of them."""
+        return message.message_id in self.pinned or message.message_id in self.unsaid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +165,7 @@ def check_context(
     system_prompt: str = "",
     summary: str = "",
     overhead_tokens: int = 0,
+    asides: Asides = Asides(),
     force: bool = False,
 ) -> ContextCheck:
     """Count a context and, where it is over its threshold, say which messages go and which stay.
@@ -143,8 +175,7 @@ def check_context(
     on one side: results that come late go with their call. If the reserve doesn't hold the newest message with what
     belongs to it, that stays as long as the threshold leaves room for it beside a summary.
 
-    Messages that were counted before are not looked at again, but for those that stay, those of the going turn and,
-    where a call there has no result, all.
+    Messages that were counted before are not looked at again, unless the context is split.
 
     Args:
         messages: In order; not changed.
@@ -153,6 +184,7 @@ def check_context(
         system_prompt: What stands before the messages, if it isn't one of them.
         summary: The summary of what left before.
         overhead_tokens: What else goes into each request, such as the schemas of tools.
+        asides: Messages that nobody has said.
         force: Split as though it were over.
 
     Raises:
@@ -169,7 +201,8 @@ def check_context(
     to_compact: Sequence[Message] = ()
     to_keep = messages
     if force or tokens > limits.threshold:
-        to_compact, to_keep = _split(messages, leading, taken, limits, ledger)
+        split = _Split(messages=messages, leading=leading, taken=taken, limits=limits, ledger=ledger, asides=asides)
+        to_compact, to_keep = split.divided()
     return ContextCheck(
         tokens=tokens,
         message_tokens=message_tokens,
@@ -181,20 +214,22 @@ def check_context(
     )
 
 
-def last_user_message(messages: Sequence[Message]) -> int | None:
+def last_user_message(messages: Sequence[Message], unsaid: Set[str] = frozenset()) -> int | None:
     """Return the place of the last message in which a user says something; a tool's results alone are not said."""
     for place in range(len(messages) - 1, -1, -1):
-        if messages[place].role == "user" and any(block.type != "tool_result" for block in messages[place].content):
+        message = messages[place]
+        is_said = message.role == "user" and message.message_id not in unsaid
+        if is_said and any(block.type != "tool_result" for block in message.content):
             return place
     return None
 
 
-def waiting_calls(messages: Sequence[Message]) -> frozenset[int]:
+def waiting_calls(messages: Sequence[Message], unsaid: Set[str] = frozenset()) -> frozenset[int]:
     """Return the places of the messages with a call of the going turn that no result follows on.
 
     The going turn is what follows on the last user message; without one, all.
     """
-    return _waiting(_Links(messages), last_user_message(messages))
+    return _waiting(_linked(messages), last_user_message(messages, unsaid))
 
 
 def _leading(messages: Sequence[Message]) -> int:
@@ -205,154 +240,131 @@ def _leading(messages: Sequence[Message]) -> int:
     return len(messages)
 
 
-def _split(
-    messages: Sequence[Message], leading: int, taken: int, limits: ContextLimits, ledger: TokenLedger
-) -> tuple[list[Message], list[Message]]:
-    """Return what goes and what stays."""
-    links = _Links(messages)
-    must = _must_stay(messages, leading, links)
-    budget = limits.reserve(taken) - _count(messages, must, ledger)
-    start = _newest(messages, leading, must, budget, ledger)
-    kept = must | links.whole(place for place in range(start, len(messages)) if place not in must)
-    last = len(messages) - 1
-    if last >= leading and last not in kept:
-        newest = links.group(last)
-        room = limits.threshold - limits.summary_room(taken) - taken
-        if not links.lack_call(newest) and _count(messages, kept | newest, ledger) <= room:
-            kept |= newest
-    return _divided(messages, leading, kept)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """One division of a context into what goes and what stays."""
 
+    messages: Sequence[Message]
+    leading: int
+    taken: int
+    limits: ContextLimits
+    ledger: TokenLedger
+    asides: Asides
 
-def _count(messages: Sequence[Message], places: Iterable[int], ledger: TokenLedger) -> int:
-    return sum(ledger.count_message(messages[place]) for place in places)
+    def divided(self) -> tuple[list[Message], list[Message]]:
+        """Return what goes and what stays, both in order."""
+        links = _linked(self.messages)
+        must = self._must_stay(links)
+        newest = self._newest(must)
+        kept = must | {
+            place
+            for place in newest
+            if place not in links.alone and links.group(place).isdisjoint(links.alone) and links.group(place) <= newest
+        }
+        last = len(self.messages) - 1
+        if last >= self.leading and last not in kept:
+            group = links.group(last)
+            room = self.limits.threshold - self.limits.summary_room(self.taken) - self.taken
+            if group.isdisjoint(links.alone) and self._count(kept | group) <= room:
+                kept |= group
+        goes = [message for place, message in enumerate(self.messages) if place >= self.leading and place not in kept]
+        stays = [message for place, message in enumerate(self.messages) if place < self.leading or place in kept]
+        return goes, stays
 
+    def _must_stay(self, links: _Links) -> set[int]:
+        """Return the places of what is pinned, the last user message and the calls that wait.
 
-def _must_stay(messages: Sequence[Message], leading: int, links: _Links) -> set[int]:
-    """Return the places of the last user message and of the calls that wait, each with what belongs to it."""
-    must, user = set[int](), last_user_message(messages)
-    for place in {*_waiting(links, user), *(() if user is None else (user,))}:
-        must |= links.group(place)
-    return {place for place in must if place >= leading}
+        Each comes with what belongs to it, such as what a framework has put behind the user's words.
+        """
+        user = last_user_message(self.messages, self.asides.unsaid)
+        begun = {place for place, message in enumerate(self.messages) if message.message_id in self.asides.pinned}
+        begun |= _waiting(links, user)
+        if user is not None:
+            begun.add(user)
+            if user + 1 < len(self.messages) and self.messages[user + 1].message_id in self.asides.unsaid:
+                begun.add(user + 1)
+        return {place for first in begun for place in links.group(first) if place >= self.leading}
 
-
-def _waiting(links: _Links, user: int | None) -> frozenset[int]:
-    begin = 0 if user is None else user + 1
-    links.read_back(begin)
-    return frozenset(place for place in links.unanswered if place >= begin)
-
-
-def _newest(messages: Sequence[Message], leading: int, must: set[int], budget: int, ledger: TokenLedger) -> int:
-    """Return where the newest messages begin that a budget holds beside those that stay anyway."""
-    place = len(messages)
-    while place > leading:
-        if place - 1 not in must:
-            budget -= ledger.count_message(messages[place - 1])
-            if budget < 0:
+    def _newest(self, must: set[int]) -> set[int]:
+        """Return the places of the newest messages that the reserve holds beside those that stay anyway."""
+        budget = self.limits.reserve(self.taken) - self._count(must)
+        left = self.limits.keep_messages
+        newest = set[int]()
+        for place in range(len(self.messages) - 1, self.leading - 1, -1):
+            if self.messages[place].message_id in self.asides.pinned or (left is None and place in must):
+                continue
+            if place not in must:
+                budget -= self.ledger.count_message(self.messages[place])
+            left = None if left is None else left - 1
+            if budget < 0 or (left is not None and left < 0):
                 break
-        place -= 1
-    return place
+            newest.add(place)
+        return newest | must
+
+    def _count(self, places: Iterable[int]) -> int:
+        return sum(self.ledger.count_message(self.messages[place]) for place in places)
 
 
-def _divided(messages: Sequence[Message], leading: int, kept: set[int]) -> tuple[list[Message], list[Message]]:
-    """Return the messages that go and those that stay, both in order: slices between those that stay."""
-    goes, stays = list[Message](), list(messages[:leading])
-    begin = leading
-    for place in sorted(kept):
-        goes += messages[begin:place]
-        stays.append(messages[place])
-        begin = place + 1
-    goes += messages[begin:]
-    return goes, stays
-
-
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Links:
-    """Which messages belong together, by calls and results, as far back as was read.
+    """Which messages belong together, by calls and results.
 
-    A result belongs to the nearest call before it with its id, since some models use ids again; one that has no call
-    before it to the later calls with its id that no result follows on.
+    Attributes:
+        beside: The places next to a place: of its calls' results, and of its results' calls.
+        unanswered: The places of calls that no result follows on.
+        alone: The places of results that have no call.
     """
 
-    def __init__(self, messages: Sequence[Message]) -> None:
-        self._messages = messages
-        self._start = len(messages)
-        self._beside: dict[int, set[int]] = {}
-        self._results: dict[str, set[int]] = {}
-        self._calls: dict[int, set[str]] = {}
-        self._is_settled = False
-
-    @property
-    def unanswered(self) -> Iterable[int]:
-        """The places of calls that no result follows on, of what was read."""
-        return self._calls.keys()
-
-    def read_back(self, start: int) -> None:
-        """Read the messages from `start` on that were not read yet."""
-        while self._start > start:
-            self._start -= 1
-            for block in reversed(self._messages[self._start].content):
-                if block.type == "tool_result":
-                    self._results.setdefault(block.call_id, set()).add(self._start)
-                elif block.type == "tool_call":
-                    self._call(block.call_id, self._start)
+    beside: Mapping[int, Set[int]]
+    unanswered: frozenset[int]
+    alone: frozenset[int]
 
     def group(self, place: int) -> set[int]:
-        """Return a message and all that belongs to it, reading back as far as it takes."""
-        self.read_back(place)
-        group = self._settled({place})
-        while self._start > 0 and self.lack_call(group):
-            self.read_back(self._start - 1)
-            group = self._settled({place})
-        return group
-
-    def lack_call(self, places: set[int]) -> bool:
-        """Tell whether there is a result among some messages that has no call in what was read."""
-        return any(not places.isdisjoint(results) for results in self._results.values())
-
-    def whole(self, places: Iterable[int]) -> set[int]:
-        """Return those of some messages that belong to no message outside of them, be it one that was not read."""
-        among = set(places)
-        self.read_back(min(among, default=self._start))
-        self._settled(among)
-        alone = {place for results in self._results.values() for place in results}
-        left, whole = set(among), set[int]()
-        while left:
-            group = self._reach({left.pop()})
-            left -= group
-            if group <= among and group.isdisjoint(alone):
-                whole |= group
-        return whole
-
-    def _settled(self, places: set[int]) -> set[int]:
-        """Return some messages and what belongs to them; results before their call are looked for if one has none."""
-        group = self._reach(places)
-        if self._is_settled or group.isdisjoint(self._calls):
-            return group
-        self._is_settled = True
-        self.read_back(0)
-        for place, call_ids in self._calls.items():
-            for call_id in call_ids:
-                self._join(place, self._results.get(call_id, ()))
-        called = set[str]().union(*self._calls.values())
-        self._results = {call_id: results for call_id, results in self._results.items() if call_id not in called}
-        return self._reach(places)
-
-    def _reach(self, places: set[int]) -> set[int]:
-        reached, edge = set(places), list(places)
+        """Return a message and all that belongs to it."""
+        reached, edge = {place}, [place]
         while edge:
-            fresh = self._beside.get(edge.pop(), set()) - reached
+            fresh = self.beside.get(edge.pop(), frozenset()) - reached
             reached |= fresh
             edge += fresh
         return reached
 
-    def _call(self, call_id: str, place: int) -> None:
-        results = self._results.pop(call_id, None)
-        if results is None:
-            self._calls.setdefault(place, set()).add(call_id)
-        else:
-            self._join(place, results)
 
-    def _join(self, place: int, others: Iterable[int]) -> None:
-        for other in others:
-            if other != place:
-                self._beside.setdefault(place, set()).add(other)
-                self._beside.setdefault(other, set()).add(place)
+def _linked(messages: Sequence[Message]) -> _Links:
+    """Return which messages belong together.
+
+    A result belongs to the nearest call before it with its id, since some models use ids again; one that has no call
+    before it to the later calls with its id that no result follows on.
+    """
+    latest: dict[str, int] = {}
+    waiting: dict[str, set[int]] = {}
+    early: dict[str, set[int]] = {}
+    beside: dict[int, set[int]] = {}
+
+    def join(first: int, second: int) -> None:
+        beside.setdefault(first, set()).add(second)
+        beside.setdefault(second, set()).add(first)
+
+    for place, message in enumerate(messages):
+        for block in message.content:
+            if block.type == "tool_call":
+                latest[block.call_id] = place
+                waiting.setdefault(block.call_id, set()).add(place)
+            elif block.type == "tool_result" and block.call_id in latest:
+                join(latest[block.call_id], place)
+                waiting[block.call_id].discard(latest[block.call_id])
+            elif block.type == "tool_result":
+                early.setdefault(block.call_id, set()).add(place)
+    for call_id, results in early.items():
+        for call in waiting.get(call_id, ()):
+            for result in results:
+                join(call, result)
+    return _Links(
+        beside=beside,
+        unanswered=frozenset[int]().union(*waiting.values()),
+        alone=frozenset[int]().union(*(places for call_id, places in early.items() if not waiting.get(call_id))),
+    )
+
+
+def _waiting(links: _Links, user: int | None) -> frozenset[int]:
+    begin = 0 if user is None else user + 1
+    return frozenset(place for place in links.unanswered if place >= begin)

@@ -21,9 +21,10 @@ from reme_core.schema import (
     ToolResultBlock,
     new_reference,
 )
-from reme_core.text import cut_middle, is_cut_of
+from reme_core.text import cut_middle
 from reme_core.working.check import last_user_message, waiting_calls
 from reme_core.working.tokens import FILE_TOKENS, IMAGE_TOKENS, TokenLedger, arguments_text, json_text
+from reme_core.working.tool_results import is_of
 
 # What an image or file counts is weighed against texts as though it were ASCII, with four characters a token.
 _BYTES_A_TOKEN = 4
@@ -208,7 +209,7 @@ class _FitState:
         found = self.wholes.get((place, index))
         if found is None:
             row = self.known.get((self.messages[place].message_id, index))
-            if row is not None and _is_of(block.output, row):
+            if row is not None and is_of(row, block.output):
                 found = row.text, row.reference
             else:
                 found = block.output, new_reference()
@@ -277,11 +278,6 @@ def _changes(message: Message, view: Message) -> tuple[list[int], bool]:
     changed = [index for index, block in enumerate(message.content) if id(block) not in same]
     results = [index for index in changed if message.content[index].type == "tool_result"]
     return results, len(results) < len(changed)
-
-
-def _is_of(output: str, row: OffloadRecord) -> bool:
-    """Tell whether an output is what was kept, or a cut of it."""
-    return output == row.text or is_cut_of(output, row.text, row.reference)
 
 
 def _size(block: ContentBlock) -> int:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeAlias, cast, get_args
+from typing import TypeAlias, TypeVar, cast, get_args
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import ChatModel, Clock, Store, SummaryRequest
 from reme_core.schema import Message, Scope, SummaryResult, parse_messages, shown
+from reme_core.schema.checks import check_id
 from reme_core.text import Language
 from reme_core.working.check import ContextLimits
 from reme_core.working.summary.sections import is_shown_summary, shown_text
@@ -70,10 +71,18 @@ class WorkingPorts:
     held: HeldContexts
 
 
-# Reading a message from a dictionary takes some 20 microseconds.
+# Reading a message from a dictionary takes some 20 microseconds; to go through one is quicker.
 _MANY = 500
 # A hundred years: what lies further back no clock has written.
 _MOST_DAYS = 36_500
+
+
+T = TypeVar("T")
+
+
+async def off_loop(call: Callable[[], T], items: int) -> T:
+    """Return what a call gives, away from the event loop where it goes through more than some hundred items."""
+    return await asyncio.to_thread(call) if items > _MANY else call()
 
 
 async def read_messages(messages: Sequence[object], ports: WorkingPorts) -> Sequence[Message]:
@@ -84,10 +93,12 @@ async def read_messages(messages: Sequence[object], ports: WorkingPorts) -> Sequ
 
 async def read_context(messages: Sequence[object], ports: WorkingPorts) -> tuple[Sequence[Message], str]:
     """Read messages, away from the event loop where they are many, and the summary that is shown as one of them."""
-    now = ports.clock.now()
-    read = partial(parse_messages, messages, now=lambda: now)
-    is_long = isinstance(messages, (list, tuple)) and len(messages) > _MANY and set(map(type, messages)) != {Message}
-    parsed = await asyncio.to_thread(read) if is_long else read()
+    size = len(messages) if isinstance(messages, (list, tuple)) else 0
+    return await off_loop(partial(_read, messages, ports.clock.now()), size)
+
+
+def _read(messages: Sequence[object], now: datetime) -> tuple[Sequence[Message], str]:
+    parsed = parse_messages(messages, now=lambda: now)
     summaries = [text for message in parsed if (text := shown_text(message)) is not None]
     said = [message for message in parsed if not is_shown_summary(message)]
     return said, summaries[-1] if summaries else ""
@@ -133,3 +144,20 @@ def read_days(value: object, name: str) -> timedelta:
         return timedelta(days=value)
     msg = f"{name}: wanted a number of days from 0 to {_MOST_DAYS:,}, found {value!r}"
     raise InvalidInputError(msg)
+
+
+def read_marks(marks: object) -> tuple[str, ...]:
+    """Read a mark or several; members of a `str` Enum are their values (InvalidInputError)."""
+    items = [marks] if isinstance(marks, str) else marks
+    given = items if isinstance(items, Iterable) and not isinstance(items, (bytes, Mapping)) else [items]
+    read = []
+    for item in given:
+        if not isinstance(item, str):
+            msg = f"marks: wanted a string or a list of strings, found {shown(marks)}"
+            raise InvalidInputError(msg)
+        try:
+            read.append(check_id(str.__str__(item)))
+        except ValueError as exc:
+            msg = f"marks: {exc}"
+            raise InvalidInputError(msg) from exc
+    return tuple(dict.fromkeys(read))

@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import operator
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Literal
+from typing import TypeAlias
 
 from reme_core.errors import ContextTooLongError
-from reme_core.ports import HoldOffloads, ListOffloads
-from reme_core.schema import Message, OffloadInfo, OffloadKind, OffloadRecord, PreparedContext, Scope, Usage
+from reme_core.ports import HoldOffloads
+from reme_core.schema import Message, OffloadRecord, PreparedContext, Scope, Usage
+from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.text import Language
-from reme_core.working.check import ContextCheck, ContextLimits, check_context
+from reme_core.working.check import ROOM, Asides, ContextCheck, ContextLimits, check_context
 from reme_core.working.fit import FittedContext, fit_messages
-from reme_core.working.ports import WorkingPorts
-from reme_core.working.record import find_wholes, record, with_ids
+from reme_core.working.ports import WorkingPorts, off_loop
+from reme_core.working.record import find_wholes, record, record_leaving, with_ids
 from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
 from reme_core.working.tool_results import (
     cited_at_a_glance,
     cited_references,
     compact_tool_result,
+    has_over,
     known_offloads,
+    known_rows,
     renamed,
+    rows_of_messages,
     store_offloads,
 )
 
-SUMMARY_NAME = "summary"
-"""The name under which a summary that was replaced is offloaded."""
-
-# What stays may take this share of the threshold; if it takes more, it is cut to the other one.
-_ROOM, _CUT_TO = 0.9, 0.75
-# Beyond this, cutting takes longer than the event loop may wait.
-_LARGE_CHARS = 200_000
+# What stays is cut to this share of the threshold if it takes more than `ROOM`.
+_CUT_TO = 0.75
+# Of the texts of a context that is cut: so many take as long as one message that is looked at.
+_CHARS_AN_ITEM = 400
 # After cutting old tool results alone, this share of the threshold may be taken: a context that is nearly full again
 # would be cut at every turn, and its prefix would never be the same.
 _ENOUGH = 0.5
-_LISTED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +53,9 @@ class ContextRequest:
         overhead_tokens: What else is sent: the tools' schemas, say.
         limits: How long it may get.
         language: Of the summariser's prompt; None follows the conversation.
+        asides: Messages that nobody has said.
+        extracts: Where the model fails, the summary quotes what leaves; False: the messages stay, and `problems` says
+            why.
     """
 
     session_id: str
@@ -63,50 +65,103 @@ class ContextRequest:
     overhead_tokens: int = 0
     limits: ContextLimits = field(default_factory=ContextLimits)
     language: Language | None = None
+    asides: Asides = field(default_factory=Asides)
+    extracts: bool = True
 
 
-async def pre_reasoning_hook(ports: WorkingPorts, scope: Scope, request: ContextRequest) -> PreparedContext:
+BeforeChange: TypeAlias = Callable[[Sequence[Message]], Awaitable[None]]
+
+
+async def pre_reasoning_hook(
+    ports: WorkingPorts, scope: Scope, request: ContextRequest, *, before: BeforeChange | None = None
+) -> PreparedContext:
     """Return the context as it is while it fits, and otherwise one that does.
 
     A tool result is cut when it is first seen, if it is very long. Once the threshold is passed, older results are cut
     further; if that isn't enough, the oldest messages leave for a summary; what must stay is cut last. Everything that
     is cut or leaves is on disk before this returns; if this raises, nothing has changed for the caller, and what was
-    written is found again and not written twice.
+    written is found again and not written twice. A long context is looked through away from the event loop.
+
+    Args:
+        ports: What it stands on.
+        scope: Whose context it is.
+        request: The context.
+        before: Awaited before anything is written or changed: first with no messages, then with those that leave.
 
     Raises:
         ContextTooLongError: System prompt and tools leave no room.
         StoreError: Something couldn't be written.
     """
     begun, begun_at = time.perf_counter(), ports.clock.now()
-    _check_room(_check(ports, request))
-    arrived, references = await _cut_results(ports, scope, request, old=False)
-    check = _check(ports, arrived)
-    prepared = await _compact(ports, scope, arrived) if check.is_over else _unsummarised(arrived, check)
+    found = await off_loop(partial(_look_through, ports, request), len(request.messages))
+    _check_room(found.check)
+    if found.check.is_over or found.has_long:
+        if before is not None:
+            await before(())
+        request = replace(request, messages=await _with_stored_times(ports, scope, request.messages))
+        prepared = await _shortened(ports, scope, request, before)
+    else:
+        prepared = _unsummarised(request, found.check)
     changed = _differ(request.messages, prepared.messages) or request.summary != prepared.compressed_summary
-    cited = (
-        frozenset[str]()
-        if changed
-        else cited_references([prepared.compressed_summary]).union(*map(cited_at_a_glance, prepared.messages))
-    )
-    if changed or not ports.held.holds(scope, request.session_id, cited):
+    if changed or not ports.held.holds(scope, request.session_id, found.cited):
         await _hold(ports, scope, request, prepared, begun_at)
     spent = (time.perf_counter() - begun) * 1000
-    return prepared.model_copy(
-        update={
-            "has_changed": changed,
-            "references": (*references, *prepared.references),
-            "usage": prepared.usage.model_copy(update={"milliseconds": spent}),
-        }
+    usage = prepared.usage.model_copy(update={"milliseconds": spent})
+    return prepared.model_copy(update={"has_changed": changed, "usage": usage})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FoundContext:
+    """What a context is like: how full, whether a tool result is too long, and the references that it cites."""
+
+    check: ContextCheck
+    has_long: bool
+    cited: frozenset[str]
+
+
+def _look_through(ports: WorkingPorts, request: ContextRequest) -> _FoundContext:
+    longest = request.limits.recent_bytes
+    return _FoundContext(
+        check=_check(ports, request),
+        has_long=any(has_over(message, longest) for message in request.messages),
+        cited=cited_references([request.summary]).union(*map(cited_at_a_glance, request.messages)),
     )
 
 
-async def _compact(ports: WorkingPorts, scope: Scope, request: ContextRequest) -> PreparedContext:
+async def _with_stored_times(ports: WorkingPorts, scope: Scope, messages: Sequence[Message]) -> Sequence[Message]:
+    """Give messages that came without a time the one under which they are in the transcript."""
+    untimed = [message.message_id for message in messages if "created_at" not in message.model_fields_set]
+    stored = await find_messages_by_id(ports.store, scope, untimed)
+
+    def timed(message: Message) -> Message:
+        found = stored.get(message.message_id)
+        if found is None or found.message.created_at == message.created_at:
+            return message
+        view = message.model_copy(update={"created_at": found.message.created_at})
+        view.model_fields_set.discard("created_at")  # it is still not its sender's
+        return view
+
+    return await off_loop(lambda: list(map(timed, messages)), len(messages)) if stored else messages
+
+
+async def _shortened(
+    ports: WorkingPorts, scope: Scope, request: ContextRequest, before: BeforeChange | None
+) -> PreparedContext:
+    arrived, references = await _cut_results(ports, scope, request, old=False)
+    check = await _checked(ports, arrived)
+    prepared = await _compact(ports, scope, arrived, before) if check.is_over else _unsummarised(arrived, check)
+    return prepared.model_copy(update={"references": (*references, *prepared.references)})
+
+
+async def _compact(
+    ports: WorkingPorts, scope: Scope, request: ContextRequest, before: BeforeChange | None
+) -> PreparedContext:
     cut, references = await _cut_results(ports, scope, request, old=True)
-    check = _check(ports, cut)
+    check = await _checked(ports, cut)
     if check.tokens <= _ENOUGH * check.threshold:
         prepared = _unsummarised(cut, check)
     else:
-        prepared = await _summarise(ports, scope, cut)
+        prepared = await _summarise(ports, scope, cut, before)
     compacted = prepared.compacted or _differ(request.messages, cut.messages)
     return prepared.model_copy(update={"references": (*references, *prepared.references), "compacted": compacted})
 
@@ -127,19 +182,27 @@ async def _cut_results(
     return replace(request, messages=plan.messages), tuple(offload.reference for offload in plan.offloads)
 
 
-async def _summarise(ports: WorkingPorts, scope: Scope, request: ContextRequest) -> PreparedContext:
+async def _summarise(
+    ports: WorkingPorts, scope: Scope, request: ContextRequest, before: BeforeChange | None
+) -> PreparedContext:
     """Move the oldest messages into the summary, and cut what stays if even so it is too much."""
-    check = _check(ports, request, force=True)
+    check = await _checked(ports, request, force=True)
+    if before is not None and check.to_compact:
+        await before(check.to_compact)
+    said = [message for message in check.to_compact if not request.asides.hold(message)]
     compacted, offloaded = None, list[str]()
-    summary = request.summary
-    if check.to_compact or ports.ledger.count_text(summary) > request.limits.summary_room(check.taken):
+    if said or ports.ledger.count_text(request.summary) > request.limits.summary_room(check.taken):
         compacted, offloaded = await compact_messages(
-            ports, scope, request, check.to_compact, kept=check.to_keep, taken=check.taken
+            ports, scope, request, said, kept=check.to_keep, taken=check.taken
         )
-        summary = compacted.summary
+    problems = () if compacted is None else tuple(str(failure) for failure in compacted.failures)
+    usage = Usage() if compacted is None else compacted.usage
+    if problems and not request.extracts:
+        return _unsummarised(request, check).model_copy(update={"problems": problems, "usage": usage})
+    summary = request.summary if compacted is None else compacted.summary
     left = replace(request, messages=check.to_keep, summary=summary)
     kept, cut = await _fitted(ports, scope, left)
-    final = _check(ports, replace(left, messages=kept))
+    final = await _checked(ports, replace(left, messages=kept))
     return PreparedContext(
         session_id=request.session_id,
         messages=kept,
@@ -150,8 +213,8 @@ async def _summarise(ports: WorkingPorts, scope: Scope, request: ContextRequest)
         references=(*offloaded, *cut),
         compacted=compacted is not None or _differ(check.to_keep, kept),
         method=None if compacted is None else compacted.method,
-        problems=() if compacted is None else tuple(str(failure) for failure in compacted.failures),
-        usage=Usage() if compacted is None else compacted.usage,
+        problems=problems,
+        usage=usage,
     )
 
 
@@ -171,17 +234,17 @@ async def compact_messages(
     Returns:
         The summary, and the references of what was offloaded.
     """
-    offloads = await _leaving(ports, scope, request, messages)
+    offloads = await record_leaving(ports, scope, request.session_id, messages, request.summary)
     stored = await store_offloads(ports.store, scope, list(offloads.values()))
     names = {what: stored[offload.reference] for what, offload in offloads.items()}
-    texts = [request.summary, *(message.full_text for message in messages)]
+    cited = await off_loop(partial(_cited, [request.summary], messages), len(messages))
     compacted = await compact_memory(
         CompactRequest(
             messages=messages,
             previous_summary=request.summary,
             kept=kept,
             reference=names.get("messages"),
-            references=frozenset(await _known(ports, scope, cited_references(texts))),
+            references=frozenset(await known_rows(ports.store, scope, cited)),
             earlier=names.get("summary"),
             limit_tokens=request.limits.summary_room(taken),
             window_tokens=request.limits.max_input_length,
@@ -193,62 +256,22 @@ async def compact_messages(
     return compacted, list(names.values())
 
 
-async def _leaving(
-    ports: WorkingPorts, scope: Scope, request: ContextRequest, messages: Sequence[Message]
-) -> dict[Literal["messages", "summary"], OffloadRecord]:
-    """Put what leaves into the transcript, and return what points at it and keeps the summary that is replaced."""
-    offloads: dict[Literal["messages", "summary"], OffloadRecord] = {}
-    now = ports.clock.now()
-    if messages:
-        recorded = await record(ports, scope, request.session_id, messages)
-        if recorded.message_ids:
-            offloads["messages"] = OffloadRecord(
-                session_id=request.session_id,
-                kind=OffloadKind.MESSAGES,
-                message_ids=recorded.message_ids,
-                created_at=now,
-            )
-    if request.summary.strip():
-        offloads["summary"] = _summary_offload(ports, request.session_id, request.summary)
-    return offloads
-
-
-async def offload_summary(ports: WorkingPorts, scope: Scope, session_id: str, summary: str) -> str | None:
-    """Keep a summary that is about to be replaced; return its reference, None where there is nothing to keep."""
-    if not summary.strip():
-        return None
-    offload = _summary_offload(ports, session_id, summary)
-    [reference] = (await store_offloads(ports.store, scope, [offload])).values()
-    return reference
-
-
-def _summary_offload(ports: WorkingPorts, session_id: str, summary: str) -> OffloadRecord:
-    return OffloadRecord(
-        session_id=session_id,
-        kind=OffloadKind.TEXT,
-        name=SUMMARY_NAME,
-        text=summary,
-        created_at=ports.clock.now(),
-    )
-
-
 async def _fitted(ports: WorkingPorts, scope: Scope, request: ContextRequest) -> tuple[tuple[Message, ...], list[str]]:
     """Cut what stays, if it leaves next to no room beside system prompt and summary.
 
     Once something has to be cut, it is cut to leave some room: else the next message would be one too many again.
     """
-    check = _check(ports, request)
-    if check.tokens <= _ROOM * check.threshold:
+    check = await _checked(ports, request)
+    if check.tokens <= ROOM * check.threshold:
         return tuple(request.messages), []
-    fixed = check.tokens - check.message_tokens
+    said = [message for message in request.messages if not request.asides.hold(message)]
+    fixed = check.tokens - ports.ledger.count_messages(said)
     _check_room(check, fixed=fixed)
-    wholes = await find_wholes(ports, scope, request.session_id, request.messages)
-    messages = [
-        wholes[message.message_id].message if message.message_id in wholes else message for message in request.messages
-    ]
+    wholes = await find_wholes(ports, scope, request.session_id, said)
+    messages = [wholes[item.message_id].message if item.message_id in wholes else item for item in said]
     known = await known_offloads(ports.store, scope, request.session_id, messages, over_bytes=0)
     pointers = {name: whole.reference for name, whole in wholes.items() if whole.reference is not None}
-    is_large = sum(len(message.full_text) for message in messages) > _LARGE_CHARS
+    chars = sum(len(message.full_text) for message in messages)
 
     async def fit(share: float) -> FittedContext:
         """Cut the messages, away from the event loop where that takes long."""
@@ -262,7 +285,7 @@ async def _fitted(ports: WorkingPorts, scope: Scope, request: ContextRequest) ->
             now=ports.clock.now(),
             pointers=pointers,
         )
-        return await asyncio.to_thread(cut) if is_large else cut()
+        return await off_loop(cut, chars // _CHARS_AN_ITEM)
 
     try:
         fitted = await fit(_CUT_TO)
@@ -272,7 +295,8 @@ async def _fitted(ports: WorkingPorts, scope: Scope, request: ContextRequest) ->
         fitted = await fit(1.0)
     offloads = await _pointing(ports, scope, request.session_id, messages, fitted)
     stored = await store_offloads(ports.store, scope, offloads)
-    return renamed(fitted.messages, stored), list(stored.values())
+    views = {message.message_id: message for message in renamed(fitted.messages, stored)}
+    return tuple(views.get(message.message_id, message) for message in request.messages), list(stored.values())
 
 
 async def _pointing(
@@ -309,6 +333,10 @@ def _differ(before: Sequence[Message], after: Sequence[Message]) -> bool:
     return len(before) != len(after) or any(map(operator.is_not, before, after))
 
 
+async def _checked(ports: WorkingPorts, request: ContextRequest, *, force: bool = False) -> ContextCheck:
+    return await off_loop(partial(_check, ports, request, force=force), len(request.messages))
+
+
 def _check(ports: WorkingPorts, request: ContextRequest, *, force: bool = False) -> ContextCheck:
     return check_context(
         request.messages,
@@ -317,6 +345,7 @@ def _check(ports: WorkingPorts, request: ContextRequest, *, force: bool = False)
         system_prompt=request.system_prompt,
         summary=request.summary,
         overhead_tokens=request.overhead_tokens,
+        asides=request.asides,
         force=force,
     )
 
@@ -331,17 +360,6 @@ def _unsummarised(request: ContextRequest, check: ContextCheck) -> PreparedConte
     )
 
 
-async def _known(ports: WorkingPorts, scope: Scope, references: frozenset[str]) -> dict[str, OffloadInfo]:
-    """Return those offloads that there are. A state may be loaded under another session: all of the scope count."""
-    found: dict[str, OffloadInfo] = {}
-    names = sorted(references)
-    for start in range(0, len(names), _LISTED):
-        some = tuple(names[start : start + _LISTED])
-        page = await ports.store.list_offloads(scope, ListOffloads(references=some, limit=len(some)))
-        found |= {info.reference: info for info in page.offloads}
-    return found
-
-
 async def _hold(
     ports: WorkingPorts, scope: Scope, request: ContextRequest, prepared: PreparedContext, begun_at: datetime
 ) -> None:
@@ -351,11 +369,11 @@ async def _hold(
     use the new one; and the tool results of messages that the summary leads to.
     """
     messages = (*request.messages, *prepared.messages)
-    texts = (request.summary, prepared.compressed_summary, *(message.full_text for message in messages))
-    cited = cited_references(texts)
-    known = await _known(ports, scope, cited)
+    summaries = (request.summary, prepared.compressed_summary)
+    cited = await off_loop(partial(_cited, summaries, messages), len(messages))
+    known = await known_rows(ports.store, scope, cited)
     left = tuple(name for info in known.values() for name in info.message_ids)
-    references = {*known, *[info.reference async for info in _results_of(ports, scope, left)]}
+    references = {*known, *(info.reference for info in await rows_of_messages(ports.store, scope, left))}
     await ports.store.hold_offloads(
         scope,
         HoldOffloads(
@@ -368,14 +386,5 @@ async def _hold(
     ports.held.remember(scope, request.session_id, cited | references)
 
 
-async def _results_of(ports: WorkingPorts, scope: Scope, message_ids: tuple[str, ...]) -> AsyncIterator[OffloadInfo]:
-    """Yield the tool results that were cut out of messages."""
-    for start in range(0, len(message_ids), _LISTED):
-        query = ListOffloads(message_ids=message_ids[start : start + _LISTED], limit=_LISTED)
-        while True:
-            page = await ports.store.list_offloads(scope, query)
-            for info in page.offloads:
-                yield info
-            if page.next_cursor is None:
-                break
-            query = replace(query, cursor=page.next_cursor)
+def _cited(summaries: Iterable[str], messages: Iterable[Message]) -> frozenset[str]:
+    return cited_references((*summaries, *(message.full_text for message in messages)))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from reme_core.ports import ListOffloads, PutOffloads, SummaryRequest
+from reme_core.ports import PutOffloads, SummaryRequest
 from reme_core.schema import (
     ContentBlock,
     FileBlock,
@@ -26,9 +27,7 @@ from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.text import is_cut_of
 from reme_core.working.ports import WorkingPorts
 from reme_core.working.summary.sections import is_shown_summary
-from reme_core.working.tool_results import cited_in, cited_references
-
-_PAGE = 1000
+from reme_core.working.tool_results import cited_in, cited_references, known_rows, store_offloads
 
 
 async def record(ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]) -> OffloadedContext:
@@ -44,15 +43,17 @@ async def record(ports: WorkingPorts, scope: Scope, session_id: str, messages: S
     Raises:
         StoreError: Nothing was written.
     """
-    placed = await _place(ports, scope, session_id, [item for item in messages if not is_shown_summary(item)])
-    fresh = [item.message for item in placed if item.stored is None]
+    said = [message for message in messages if not is_shown_summary(message)]
+    taken = await _place(ports, scope, session_id, said)
+    under = [taken[message.message_id].message if message.message_id in taken else message for message in said]
+    known = {place.message.message_id for place in taken.values() if place.stored is not None}
+    fresh = [message for message in under if message.message_id not in known]
     job_ids: tuple[str, ...] = ()
     if fresh:
         request = SummaryRequest(session_id=session_id, messages=fresh, ends_session=False, background=True)
         job_ids = (await ports.keep(scope, request)).job_ids
-    return OffloadedContext(
-        session_id=session_id, message_ids=tuple(item.message.message_id for item in placed), job_ids=job_ids
-    )
+    ids = tuple(message.message_id for message in under)
+    return OffloadedContext(session_id=session_id, message_ids=ids, job_ids=job_ids)
 
 
 async def offload_context(
@@ -93,8 +94,10 @@ async def find_wholes(
     """Return the wholes of those messages that are views of what is stored, by the id that they have in the context."""
     views = [message for message in messages if cited_in(message)]
     found = {}
-    for view, item in zip(views, await _place(ports, scope, session_id, views), strict=True):
-        if item.stored is None or item.stored.content == view.content:
+    taken = await _place(ports, scope, session_id, views)
+    for view in views:
+        item = taken.get(view.message_id)
+        if item is None or item.stored is None or item.stored.content == view.content:
             continue
         whole = view.model_copy(update={"content": item.stored.content})
         found[view.message_id] = WholeMessage(message=whole, reference=item.pointer)
@@ -112,38 +115,26 @@ class _MessageLocation:
 
 async def _place(
     ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message]
-) -> list[_MessageLocation]:
+) -> dict[str, _MessageLocation]:
+    """Return where those messages lie, or would, whose ids are there already, by their ids."""
     found = await find_messages_by_id(ports.store, scope, [message.message_id for message in messages])
-    differing = [
-        message
-        for message in messages
-        if (stored := found.get(message.message_id)) is not None and not message.repeats(stored.message)
-    ]
-    rows = await _cited_rows(ports, scope, differing)
-    placed = []
-    for message in messages:
+    there = [message for message in messages if message.message_id in found]
+    differing = [message for message in there if not message.repeats(found[message.message_id].message)]
+    rows = await known_rows(ports.store, scope, frozenset[str]().union(*map(cited_in, differing)))
+    placed = {}
+    for message in there:
         candidate, stored = message, found.get(message.message_id)
         others = renamings(message, session_id)
         while stored is not None and not _holds(stored, session_id, candidate, rows):
             candidate = next(others)
             name = candidate.message_id
             stored = (await find_messages_by_id(ports.store, scope, [name])).get(name)
-        pointer = None if stored is None else _pointer(candidate, rows)
-        placed.append(
-            _MessageLocation(message=candidate, stored=None if stored is None else stored.message, pointer=pointer)
+        placed[message.message_id] = _MessageLocation(
+            message=candidate,
+            stored=None if stored is None else stored.message,
+            pointer=None if stored is None else _pointer(candidate, rows),
         )
     return placed
-
-
-async def _cited_rows(ports: WorkingPorts, scope: Scope, messages: Iterable[Message]) -> Mapping[str, OffloadInfo]:
-    """Return the offloads that messages cite, by reference."""
-    cited = sorted(frozenset[str]().union(*map(cited_in, messages)))
-    rows: dict[str, OffloadInfo] = {}
-    for start in range(0, len(cited), _PAGE):
-        some = tuple(cited[start : start + _PAGE])
-        page = await ports.store.list_offloads(scope, ListOffloads(references=some, limit=len(some)))
-        rows |= {info.reference: info for info in page.offloads}
-    return rows
 
 
 def _pointer(message: Message, rows: Mapping[str, OffloadInfo]) -> str | None:
@@ -213,3 +204,46 @@ def with_ids(messages: Sequence[Message], recorded: OffloadedContext) -> dict[st
     """Return under which id each message lies, by the id that it has in the context."""
     said = [message for message in messages if not is_shown_summary(message)]
     return {message.message_id: name for message, name in zip(said, recorded.message_ids, strict=True)}
+
+
+SUMMARY_NAME = "summary"
+"""The name under which a summary that was replaced is offloaded."""
+
+
+async def record_leaving(
+    ports: WorkingPorts, scope: Scope, session_id: str, messages: Sequence[Message], summary: str
+) -> dict[Literal["messages", "summary"], OffloadRecord]:
+    """Put what leaves into the transcript, and return what points at it and keeps the summary that is replaced."""
+    offloads: dict[Literal["messages", "summary"], OffloadRecord] = {}
+    now = ports.clock.now()
+    if messages:
+        recorded = await record(ports, scope, session_id, messages)
+        if recorded.message_ids:
+            offloads["messages"] = OffloadRecord(
+                session_id=session_id,
+                kind=OffloadKind.MESSAGES,
+                message_ids=recorded.message_ids,
+                created_at=now,
+            )
+    if summary.strip():
+        offloads["summary"] = _summary_offload(ports, session_id, summary)
+    return offloads
+
+
+async def offload_summary(ports: WorkingPorts, scope: Scope, session_id: str, summary: str) -> str | None:
+    """Keep a summary that is about to be replaced; return its reference, None where there is nothing to keep."""
+    if not summary.strip():
+        return None
+    offload = _summary_offload(ports, session_id, summary)
+    [reference] = (await store_offloads(ports.store, scope, [offload])).values()
+    return reference
+
+
+def _summary_offload(ports: WorkingPorts, session_id: str, summary: str) -> OffloadRecord:
+    return OffloadRecord(
+        session_id=session_id,
+        kind=OffloadKind.TEXT,
+        name=SUMMARY_NAME,
+        text=summary,
+        created_at=ports.clock.now(),
+    )

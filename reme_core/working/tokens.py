@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import weakref
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Callable, Iterable
 
 from pydantic import JsonValue
 
@@ -45,7 +44,6 @@ FILE_TOKENS = 3_000
 Source: Anthropic, "PDF support", 1,500 to 3,000 tokens a page.
 """
 
-_SEQUENCES = 4
 _TEXTS = 16
 # Not worth remembering: counting it is as quick.
 _SHORT_TEXT = 64
@@ -60,32 +58,25 @@ class _CountedMessage(weakref.ref[Message]):
     tokens: int
 
 
-class _CountedRun:
-    """A sequence of messages, and the sums of their tokens up to each place; it grows at its end."""
-
-    __slots__ = ("messages", "sums")
-
-    def __init__(self, messages: list[Message], sums: list[int]) -> None:
-        self.messages = messages
-        self.sums = sums
-
-
 class TokenLedger:
     """Counts tokens of messages, each message once. Threads may share one.
 
     What is remembered belongs to the object, not to its id, so that a view of a message, which has the same id, is
-    counted for itself. Messages are not kept alive by it, but for those of the last four sequences counted.
+    counted for itself. Messages are not kept alive by it.
 
     A count is the texts' own, as the counter counts them (captions, call names and arguments, outputs, vendors' data
     as JSON), and fixed numbers for each message, call, result, image and embedded file.
     """
 
-    def __init__(self, counter: TokenCounter) -> None:
-        """Count with `counter`."""
+    def __init__(self, counter: TokenCounter, *, beside: Callable[[Message], int] = lambda _: 0) -> None:
+        """Count with `counter`.
+
+        `beside` says what a message takes besides what can be read of it: images in the result of a tool, say.
+        """
         self._counter = counter
+        self._beside = beside
         self._counted: dict[int, _CountedMessage] = {}
         self._texts: dict[str, int] = {}
-        self._runs: list[_CountedRun] = []
         self._gate = threading.Lock()
 
     @property
@@ -116,7 +107,7 @@ class TokenLedger:
         found = self._counted.get(key)
         if found is not None and found() is message:
             return found.tokens
-        tokens = _MESSAGE_TOKENS + _PART_TOKENS * (len(message.content) - 1)
+        tokens = _MESSAGE_TOKENS + _PART_TOKENS * (len(message.content) - 1) + self._beside(message)
         if message.name:
             tokens += _NAME_TOKENS + self._count(message.name)
         for block in message.content:
@@ -126,49 +117,9 @@ class TokenLedger:
         self._counted[key] = counted
         return tokens
 
-    def count_messages(self, messages: Sequence[Message]) -> int:
-        """Return the tokens of messages together (InvalidInputError as `count_text`).
-
-        A sequence that begins as one of the last ones did costs a comparison of the two and the count of what is new.
-        """
-        if not messages:
-            return 0
-        wanted = messages if isinstance(messages, list) else list(messages)
-        with self._gate:
-            run, common = self._nearest(wanted)
-            if run is not None and common == len(wanted):
-                return run.sums[common]
-            base = 0 if run is None else run.sums[common]
-        # The counter is not ours: nothing is locked while it works.
-        fresh = wanted[common:]
-        added = list(accumulate(map(self.count_message, fresh), initial=base))
-        with self._gate:
-            self._remember(run, wanted[:common], fresh, added)
-        return added[-1]
-
-    def _nearest(self, wanted: list[Message]) -> tuple[_CountedRun | None, int]:
-        """Return the run with the longest beginning in common, as the last one used, and the length of that."""
-        best, common = None, 0
-        for run in reversed(self._runs):
-            same = _common(run.messages, wanted)
-            if same > common:
-                best, common = run, same
-            if same == len(wanted):
-                break
-        if best is not None:
-            self._runs.remove(best)
-            self._runs.append(best)
-        return best, common
-
-    def _remember(self, run: _CountedRun | None, before: list[Message], fresh: list[Message], sums: list[int]) -> None:
-        """Let a run grow by what follows on it, or begin another one."""
-        if run is not None and len(run.messages) == len(before):
-            run.messages += fresh
-            run.sums += sums[1:]
-            return
-        begun = [] if run is None else run.sums[: len(before)]
-        self._runs.append(_CountedRun(before + fresh, begun + sums))
-        del self._runs[:-_SEQUENCES]
+    def count_messages(self, messages: Iterable[Message]) -> int:
+        """Return the tokens of messages together (InvalidInputError as `count_text`)."""
+        return sum(map(self.count_message, messages))
 
     def _count_block(self, block: ContentBlock) -> int:
         match block:
@@ -213,21 +164,3 @@ def arguments_text(call: ToolCallBlock) -> str:
 def json_text(value: JsonValue) -> str:
     """Write a value as JSON with the characters as they are."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _common(first: list[Message], second: list[Message]) -> int:
-    """Return how many messages two lists begin with alike.
-
-    Comparing lists asks for identity first, at the speed of C: a loop over ten thousand messages takes longer than all
-    the rest. Equal messages that are not identical have the same texts, and so the same count.
-    """
-    least, most = 0, min(len(first), len(second))
-    if first[:most] == second[:most]:
-        return most
-    while least < most:
-        middle = (least + most + 1) // 2
-        if first[least:middle] == second[least:middle]:
-            least = middle
-        else:
-            most = middle - 1
-    return least

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ from reme_core.ports import ListOffloads, PutOffloads, Store
 from reme_core.schema import Message, OffloadInfo, OffloadKind, OffloadRecord, Scope, ToolResultBlock
 from reme_core.text import cut_middle, is_cut_of
 from reme_core.working.check import ContextLimits
+from reme_core.working.ports import off_loop
 
 _HINT = re.compile(r"\breload ([0-9a-f]{16})\b")
 # A hint as views and summaries write it. In a quotation the words around a reference stay, but for our own form.
@@ -170,14 +171,14 @@ async def known_offloads(
     context may be loaded under another one. Where there is no such result nothing is asked, otherwise one page of rows
     (of up to 1,000), and the text of each that may be it.
     """
-    long = [message for message in messages if _has_over(message, over_bytes)]
+    long = [message for message in messages if has_over(message, over_bytes)]
     outputs = {place: block.output for place, block in _results(long) if _is_over(block.output, over_bytes)}
     cited = {place: cited_references([output]) for place, output in outputs.items()}
     by_message: dict[str, list[Place]] = {}
     for place in outputs:
         by_message.setdefault(place[0], []).append(place)
     found: dict[Place, OffloadRecord] = {}
-    for info in await _rows(store, scope, tuple(by_message)):
+    for info in await rows_of_messages(store, scope, tuple(by_message)):
         places = [
             place
             for place in by_message.get(info.message_id or "", ())
@@ -192,7 +193,7 @@ async def known_offloads(
             row = await store.get_offload(scope, info.reference)
         except OffloadNotFoundError:  # cleaned up since it was listed: what stands there is then all there is
             continue
-        found |= {place: row for place in places if _is_of(row, outputs[place])}
+        found |= {place: row for place in places if is_of(row, outputs[place])}
     return found
 
 
@@ -221,7 +222,7 @@ def plan_tool_results(
     """
     least = limits.old_bytes if old else limits.recent_bytes
     # Most contexts have none, and this is asked before each call of a model.
-    long = [place for place, message in enumerate(messages) if _has_over(message, least)]
+    long = [place for place, message in enumerate(messages) if has_over(message, least)]
     if not long:
         return ToolResultPlan(messages=tuple(messages))
     recent = frozenset(_newest_results(messages, limits.recent_n)) if old else frozenset[int]()
@@ -278,6 +279,8 @@ async def compact_tool_result(
         StoreError: Nothing is to be cut: what could not be stored would be lost.
     """
     limit = limits.old_bytes if old else limits.recent_bytes
+    if not await off_loop(lambda: any(has_over(message, limit) for message in messages), len(messages)):
+        return ToolResultPlan(messages=tuple(messages))
     known = await known_offloads(store, scope, session_id, messages, over_bytes=limit)
     plan = plan_tool_results(messages, limits=limits, session_id=session_id, known=known, now=now, old=old)
     if not plan.offloads:
@@ -289,7 +292,8 @@ async def compact_tool_result(
     )
 
 
-def _has_over(message: Message, limit_bytes: int) -> bool:
+def has_over(message: Message, limit_bytes: int) -> bool:
+    """Tell whether a tool result in a message has more bytes than a limit."""
     for block in message.content:  # noqa: SIM110  # a generator for each message takes twice as long
         if block.type == "tool_result" and _is_over(block.output, limit_bytes):
             return True
@@ -320,29 +324,38 @@ def _is_over(text: str, limit_bytes: int) -> bool:
     return len(text.encode()) > limit_bytes
 
 
-async def _rows(store: Store, scope: Scope, message_ids: tuple[str, ...]) -> list[OffloadInfo]:
-    """Return what is stored of results in these messages, newest first."""
+async def rows_of_messages(store: Store, scope: Scope, message_ids: Sequence[str]) -> list[OffloadInfo]:
+    """Return what is offloaded of the tool results in messages, newest first."""
     rows: list[OffloadInfo] = []
-    cursor: str | None = None
-    while message_ids:
-        page = await store.list_offloads(
-            scope, ListOffloads(message_ids=message_ids, limit=_PAGE, cursor=cursor, newest_first=True)
-        )
+    for start in range(0, len(message_ids), _PAGE):
+        query = ListOffloads(message_ids=tuple(message_ids[start : start + _PAGE]), limit=_PAGE, newest_first=True)
+        page = await store.list_offloads(scope, query)
         rows += page.offloads
-        cursor = page.next_cursor
-        if cursor is None:
-            break
+        while page.next_cursor is not None:
+            page = await store.list_offloads(scope, replace(query, cursor=page.next_cursor))
+            rows += page.offloads
     return rows
 
 
-def _is_of(row: OffloadRecord, output: str) -> bool:
+async def known_rows(store: Store, scope: Scope, references: Iterable[str]) -> dict[str, OffloadInfo]:
+    """Return those offloads that there are. A state may be loaded under another session: all of the scope count."""
+    found: dict[str, OffloadInfo] = {}
+    names = sorted(references)
+    for start in range(0, len(names), _PAGE):
+        some = tuple(names[start : start + _PAGE])
+        page = await store.list_offloads(scope, ListOffloads(references=some, limit=len(some)))
+        found |= {info.reference: info for info in page.offloads}
+    return found
+
+
+def is_of(row: OffloadRecord, output: str) -> bool:
     """Tell whether an output is the text of a row, or a cut of it."""
     return row.text == output or is_cut_of(output, row.text, row.reference)
 
 
 def _row_of(message: Message, block: ToolResultBlock, row: OffloadRecord | None) -> OffloadRecord | None:
     """Return the row if it is that of this result."""
-    return row if row is not None and row.message_id == message.message_id and _is_of(row, block.output) else None
+    return row if row is not None and row.message_id == message.message_id and is_of(row, block.output) else None
 
 
 def _with_views(message: Message, views: Mapping[int, ToolResultBlock]) -> Message:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import cast
 
@@ -17,16 +18,16 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
 from reme_core import Message, PreparedContext, ReMe
+from reme_core.schema import make_scope
 from reme_core.schema.plain import clean_text
+from reme_core.working.check import Asides, check_context
+from reme_core.working.ports import off_loop
+from reme_core.working.prepare import BeforeChange, ContextRequest, pre_reasoning_hook
 from reme_langchain._place import HookContext
-from reme_langchain._searching import known_messages
 from reme_langchain.messages import to_langchain
-from reme_langchain.middleware._capture import untimed
 from reme_langchain.middleware._own_messages import (
     ConvertedMessages,
     as_cut,
-    most_tokens,
-    most_tokens_of,
     part_of,
     summary_message,
     summary_text,
@@ -59,7 +60,7 @@ class ContextCompactor:
     def __init__(self, memory: ReMe, settings: Compact) -> None:
         """Keep the settings."""
         self._memory = memory
-        self._limits = settings.limits
+        self.limits = settings.limits
         self._forms = ConvertedMessages()
         self._tools: tuple[list[object], str] = ([], "")
 
@@ -68,7 +69,7 @@ class ContextCompactor:
         context: ModelContext,
         state: Sequence[AnyMessage],
         place: HookContext,
-        before: Callable[[], Awaitable[None]] | None = None,
+        before: BeforeChange | None = None,
     ) -> CompactedRequest | None:
         """Return a context that fits; None where this one does.
 
@@ -79,113 +80,66 @@ class ContextCompactor:
             context: What would be sent.
             state: The messages of the thread.
             place: Whose it is.
-            before: Awaited before anything is cut or leaves.
+            before: See `pre_reasoning_hook`.
         """
         counted = self._counted(context)
-        if self._surely_fits(context, counted):
-            return None
         try:
-            found = await self._prepare(context, place, counted, before)
+            forms = await off_loop(partial(self._read, context.messages), len(context.messages))
+            prepared = await pre_reasoning_hook(
+                self._memory.working,
+                make_scope(self._memory.memory_space, place.user_id),
+                self._request(context.messages, forms, place, counted),
+                before=before,
+            )
         except Exception as exc:  # noqa: BLE001  # an agent goes on with what fits, whatever a model or store has
             _LOG.warning("the context was not compacted: %s: %s", type(exc).__name__, exc)
-            return await self._trimmed(context, counted)
-        if found is None:
-            return None
-        prepared, forms = found
+            return self._trimmed(context, counted)
         for problem in prepared.problems:
             _LOG.warning("a summary of the context was made without the model: %s", problem)
         return _fitted(context.messages, forms, prepared, state) if prepared.has_changed else None
 
-    def _surely_fits(self, context: ModelContext, counted: str) -> bool:
-        """Tell by a bound whether a context fits: to read a long one costs more than to look at it."""
-        room = self._limits.threshold - most_tokens(counted)
-        for message in context.messages:
-            room -= most_tokens_of(message)
-            if room < 0:
-                return False
-        return True
-
-    async def _prepare(
-        self, context: ModelContext, place: HookContext, counted: str, before: Callable[[], Awaitable[None]] | None
-    ) -> tuple[PreparedContext, list[Message | None]] | None:
-        """Have the core bring the context below its budget; None where it is."""
-        forms = self._read(context.messages)
-        summaries = [summary_text(message) for message in context.messages if part_of(message) == "summary"]
-        summary = summaries[-1] if summaries else ""
-        if not await self._will_change(forms, counted, summary):
-            return None
-        if before is not None:
-            await before()
-        forms = await self._as_stored(context.messages, forms, place)
-        prepared = await self._memory.pre_reasoning_hook(
-            [form for form in forms if form is not None],
-            user_id=place.user_id,
+    def _request(
+        self, messages: Sequence[AnyMessage], forms: Sequence[Message | None], place: HookContext, counted: str
+    ) -> ContextRequest:
+        summaries = [summary_text(message) for message in messages if part_of(message) == "summary"]
+        return ContextRequest(
             session_id=place.session_id,
+            messages=[form for form in forms if form is not None],
+            summary=clean_text(summaries[-1]) if summaries else "",
             system_prompt=counted,
-            compressed_summary=summary,
-            limits=self._limits,
+            limits=self.limits,
+            asides=_asides(messages, forms),
         )
-        return prepared, forms
 
-    async def _as_stored(
-        self, messages: Sequence[AnyMessage], forms: Sequence[Message | None], place: HookContext
-    ) -> list[Message | None]:
-        """Give messages the time at which they were captured: by it the memory knows what it has, though it is cut."""
-        ids = [form.message_id for form in forms if form is not None]
-        times = {
-            stored.message.message_id: stored.message.created_at
-            for stored in await known_messages(self._memory, place.user_id, ids)
-        }
-        timed: list[Message | None] = []
-        for message, form in zip(messages, forms, strict=True):
-            said_at = None if form is None else times.get(form.message_id)
-            if form is None or said_at is None or said_at == form.created_at:
-                timed.append(form)
-                continue
-            known = untimed(form.model_copy(update={"created_at": said_at}))
-            self._forms.remember(message, known)
-            timed.append(known)
-        return timed
-
-    async def _will_change(self, forms: Sequence[Message | None], counted: str, summary: str) -> bool:
-        """Tell whether the core would cut something, or have it leave; it answers with the same context otherwise."""
-        said = [form for form in forms if form is not None]
-        longest = self._limits.recent_bytes
-        outputs = (block.output for form in said for block in form.content if block.type == "tool_result")
-        if any(4 * len(output) > longest and len(output.encode()) > longest for output in outputs):
-            return True
-        check = await self._memory.check_context(
-            said, system_prompt=counted, compressed_summary=summary, limits=self._limits
-        )
-        return check.is_over
-
-    async def _trimmed(self, context: ModelContext, counted: str) -> CompactedRequest | None:
+    def _trimmed(self, context: ModelContext, counted: str) -> CompactedRequest | None:
         """Leave out the oldest messages, calls with their results, of this request alone."""
         try:
             forms = self._read(context.messages)
-            check = await self._memory.check_context(
-                [form for form in forms if form is not None], system_prompt=counted, limits=self._limits
+            check = check_context(
+                [form for form in forms if form is not None],
+                limits=self.limits,
+                ledger=self._memory.working.ledger,
+                system_prompt=counted,
+                asides=_asides(context.messages, forms),
             )
         except Exception as exc:  # noqa: BLE001  # as above: then the model itself may say that it is too long
             _LOG.warning("the context was not trimmed: %s: %s", type(exc).__name__, exc)
             return None
         kept = {id(form) for form in check.to_keep}
         messages = [
-            message
-            for message, form in zip(context.messages, forms, strict=True)
-            if part_of(message) == "summary" or (form is not None and id(form) in kept)
+            message for message, form in zip(context.messages, forms, strict=True) if form is None or id(form) in kept
         ]
         return CompactedRequest(messages=messages, update=[]) if check.is_over else None
 
     def _read(self, messages: Sequence[AnyMessage]) -> list[Message | None]:
+        """Return messages in the core's form, and None for one that shows a summary."""
         now = self._memory.clock.now()
-        return [self._forms.read(message, now=now) if part_of(message) is None else None for message in messages]
+        return [None if part_of(message) == "summary" else self._forms.read(message, now=now) for message in messages]
 
     def _counted(self, context: ModelContext) -> str:
-        """Return what is sent besides, in one text: system prompt, tools and the memories shown."""
+        """Return what is sent besides, in one text: system prompt and tools."""
         system = "" if context.system is None else context.system.text
-        recalled = (message.text for message in context.messages if part_of(message) == "recall")
-        return clean_text("\n".join([system, self._tools_text(context.tools), *recalled]))
+        return clean_text(f"{system}\n{self._tools_text(context.tools)}")
 
     def _tools_text(self, tools: Sequence[BaseTool | dict[str, object]]) -> str:
         known, text = self._tools
@@ -210,16 +164,12 @@ def _fitted(
     in_thread = {message.id for message in state}
     sent: list[AnyMessage] = []
     update: list[BaseMessage] = []
-    anchor, is_shown, follows_kept = _anchor(messages, forms, kept, in_thread), False, False
+    anchor, is_shown = _anchor(messages, forms, kept, in_thread), False
     for message, form in zip(messages, forms, strict=True):
-        if form is None:
-            stays, changed = part_of(message) == "recall" and follows_kept, None
-        else:
-            changed = kept.get(form.message_id)
-            stays = follows_kept = changed is not None
-        if stays and (form is None or changed is form):
+        changed = None if form is None else kept.get(form.message_id)
+        if form is not None and changed is not None and changed.content is form.content:
             sent.append(message)
-        elif stays and changed is not None:
+        elif changed is not None:
             views = cast("list[AnyMessage]", list(map(as_cut, to_langchain([changed]))))
             sent += views
             update += [view for view in views if message.id in in_thread]
@@ -240,6 +190,13 @@ def _fitted(
     return CompactedRequest(messages=sent, update=update)
 
 
+def _asides(messages: Sequence[AnyMessage], forms: Sequence[Message | None]) -> Asides:
+    """Tell the memories that were recalled: nobody has said them."""
+    pairs = zip(messages, forms, strict=True)
+    unsaid = (form.message_id for message, form in pairs if form is not None and part_of(message) is not None)
+    return Asides(unsaid=frozenset(unsaid))
+
+
 def _anchor(
     messages: Sequence[AnyMessage],
     forms: Sequence[Message | None],
@@ -248,7 +205,7 @@ def _anchor(
 ) -> AnyMessage | None:
     """Return the first message that leaves, or the summary before, of those that the thread has."""
     for message, form in zip(messages, forms, strict=True):
-        leaves = part_of(message) == "summary" if form is None else form.message_id not in kept
+        leaves = form is None or form.message_id not in kept
         if leaves and message.id in in_thread:
             return message
     return None

@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Final, TypeAlias, cast
+from typing import Annotated, TypeAlias, cast
 
 from langchain.tools import BaseTool, InjectedToolArg, ToolRuntime
 from langchain_core.messages import ToolMessage, convert_to_messages
@@ -14,9 +14,12 @@ from langchain_core.tools import StructuredTool
 from langgraph.types import Command
 from pydantic import BaseModel, Field
 
-from reme_core import EventLoopThread, OffloadInfo, Reloaded, ReMe
-from reme_core.errors import InvalidInputError, NotFoundError
+from reme_core import ContextLimits, EventLoopThread, ReMe
+from reme_core.adapting import RELOAD_DESCRIPTION, RELOAD_TOOL
+from reme_core.errors import ToolFeedback
+from reme_core.schema import make_scope
 from reme_core.schema.plain import clean_text
+from reme_core.working.reload import PieceRequest, reload_piece
 from reme_langchain._place import HookContext, Injected
 from reme_langchain.middleware._settings import Offload
 
@@ -25,7 +28,6 @@ _LOG = logging.getLogger("reme")
 
 Result: TypeAlias = ToolMessage | Command[object]
 
-RELOAD_TOOL: Final = "reload_context"
 _MARK = "reme"
 # What no store keeps is written as JSON writes it: nothing of a result is lost.
 _UNKEPT = re.compile("[\0\ud800-\udfff]")
@@ -123,16 +125,6 @@ def _preview(text: str, handle: str, settings: Offload) -> str:
     )
 
 
-_DESCRIPTION = (
-    "Load again what was left out of this conversation: a long tool result or earlier messages. `handle` is named "
-    "where it was left out. Without `pattern`, `limit` characters from `offset` on; with it, the places where those "
-    "words stand."
-)
-# A model that asks for more has mistaken the number; all of it is there, piece by piece.
-_MOST_CHARS = 200_000
-_LISTED = 20
-
-
 class _ReloadArguments(BaseModel):
     """What the model may give; `runtime` is given by the graph."""
 
@@ -145,7 +137,10 @@ class _ReloadArguments(BaseModel):
 
 
 def create_reload_tool(
-    memory: ReMe, loop: EventLoopThread, find_place: Callable[[ToolRuntime | None], HookContext]
+    memory: ReMe,
+    loop: EventLoopThread,
+    find_place: Callable[[ToolRuntime | None], HookContext],
+    limits: ContextLimits,
 ) -> BaseTool:
     """Make the tool for a middleware.
 
@@ -153,85 +148,37 @@ def create_reload_tool(
         memory: What keeps the texts.
         loop: Where sync calls run.
         find_place: Says whose call it is and of which thread.
+        limits: Of the context into which is loaded: an answer has at most the bytes of a new tool result.
     """
+
+    def asked(handle: str, offset: int, limit: int, pattern: str | None) -> PieceRequest:
+        return PieceRequest(
+            handle=handle, offset=offset, limit_chars=limit, pattern=pattern or "", most_bytes=limits.recent_bytes
+        )
 
     def reload_context(
         handle: str, runtime: Injected = None, offset: int = 0, limit: int = 4000, pattern: str | None = None
     ) -> str:
-        place = find_place(runtime)
-        return loop.run(_reload(memory, place, handle, offset=offset, limit=limit, pattern=pattern))
+        return loop.run(_reload(memory, find_place(runtime), asked(handle, offset, limit, pattern)))
 
     async def areload_context(
         handle: str, runtime: Injected = None, offset: int = 0, limit: int = 4000, pattern: str | None = None
     ) -> str:
-        return await _reload(memory, find_place(runtime), handle, offset=offset, limit=limit, pattern=pattern)
+        return await _reload(memory, find_place(runtime), asked(handle, offset, limit, pattern))
 
     return StructuredTool(
         name=RELOAD_TOOL,
-        description=_DESCRIPTION,
+        description=RELOAD_DESCRIPTION,
         args_schema=_ReloadArguments,
         func=reload_context,
         coroutine=areload_context,
     )
 
 
-async def _reload(
-    memory: ReMe, place: HookContext, handle: str, *, offset: int, limit: int, pattern: str | None
-) -> str:
+async def _reload(memory: ReMe, place: HookContext, request: PieceRequest) -> str:
     """Answer in words, whatever the model asks for."""
-    wanted = clean_text(handle).strip()
-    words = clean_text(pattern or "").strip()
-    most = min(max(1, limit), _MOST_CHARS)
+    scope = make_scope(memory.memory_space, place.user_id)
     try:
-        if words:
-            piece = await _load(memory, place, wanted, query=words, limit_chars=most)
-            return piece.memory or f"{words!r} is not in {wanted}."
-        piece = await _load(memory, place, wanted, offset=max(0, offset), limit_chars=most)
-        text = piece.memory
-        # The core ends a piece where a line ends; who asks for the next one may count from `limit`.
-        while piece.next_offset is not None and len(text) < most:
-            piece = await _load(memory, place, wanted, offset=piece.next_offset, limit_chars=most - len(text))
-            text += piece.memory
-    except (NotFoundError, InvalidInputError) as exc:
-        return await _refusal(memory, place, wanted, exc)
-    if piece.next_offset is None:
-        return text
-    gap = "" if text.endswith("\n") else "\n"
-    return f"{text}{gap}[… goes on at offset={piece.next_offset} of {piece.chars} …]"
-
-
-async def _load(
-    memory: ReMe,
-    place: HookContext,
-    handle: str,
-    *,
-    limit_chars: int,
-    query: str | None = None,
-    offset: int | None = None,
-) -> Reloaded:
-    found = await memory.reload_context(
-        user_id=place.user_id,
-        session_id=place.session_id,
-        reference=handle,
-        query=query,
-        offset=offset,
-        limit_chars=limit_chars,
-    )
-    [piece] = found.results
-    return piece
-
-
-async def _refusal(memory: ReMe, place: HookContext, handle: str, failure: NotFoundError | InvalidInputError) -> str:
-    infos, _ = await memory.list_offloads(
-        user_id=place.user_id, session_id=place.session_id, limit=_LISTED, newest_first=True
-    )
-    known = [info.reference for info in infos]
-    if handle in known and isinstance(failure, InvalidInputError):
-        return f"That can't be loaded: {failure}"
-    listed = "\n".join(map(_line, infos)) if infos else "there are none in this conversation"
-    return f"There is no handle {handle!r:.80} in this conversation. Known handles, newest first:\n{listed}"
-
-
-def _line(info: OffloadInfo) -> str:
-    size = f"{info.chars} characters" if info.chars else f"{len(info.message_ids)} messages"
-    return f"- {info.reference}: {info.name or info.kind}, {size}"
+        return await reload_piece(memory.working.store, scope, replace(request, sessions=(place.session_id,)))
+    except ToolFeedback as exc:
+        return str(exc)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import ClassVar, Final, Literal, TypeAlias, TypeVar
 
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langgraph.stream import ProtocolEvent, StreamTransformer
 
 from reme_core import Message
@@ -106,8 +106,6 @@ class OurMessagesTransformer(StreamTransformer):
 
 
 _REMEMBERED = 8_192
-# Tokens of anything that is no text, and around a message: more than they take.
-_OTHER_TOKENS, _AROUND_TOKENS = 5_000, 32
 
 
 class ConvertedMessages:
@@ -151,22 +149,3 @@ def _converted(message: BaseMessage, now: datetime) -> Message:
     form = form.model_copy(update={"created_at": now})
     form.model_fields_set.discard("created_at")  # nobody said when: said again at another time it is the same
     return form
-
-
-def most_tokens(text: str) -> int:
-    """Return more tokens than a text has: what fits by this needs no counting."""
-    return len(text) // 2 + 1 if text.isascii() else 2 * len(text)
-
-
-def most_tokens_of(message: BaseMessage) -> int:
-    """Return more tokens than a message has."""
-    tokens = _AROUND_TOKENS
-    if isinstance(message.content, str):
-        tokens += most_tokens(message.content)
-    else:
-        for block in message.content:
-            text = block if isinstance(block, str) else block.get("text")
-            tokens += most_tokens(text) if isinstance(text, str) else _OTHER_TOKENS
-    if isinstance(message, AIMessage):
-        tokens += sum(_AROUND_TOKENS + most_tokens(str(call["args"])) for call in message.tool_calls)
-    return tokens

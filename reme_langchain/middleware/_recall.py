@@ -8,7 +8,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain.agents.middleware.types import ContextT, ModelRequest
+from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 from reme_core import ReMe
 from reme_core.schema import Hit, found_text
@@ -99,3 +100,17 @@ def key_of(hit: Hit) -> str:
 def _is_held(hit: Hit, held: set[str]) -> bool:
     """Tell whether all that a result says stands in the context as it was said."""
     return bool(hit.message_ids) and held.issuperset(hit.message_ids)
+
+
+def with_block(request: ModelRequest[ContextT], block: str | None) -> ModelRequest[ContextT]:
+    """Put the frozen block at the end of the system prompt."""
+    if not block:
+        return request
+    system = request.system_message
+    if system is None:
+        return request.override(system_message=SystemMessage(content=block))
+    content: list[str | dict[str, object]] = (
+        [{"type": "text", "text": system.content}] if isinstance(system.content, str) else list(system.content)
+    )
+    content.append({"type": "text", "text": block})
+    return request.override(system_message=system.model_copy(update={"content": content}))

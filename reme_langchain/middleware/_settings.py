@@ -12,8 +12,6 @@ from reme_core.errors import ConfigurationError
 from reme_core.schema import MemoryType, shown
 from reme_langchain._searching import check_words
 
-# ContextLimits keeps this share of the window free, since counts are estimates; `max_tokens` is what is used.
-_USED = 0.95
 # `max_tokens` says what a context may take, and not what the model that summarises can read: that much any one can.
 _LEAST_WINDOW = 4_000
 
@@ -98,10 +96,9 @@ class Compact:
     @property
     def limits(self) -> ContextLimits:
         """The same in the core's form."""
-        window = int(self.max_tokens / _USED) + 1
         return ContextLimits(
-            max_input_length=max(window, _LEAST_WINDOW),
-            compact_ratio=1.0 if window >= _LEAST_WINDOW else (self.max_tokens + 0.5) / (_LEAST_WINDOW * _USED),
+            max_input_length=max(self.max_tokens, _LEAST_WINDOW),
+            max_tokens=self.max_tokens,
             reserve_tokens=self.keep_tokens,
             max_summary_tokens=self.max_summary_tokens,
         )

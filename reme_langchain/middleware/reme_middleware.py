@@ -22,16 +22,16 @@ from langchain.agents.middleware.types import (
     ResponseT,
 )
 from langchain.tools import ToolRuntime
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 
-from reme_core import EventLoopThread
-from reme_core.adapting import Appends
+from reme_core import ContextLimits, EventLoopThread
+from reme_core.adapting import RELOAD_TOOL, Appends
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
-from reme_core.schema import shown
+from reme_core.schema import Message, shown
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain._owner import Owner, check_owner
 from reme_langchain._place import (
@@ -46,9 +46,9 @@ from reme_langchain._place import (
 )
 from reme_langchain.middleware._capture import append, as_said, behind, deliver_old, left_over, session_of
 from reme_langchain.middleware._compaction import CompactedRequest, ContextCompactor, ModelContext, with_update
-from reme_langchain.middleware._offloading import RELOAD_TOOL, create_reload_tool, shorten_result
+from reme_langchain.middleware._offloading import create_reload_tool, shorten_result
 from reme_langchain.middleware._own_messages import OurMessagesTransformer
-from reme_langchain.middleware._recall import recall
+from reme_langchain.middleware._recall import recall, with_block
 from reme_langchain.middleware._settings import Capture, Compact, Offload, Recall
 from reme_langchain.tools import create_memory_tools
 
@@ -204,7 +204,7 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
     ) -> ModelResponse[ResponseT] | AIMessage | ExtendedModelResponse[ResponseT]:
         """Compact the context where it is over its budget, in the request and in the thread."""
         place = self._place(request.state, request.runtime)
-        request = _with_block(request, place.notes.get(BLOCK))
+        request = with_block(request, place.notes.get(BLOCK))
         if self._compaction is None:
             return handler(request)
         with internal_calls():
@@ -221,7 +221,7 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
     ) -> ModelResponse[ResponseT] | AIMessage | ExtendedModelResponse[ResponseT]:
         """Do what `wrap_model_call` does."""
         place = self._place(request.state, request.runtime)
-        request = _with_block(request, place.notes.get(BLOCK))
+        request = with_block(request, place.notes.get(BLOCK))
         if self._compaction is None:
             return await handler(request)
         with internal_calls():
@@ -268,7 +268,8 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         wanted = tuple(name for name in _MEMORY_TOOLS if name in names)
         made = create_memory_tools(self._memory, owner=self._owner, names=wanted) if wanted else []
         if RELOAD_TOOL in names and (self._offload is not None or self._compaction is not None):
-            made.append(create_reload_tool(self._memory, self._loop, self._place_of_tool))
+            limits = ContextLimits() if self._compaction is None else self._compaction.limits
+            made.append(create_reload_tool(self._memory, self._loop, self._place_of_tool, limits))
         return made
 
     async def _close_memory(self) -> None:
@@ -323,8 +324,10 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         messages = request.state.get("messages", request.messages)
         notes: dict[str, str] = {}
 
-        async def capture_whole(capture: Capture) -> None:
+        async def capture_whole(capture: Capture, leaving: Sequence[Message]) -> None:
             """Have messages captured as they were said, before they are cut."""
+            if leaving:
+                return  # they are captured by now
             notes.update(await self._capture_now(capture, place, behind(messages, place.notes.get(CAPTURED))))
 
         before = None if self._capture is None else partial(capture_whole, self._capture)
@@ -382,17 +385,3 @@ def _check_settings(given: Mapping[str, object]) -> None:
         if value is not None and not isinstance(value, wanted[setting]):
             msg = f"{setting}: wanted {wanted[setting].__name__} or None, found {shown(value)}"
             raise ConfigurationError(msg)
-
-
-def _with_block(request: ModelRequest[ContextT], block: str | None) -> ModelRequest[ContextT]:
-    """Put the frozen block at the end of the system prompt."""
-    if not block:
-        return request
-    system = request.system_message
-    if system is None:
-        return request.override(system_message=SystemMessage(content=block))
-    content: list[str | dict[str, object]] = (
-        [{"type": "text", "text": system.content}] if isinstance(system.content, str) else list(system.content)
-    )
-    content.append({"type": "text", "text": block})
-    return request.override(system_message=system.model_copy(update={"content": content}))

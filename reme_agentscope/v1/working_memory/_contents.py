@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence, Set
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from agentscope.memory import LongTermMemoryBase
 from agentscope.message import Msg
 
 from reme_agentscope.v1.working_memory._memory_file import FileContents, FileState, MessageFile, SavedState, digest_of
-from reme_agentscope.v1.working_memory._memory_state import Entry, decode, encode
+from reme_agentscope.v1.working_memory._memory_state import COMPRESSED, Entry, decode, encode
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class EncodedMessage:
     @classmethod
     def of(cls, entry: Entry, digest: bytes) -> EncodedMessage:
         """Remember how an entry is now."""
-        return cls(_fields(entry[0]), list(entry[1]), digest)
+        return cls(fields_of(entry[0]), list(entry[1]), digest)
 
     def is_still(self, entry: Entry) -> bool:
         """Tell whether an entry equals that one, as Python does: `1` and `True`, or another order of keys, are equal.
@@ -55,7 +55,8 @@ class EncodedMessage:
             return False
 
 
-def _fields(msg: Msg) -> object:
+def fields_of(msg: Msg) -> object:
+    """Return a copy of the fields of a message; None where one isn't plain JSON, so that no comparison tells."""
     try:
         return _copied(vars(msg))
     except (TypeError, RecursionError):
@@ -129,6 +130,30 @@ class SessionContents:
                 self._restore(before, summary)
                 raise
         return result
+
+    async def remove(self, is_wanted: Callable[[Entry], bool]) -> int:
+        """Remove messages, and return how many there were."""
+
+        def remove() -> int:
+            left = [entry for entry in self.entries if not is_wanted(entry)]
+            removed = len(self.entries) - len(left)
+            self.entries[:] = left
+            return removed
+
+        return await self.change(remove)
+
+    async def hide(self, ids: Set[str], summary_before: str, summary: str) -> None:
+        """Mark messages as compressed and show the new summary, unless somebody else has changed either meanwhile."""
+
+        def hide() -> None:
+            if self.summary != summary_before or not ids <= {msg.id for msg, _ in self.entries}:
+                return  # cleared, loaded or compressed: this summary is of something else
+            for place, (msg, marks) in enumerate(self.entries):
+                if msg.id in ids and COMPRESSED not in marks:
+                    self.entries[place] = (msg, [*marks, COMPRESSED])
+            self.summary = summary
+
+        await self.change(hide)
 
     def load_now(self) -> None:
         """Read the file, blocking, if that has not been done yet."""

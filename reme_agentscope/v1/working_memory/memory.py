@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from types import TracebackType
@@ -15,9 +15,8 @@ from agentscope.model import ChatModelBase
 from agentscope.token import TokenCounterBase
 from agentscope.tool import ToolResponse
 
-from reme_agentscope.v1.working_memory._compaction import Budget, Compaction, Left, Tokens
 from reme_agentscope.v1.working_memory._contents import LongTermHandOver, LoopLocks, SessionContents
-from reme_agentscope.v1.working_memory._fitting import history_of, use_of
+from reme_agentscope.v1.working_memory._context import MessageForms, TalkContext, limits_of
 from reme_agentscope.v1.working_memory._memory_file import MessageFile, check_session
 from reme_agentscope.v1.working_memory._memory_state import (
     COMPRESSED,
@@ -25,6 +24,7 @@ from reme_agentscope.v1.working_memory._memory_state import (
     as_json,
     bears,
     encode,
+    history_of,
     read_entry,
     read_ids,
     read_mark,
@@ -32,8 +32,9 @@ from reme_agentscope.v1.working_memory._memory_state import (
     read_messages,
     read_summary,
     summary_message,
+    use_of,
 )
-from reme_core.errors import ReMeError
+from reme_core.errors import ReMeError, ToolFeedback
 
 _LOG = logging.getLogger("reme_agentscope")
 
@@ -89,12 +90,12 @@ class ReMeMemory(InMemoryMemory):
         self._hand_over = LongTermHandOver(long_term_memory)
         self._copies = copy_on_read
         self._fitting = LoopLocks()
-        self._tokens = Tokens(token_counter)
-        self._compaction: Compaction | None = None
+        self._forms = MessageForms(token_counter)
+        self._context: TalkContext | None = None
         if max_tokens is not None:
-            self._compaction = Compaction(
-                Budget(max_tokens=max_tokens, keep_recent=keep_recent),
-                tokens=self._tokens,
+            self._context = TalkContext(
+                limits_of(max_tokens, keep_recent),
+                forms=self._forms,
                 model=model,
                 user_id=user_id,
                 session_id=session_id,
@@ -123,8 +124,6 @@ class ReMeMemory(InMemoryMemory):
         held = self._opened()
         if held is not None:
             held.summary = read_summary(summary)
-
-    # --- AgentScope's interface -------------------------------------------------------------------------------------
 
     async def add(
         self, memories: Msg | list[Msg] | None, marks: str | list[str] | None = None, *args: object, **kwargs: object
@@ -167,8 +166,8 @@ class ReMeMemory(InMemoryMemory):
             TypeError: A mark that is neither a string nor None.
         """
         wanted, unwanted = read_mark(mark, "mark"), read_mark(exclude_mark, "exclude_mark")
-        if self._compaction is not None and wanted is None and unwanted is None:
-            found = await self._fitted(self._compaction)
+        if self._context is not None and wanted is None and unwanted is None:
+            found = await self._fitted(self._context)
         else:
             async with self._held.turn():
                 found = [
@@ -183,7 +182,7 @@ class ReMeMemory(InMemoryMemory):
     async def delete(self, msg_ids: list[str], **kwargs: object) -> int:
         """Remove messages, and return how many there were."""
         wanted = read_ids(msg_ids)
-        return await self._remove(lambda entry: entry[0].id in wanted)
+        return await self._held.remove(lambda entry: entry[0].id in wanted)
 
     async def delete_by_mark(self, mark: str | list[str], *args: object, **kwargs: object) -> int:
         """Remove the messages that bear one of these marks, and return how many there were.
@@ -192,7 +191,7 @@ class ReMeMemory(InMemoryMemory):
             TypeError: No marks.
         """
         wanted = read_marks(mark, needed=True)
-        return await self._remove(lambda entry: any(bears(entry, one) for one in wanted))
+        return await self._held.remove(lambda entry: any(bears(entry, one) for one in wanted))
 
     async def update_messages_mark(
         self, new_mark: str | None, old_mark: str | None = None, msg_ids: list[str] | None = None
@@ -285,8 +284,6 @@ class ReMeMemory(InMemoryMemory):
 
         self._held.change_now(replace)
 
-    # --- what clients of InMemoryMemory call besides ----------------------------------------------------------------
-
     def get_compressed_summary(self) -> str:
         """Return the summary, empty where there is none."""
         self._held.load_now()
@@ -319,9 +316,9 @@ class ReMeMemory(InMemoryMemory):
         async with self._held.turn():
             msgs = [entry[0] for entry in self._held.entries if not bears(entry, COMPRESSED)]
             summary = self._held.summary
-        self._tokens.forget_others({msg.id for msg in msgs})
-        counts = [await self._count(msg) for msg in msgs]
-        return use_of(msgs, counts, await self._tokens.of_text(summary), max_input_length)
+        forms = self._forms.read(msgs)
+        counts, summary_tokens = await asyncio.to_thread(self._forms.count, forms, summary)
+        return use_of(msgs, [form.full_text for form in forms], counts, summary_tokens, max_input_length)
 
     async def get_history_str(self, max_input_length: int | None = None) -> str:
         """Return the talk as a text for people: how full the prompt is, and how each message begins."""
@@ -339,15 +336,13 @@ class ReMeMemory(InMemoryMemory):
             offset (int): The number of characters to skip, to go on where the last piece ended.
         """
         try:
-            if self._compaction is None:
+            if self._context is None:
                 text = "Nothing was shortened in this conversation."
             else:
-                text = await self._compaction.reload(reference, query=query or None, offset=offset)
-        except ReMeError as exc:
+                text = await self._context.reload(reference, query=query, offset=offset)
+        except (ReMeError, ToolFeedback) as exc:
             text = f"Error: {exc}"
         return ToolResponse(content=[TextBlock(type="text", text=text)])
-
-    # --- lifetime ---------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
         """Write what clients have changed in messages and in `content`.
@@ -360,8 +355,8 @@ class ReMeMemory(InMemoryMemory):
     async def close(self) -> None:
         """Flush, and close the file; the next call opens it again."""
         await self.flush()
-        if self._compaction is not None:
-            await self._compaction.close()
+        if self._context is not None:
+            await self._context.close()
         if self._file is not None:
             await self._file.close()
 
@@ -375,8 +370,6 @@ class ReMeMemory(InMemoryMemory):
         """Close."""
         await self.close()
 
-    # --- within -----------------------------------------------------------------------------------------------------
-
     def _opened(self) -> SessionContents | None:
         """Return the contents, read from disk; None while the classes above are still being set up."""
         held: SessionContents | None = self.__dict__.get("_held")
@@ -384,50 +377,21 @@ class ReMeMemory(InMemoryMemory):
             held.load_now()
         return held
 
-    async def _remove(self, is_wanted: Callable[[Entry], bool]) -> int:
-        def remove() -> int:
-            left = [entry for entry in self._held.entries if not is_wanted(entry)]
-            removed = len(self._held.entries) - len(left)
-            self._held.entries[:] = left
-            return removed
-
-        return await self._held.change(remove)
-
     def _visible(self) -> list[Entry]:
-        """Return what a prompt shows; without a budget that is everything."""
-        if self._compaction is None:
-            return list(self._held.entries)
+        """Return what a prompt within a budget shows."""
         return [entry for entry in self._held.entries if not bears(entry, COMPRESSED)]
 
-    async def _count(self, msg: Msg) -> int:
-        return await (self._tokens.of(msg) if self._compaction is None else self._compaction.count_message(msg))
-
-    async def _fitted(self, compaction: Compaction) -> list[Msg]:
+    async def _fitted(self, context: TalkContext) -> list[Msg]:
         """Return what a prompt is to show, brought within its budget."""
         async with self._fitting.here():
             async with self._held.turn():
                 entries, summary = self._visible(), self._held.summary
             try:
-                left = await compaction.fit(entries, summary, self._hand_over.hand_over)
+                left = await context.fit(entries, summary, self._hand_over.hand_over)
                 if left is not None:
-                    await self._leave(left, summary)
+                    await self._held.hide({msg.id for msg in left.msgs}, summary, left.summary)
             except Exception as exc:  # noqa: BLE001  # a reply is not to end by it: the messages stay as they are
                 _LOG.error(  # a traceback may show what was said
                     "the messages of a working memory were not compacted and stay: %s", type(exc).__name__
                 )
-            return compaction.shown(self._visible())
-
-    async def _leave(self, left: Left, summary: str) -> None:
-        """Mark messages and show the new summary."""
-        ids = {msg.id for msg in left.msgs}
-
-        def leave() -> None:
-            there = {msg.id for msg, _ in self._held.entries}
-            if self._held.summary != summary or not ids <= there:
-                return  # cleared, loaded or compressed by somebody else meanwhile: this summary is of something else
-            for place, (msg, marks) in enumerate(self._held.entries):
-                if msg.id in ids and COMPRESSED not in marks:
-                    self._held.entries[place] = (msg, [*marks, COMPRESSED])
-            self._held.summary = left.summary
-
-        await self._held.change(leave)
+            return context.shown(self._visible())

@@ -192,12 +192,17 @@ _ID = "summary-"
 def summary_message(session_id: str, summary: str) -> Message:
     """Return the message that shows a summary: always the same one for the same summary."""
     return Message(
-        message_id=f"{_ID}{session_id}"[:512],
+        message_id=summary_id(session_id),
         role="user",
         content=(TextBlock(text=f"{_HEAD}\n\n{summary}"),),
         created_at=_NO_TIME,
         metadata={"reme": SUMMARY_MARK},
     )
+
+
+def summary_id(session_id: str) -> str:
+    """Return the id of the message that shows the summary of a session."""
+    return f"{_ID}{session_id}"[:512]
 
 
 def shown_text(message: Message) -> str | None:

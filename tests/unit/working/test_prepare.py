@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from reme_core import Message, PreparedContext, ReMe
+from reme_core import ContextLimits, Message, PreparedContext, ReMe
 from reme_core.errors import ContextTooLongError, OffloadNotFoundError
+from reme_core.models import CharacterTokenCounter
 from reme_core.ports import ChatRequest
-from reme_core.schema import OffloadKind
+from reme_core.schema import OffloadKind, make_scope
 from reme_core.testing import ScriptedChatModel
+from reme_core.working import Asides, ContextRequest, pre_reasoning_hook
 
 USER, SESSION = "alice", "talk"
 LOG = "".join(f"line {number} of the log\n" for number in range(6_000))
@@ -364,3 +368,101 @@ async def test_a_summary_shown_as_a_message_is_taken_for_the_summary(memory: ReM
     assert left.message_ids[0] != context.messages()[0].message_id
     infos, _ = await memory.list_offloads(user_id=USER, session_id="left")
     assert "We set out on Monday." in [await loaded(memory, info.reference) for info in infos]
+
+
+class Watched(dict[str, Any]):
+    """A message that tells in which thread it is read."""
+
+    read_in: ClassVar[set[int]] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.read_in.add(threading.get_ident())
+        return super().__getitem__(key)
+
+    def items(self) -> Any:
+        self.read_in.add(threading.get_ident())
+        return super().items()
+
+
+class WatchedCounter(CharacterTokenCounter):
+    """Tells in which threads messages are counted."""
+
+    def __init__(self) -> None:
+        self.counted_in: set[int] = set()
+
+    def count(self, text: str) -> int:
+        if text.startswith("Word") and len(text) < 40:  # one message
+            self.counted_in.add(threading.get_ident())
+        return super().count(text)
+
+
+@pytest.mark.parametrize("window", [2_000, 10_000_000])
+async def test_many_messages_are_read_and_counted_away_from_the_event_loop(tmp_path: Path, window: int) -> None:
+    counter = WatchedCounter()
+    async with ReMe("space", tmp_path, llm=None, embedding=None, token_counter=counter) as memory:
+        context = memory.in_context_memory(user_id=USER, session_id=SESSION, max_input_length=window)
+        items = [Watched(id=f"m{n}", role="user", content=f"Word{n} was said here.") for n in range(2_000)]
+        assert await context.extend(items) == 2_000
+        assert await context.extend(items) == 0
+        prepared = await context.prepare()
+        assert prepared.has_changed is (window == 2_000)
+    assert threading.get_ident() not in Watched.read_in | counter.counted_in
+    assert counter.counted_in
+
+
+async def test_a_message_that_is_added_alone_is_not_counted_with_all_others(memory: ReMe) -> None:
+    context = memory.in_context_memory(user_id=USER, session_id=SESSION)
+    held = context._entries
+    for message in talk(50):
+        context.add(message)
+    assert context._entries is held  # nothing is copied: fifty thousand messages take a thousand times as long as fifty
+    assert context.size() == 50
+
+
+def request_of(messages: list[Message], **options: Any) -> ContextRequest:
+    return ContextRequest(
+        session_id=SESSION, messages=messages, limits=ContextLimits(max_tokens=1_000, keep_messages=3), **options
+    )
+
+
+async def test_so_many_of_the_newest_messages_stay_as_are_asked_for(memory: ReMe) -> None:
+    prepared = await pre_reasoning_hook(memory.working, make_scope("space", USER), request_of(talk(20)))
+    assert [message.message_id for message in prepared.messages] == ["m17", "m18", "m19"]
+    assert prepared.threshold == 1_000 >= prepared.tokens
+
+
+async def test_what_nobody_has_said_is_neither_summarised_nor_kept_nor_cut(memory: ReMe) -> None:
+    hint = said("hint", "Pinned words, go on. " * 8)
+    notes = [said(f"note{number}", "Unsaid words of a note. " * 8) for number in range(6)]
+    messages = [hint, *notes, *talk(20), said("shown", "Unsaid words behind. " * 8)]
+    asides = Asides(pinned=frozenset({"hint"}), unsaid=frozenset({"shown", *(note.message_id for note in notes)}))
+    prepared = await pre_reasoning_hook(memory.working, make_scope("space", USER), request_of(messages, asides=asides))
+    stays = {message.message_id: message for message in prepared.messages}
+    assert stays["hint"] is hint
+    assert {"m19", "shown"} <= stays.keys()  # the user's last words, and what stands behind them
+    assert not any(note.message_id in stays for note in notes)
+    assert "Pinned" not in prepared.compressed_summary
+    assert "Unsaid" not in prepared.compressed_summary
+    assert not any(text.startswith(("Pinned", "Unsaid")) for text in await texts_on_disk(memory))
+
+
+async def test_the_caller_is_asked_before_anything_is_written(memory: ReMe) -> None:
+    told: list[tuple[int, int]] = []
+
+    async def before(leaving: Sequence[Message]) -> None:
+        told.append((len(leaving), len(await texts_on_disk(memory))))
+
+    scope = make_scope("space", USER)
+    fits = await pre_reasoning_hook(memory.working, scope, request_of(talk(2)), before=before)
+    assert (told, fits.has_changed) == ([], False)
+    prepared = await pre_reasoning_hook(memory.working, scope, request_of(talk(20)), before=before)
+    assert told == [(0, 0), (len(prepared.removed_message_ids), 0)]
+
+
+async def test_messages_stay_where_a_model_is_wanted_and_fails(memory: ReMe) -> None:
+    ports, given = replace(memory.working, model=ScriptedChatModel(["no summary"] * 9)), talk(20)
+    request = request_of(given, summary="so far", extracts=False)
+    prepared = await pre_reasoning_hook(ports, make_scope("space", USER), request)
+    assert list(prepared.messages) == given
+    assert (prepared.compressed_summary, prepared.has_changed) == ("so far", False)
+    assert prepared.problems

@@ -119,21 +119,10 @@ def test_a_view_with_the_same_id_is_counted_for_itself() -> None:
     assert ledger.count_messages([whole, whole]) - ledger.count_messages([whole, view]) == 990
 
 
-def test_what_branches_off_a_counted_sequence_is_counted_right() -> None:
-    ledger = TokenLedger(CountingCounter())
-    messages = [said("x" * number) for number in range(1, 60)]
-    others = [said("y" * number) for number in range(1, 4)]
-    for end, other in ((59, 0), (30, 1), (30, 2), (59, 1), (59, 2), (10, 1), (59, 0)):
-        branch = [*messages[:end], others[other]]
-        assert ledger.count_messages(branch) == sum(map(ledger.count_message, branch))
-    both = [*messages, others[0], others[1]]
-    assert ledger.count_messages(both) == sum(map(ledger.count_message, both))
-
-
 def test_messages_that_are_gone_are_forgotten() -> None:
     ledger = TokenLedger(CountingCounter())
     message = said("hello")
-    ledger.count_message(message)
+    ledger.count_messages([message])
     gone = weakref.ref(message)
     del message
     gc.collect()
@@ -141,17 +130,11 @@ def test_messages_that_are_gone_are_forgotten() -> None:
     assert not ledger._counted
 
 
-def test_only_the_last_sequences_keep_their_messages() -> None:
-    ledger = TokenLedger(CountingCounter())
-    first = weakref.ref(message := said("the first one"))
-    ledger.count_messages([message])
-    del message
-    assert first() is not None
-    for number in range(4):
-        ledger.count_messages([said(f"another {number}")])
-    gc.collect()
-    assert first() is None
-    assert len(ledger._counted) == 4
+def test_what_stands_beside_the_texts_of_a_message_is_counted_with_it() -> None:
+    ledger = TokenLedger(CountingCounter(), beside=lambda message: 800 if message.name else 0)
+    message = said("a picture")
+    named = message.model_copy(update={"name": "A"})
+    assert ledger.count_message(named) == ledger.count_message(message) + 800 + 2
 
 
 def test_the_last_texts_are_remembered_and_the_older_ones_forgotten() -> None:

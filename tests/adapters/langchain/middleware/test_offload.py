@@ -139,6 +139,20 @@ async def test_short_results_errors_and_what_is_reloaded_stay_as_they_are(memory
     assert f"offset=20000 of {len(LONG)}" in reloaded.text
 
 
+@both_ways
+@pytest.mark.requirement("LC-MW-13")
+async def test_what_is_loaded_again_fits_the_context_it_is_loaded_into(memory: ReMe, way: str) -> None:
+    settings = Compact(max_tokens=2_000)
+    with ReMeMiddleware(memory, owner="ann", recall=None, compact=settings) as middleware:
+        agent = create_agent(
+            ScriptedChat([calling("read_log"), asking(limit=20_000), "read"]), [read_log], middleware=[middleware]
+        )
+        state = await invoke(agent, way, "go", config=THREAD)
+    _, piece = results(state)
+    assert 1_000 < len(piece.text.encode()) <= settings.limits.recent_bytes
+    assert "goes on at offset=" in piece.text
+
+
 def asking(**args: Any) -> Any:
     def step(messages: list[Any]) -> Any:
         handle = next(found for item in messages for found in HANDLE.findall(item.text))
