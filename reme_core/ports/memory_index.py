@@ -70,10 +70,11 @@ class DeleteEntries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexHit:
-    """A memory found, by its id, and its score: at most 1.0, higher is better."""
+    """A memory found, by its id, its score (at most 1.0, higher is better), and its cosine with the query, if known."""
 
     memory_id: str
     score: float
+    similarity: float | None = None
 
 
 class MemoryIndex(Protocol):

@@ -19,8 +19,8 @@ happens to be embedded. What stands nearby is scored from the cosines of neighbo
 from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix, bm25_order
 from reme_core.retrieval.embedding import message_text
 from reme_core.retrieval.named_dates import DaySpan, NamedDate, named_dates, relative_days
-from reme_core.retrieval.ranking.partition_index import Query, RankingIndex, ScoredRow
-from reme_core.retrieval.ranking.row_columns import Rows, plain_rows
+from reme_core.retrieval.ranking.partition_index import Query, RankingIndex
+from reme_core.retrieval.ranking.row_columns import Rows, ScoredRow, plain_rows
 from reme_core.retrieval.ranking.score_weights import MEMORY_WEIGHTS, MESSAGE_WEIGHTS, SUMMARY_WEIGHTS, Weights
 from reme_core.retrieval.ranking.vector_search import BLOCK_ROWS
 from reme_core.retrieval.time_question import AskedTime, asked_time, names_no_topic
