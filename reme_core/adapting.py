@@ -200,13 +200,14 @@ class Appends:
 
     def _failed(self, session: _Session, error: Exception) -> None:
         with self._gate:
-            if repr(session.error) != repr(error):  # the same one is told once
+            is_known = repr(session.error) == repr(error)  # the same one is told once
+            if not is_known:
                 self._errors.append(error)
                 del self._errors[:-_MOST_ERRORS]
             session.error = error
         # Only our own messages are known to hold no words of the talk. One that was closed is no fault.
         told = str(error) if isinstance(error, ReMeError) else "its text is left out, as it may quote the talk"
-        level = logging.DEBUG if isinstance(error, StoreClosedError) else logging.ERROR
+        level = logging.DEBUG if is_known or isinstance(error, StoreClosedError) else logging.ERROR
         what = type(error).__name__
         self._log.log(level, "%s: an append of session %r failed: %s: %s", self._name, session.name, what, told)
 
