@@ -15,8 +15,9 @@ from reme_agentscope.v2.messages import from_agentscope
 from reme_core.schema import Message
 
 SEARCH_TOOL: Final = "memory_search"
+ADD_TOOL: Final = "add_memory"
 RELOAD_TOOL: Final = "reload_context"
-_OURS = frozenset({SEARCH_TOOL, RELOAD_TOOL})
+_OURS = frozenset({SEARCH_TOOL, ADD_TOOL, RELOAD_TOOL})
 _MESSAGE = "message:"
 
 

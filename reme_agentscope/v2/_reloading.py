@@ -16,8 +16,8 @@ from agentscope.permission import PermissionBehavior, PermissionContext, Permiss
 from agentscope.state import AgentState
 from agentscope.tool import ToolBase, ToolChunk
 
+from reme_agentscope._shared.opening import OpenedMemory
 from reme_agentscope.v2._increment import RELOAD_TOOL
-from reme_agentscope.v2._opening import OpenedMemory
 from reme_core.errors import InvalidInputError, NotFoundError
 from reme_core.schema.plain import clean_text, usable_id
 
