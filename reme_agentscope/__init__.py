@@ -6,16 +6,18 @@ from reme_agentscope import ReMeMiddleware  # AgentScope 2.x
 ```
 
 Names are loaded on first use: importing this package imports nothing of AgentScope. Its generations cannot share an
-environment; a name of the other one is an `ImportError` that says what to use.
+environment; importing a name of the other one is an `ImportError` that says what to use.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from reme_agentscope._compat import require
+from reme_agentscope._compat import agentscope_version, require
+from reme_core.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,9 +28,11 @@ if TYPE_CHECKING:
         ReMeTaskLongTermMemory,
         ReMeToolLongTermMemory,
     )
+    from reme_agentscope.v1.session import ReMeSession
     from reme_agentscope.v1.working_memory.memory import ReMeMemory
     from reme_agentscope.v2.middleware import ReMeMiddleware
     from reme_agentscope.v2.offloader import ReMeOffloader
+    from reme_agentscope.v2.service import ReMeMiddlewares
     from reme_agentscope.v2.tools import create_memory_tools
     from reme_core.ports import ChatModel, Embedder
     from reme_core.schema import Message
@@ -39,29 +43,32 @@ if TYPE_CHECKING:
     def from_agentscope(msgs: object) -> list[Message]: ...  # noqa: D103
     def to_agentscope(messages: Iterable[Message]) -> list[Any]: ...  # noqa: D103
 
-
-__all__ = [
-    "ReMeMemory",
-    "ReMeMiddleware",
-    "ReMeOffloader",
-    "ReMePersonalLongTermMemory",
-    "ReMeTaskLongTermMemory",
-    "ReMeToolLongTermMemory",
-    "as_chat_model",
-    "as_embedder",
-    "create_memory_tools",
-    "from_agentscope",
-    "to_agentscope",
-]
+    __all__ = [
+        "ReMeMemory",
+        "ReMeMiddleware",
+        "ReMeMiddlewares",
+        "ReMeOffloader",
+        "ReMePersonalLongTermMemory",
+        "ReMeSession",
+        "ReMeTaskLongTermMemory",
+        "ReMeToolLongTermMemory",
+        "as_chat_model",
+        "as_embedder",
+        "create_memory_tools",
+        "from_agentscope",
+        "to_agentscope",
+    ]
 
 # Public name: generation (None: of the one that is installed) and module in v1 or v2.
 _PLACES = MappingProxyType(
     {
         "ReMeMemory": (1, "working_memory.memory"),
         "ReMePersonalLongTermMemory": (1, "long_term.long_term_memory"),
+        "ReMeSession": (1, "session"),
         "ReMeTaskLongTermMemory": (1, "long_term.long_term_memory"),
         "ReMeToolLongTermMemory": (1, "long_term.long_term_memory"),
         "ReMeMiddleware": (2, "middleware"),
+        "ReMeMiddlewares": (2, "service"),
         "ReMeOffloader": (2, "offloader"),
         "create_memory_tools": (2, "tools"),
         "as_chat_model": (None, "models"),
@@ -73,21 +80,35 @@ _PLACES = MappingProxyType(
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name on first use.
+    """Load a public name on first use; `__all__` are those that can be had.
 
     Raises:
-        AttributeError: There is no such name.
-        MissingExtraError: AgentScope is not installed, too old, or of the other generation.
+        AttributeError: There is no such name, or it can't be had, as `hasattr` wants to be told.
+        MissingExtraError: It is imported, and AgentScope is not installed, too old, or of the other generation.
     """
+    if name == "__all__":
+        return _had(agentscope_version())
     place = _PLACES.get(name)
     if place is None:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
     major, module = place
-    generation = require(major, name)
+    try:
+        generation = require(major, name)
+    except MissingExtraError as exc:
+        # What `from ... import` calls is a part of Python's import system: it would drop the words of another error.
+        if sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap":  # noqa: SLF001  # of Python, for this
+            raise
+        raise AttributeError(str(exc)) from exc
     return getattr(importlib.import_module(f"{__name__}.v{generation}.{module}"), name)
 
 
 def __dir__() -> list[str]:
     """List the public names, loaded or not."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_PLACES})
+
+
+def _had(version: str | None) -> list[str]:
+    """Return the names of the generation that is installed; without one all, so that importing them says what to do."""
+    generation = None if version is None else version.partition(".")[0]
+    return [name for name, (major, _) in _PLACES.items() if generation in {None, str(major or generation)}]

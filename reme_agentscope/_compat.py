@@ -16,7 +16,9 @@ _INSTEAD = MappingProxyType(
         "ReMeTaskLongTermMemory": "agentscope 2 has no long-term memory classes; use ReMeMiddleware",
         "ReMeToolLongTermMemory": "agentscope 2 has no long-term memory classes; use ReMeMiddleware",
         "ReMeMemory": "agentscope 2 keeps the talk in its AgentState; use ReMeMiddleware and ReMeOffloader",
+        "ReMeSession": "agentscope 2 keeps sessions in the storage of its service; use AgentState with ReMeMiddleware",
         "ReMeMiddleware": "agentscope 1 has no middleware; use ReMePersonalLongTermMemory",
+        "ReMeMiddlewares": "agentscope 1 has no agent service; use ReMePersonalLongTermMemory",
         "ReMeOffloader": "agentscope 1 has no offloader; use ReMeMemory",
         "create_memory_tools": "agentscope 1 has its memory tools in the memory; use ReMePersonalLongTermMemory",
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -86,12 +87,68 @@ def not_an_answer(said: object) -> ModelOutputError:
     return ModelOutputError(f"wanted a ChatResponse of AgentScope, found {shown(said)}", raw=shown(said))
 
 
-async def chat(request: ChatRequest, who: str, ask: Callable[[], Awaitable[SpokenAnswer]]) -> ChatResult:
+# What a limit of completion tokens is called, best name first, by the class of AgentScope's that a model is one of.
+_LIMITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "GeminiChatModel": ("max_output_tokens",),
+        "OllamaChatModel": ("num_predict",),
+        "OpenAIResponseModel": ("max_output_tokens",),
+    }
+)
+_OPENAI_LIMITS = ("max_tokens", "max_completion_tokens")
+Ask: TypeAlias = Callable[[Mapping[str, object]], Awaitable[SpokenAnswer]]
+
+
+class CallOptions:
+    """Temperature and bound of the answer, in the words of a model's class. What it refuses is left out from then on.
+
+    Some endpoints take no temperature, or know the bound by another name.
+    """
+
+    def __init__(self, model: object) -> None:
+        """Read the class of a model; nothing is called."""
+        names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("agentscope.")]
+        self._limits = next((_LIMITS[name] for name in names if name in _LIMITS), _OPENAI_LIMITS)
+        self._is_nested = "OllamaChatModel" in names
+        self._model = model
+        self._refused: frozenset[str] = frozenset()
+
+    def of(self, request: ChatRequest) -> dict[str, object]:
+        """Return the keywords that go with a request."""
+        limit = next((name for name in self._limits if name not in self._refused), None)
+        wanted = {"temperature": request.temperature, **({} if limit is None else {limit: request.max_tokens})}
+        given = {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
+        if not given or not self._is_nested:
+            return dict(given)
+        own = getattr(self._model, "options", None)  # in 1.x; in 2.x it has no others than these
+        return {"options": {**(own if isinstance(own, dict) else {}), **given}}
+
+    def refuse(self, given: Mapping[str, object], error: Exception) -> bool:
+        """Leave out from now on what an error names of the keywords given; return whether it names any."""
+        inner = given.get("options")
+        found = frozenset(name for name in (inner if isinstance(inner, dict) else given) if name in str(error))
+        self._refused |= found
+        return bool(found)
+
+
+async def _ask_with(options: CallOptions, request: ChatRequest, ask: Ask) -> SpokenAnswer:
+    while True:
+        given = options.of(request)
+        try:
+            return await ask(given)
+        except (ModelError, TimeoutError, ConnectionError):
+            raise
+        except Exception as exc:  # providers share no base error
+            if not options.refuse(given, exc):
+                raise
+
+
+async def chat(request: ChatRequest, who: str, options: CallOptions, ask: Ask) -> ChatResult:
     """Ask in time, and return the core's result; raises as `ChatModel.chat`."""
     started = time.perf_counter()
     try:
         async with asyncio.timeout(request.timeout_s):
-            spoken = await ask()
+            spoken = await _ask_with(options, request, ask)
     except ModelError:
         raise
     except TimeoutError as exc:

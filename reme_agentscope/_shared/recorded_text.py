@@ -23,6 +23,9 @@ INJECTED_TAGS = (
 )
 """What texts begin with that AgentScope writes, not a person."""
 
+INTERRUPTED_METADATA: Mapping[str, bool] = {"_is_interrupted": True}
+"""The mark of what AgentScope 1.x has an agent say when its reply was interrupted."""
+
 SUMMARY_METADATA: Mapping[str, str] = {"reme": "summary"}
 """The mark of a compression summary of ours, in a message's metadata."""
 
@@ -36,14 +39,14 @@ MAX_OPEN_CALLS = 256
 
 
 def is_injection(*, name: str | None, text: str | None, metadata: object = None) -> bool:
-    """Tell whether AgentScope or reme wrote a message: found memories, hints, summaries of compression.
+    """Tell whether AgentScope or reme wrote a message: found memories, hints, interruptions, compression's summaries.
 
     A text that only quotes a tag further on is somebody's own.
     """
     if name == INJECTED_NAME or (text or "").lstrip().startswith(INJECTED_TAGS):
         return True
     given = metadata if isinstance(metadata, Mapping) else {}
-    return all(given.get(key) == value for key, value in SUMMARY_METADATA.items())
+    return any(given.items() >= mark.items() for mark in (INTERRUPTED_METADATA, SUMMARY_METADATA))
 
 
 def query_text(texts: Iterable[str | None]) -> str:

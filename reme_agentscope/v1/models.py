@@ -14,6 +14,7 @@ from agentscope.model import ChatModelBase, ChatResponse
 
 from reme_agentscope._shared.content_blocks import Plain, arguments_of, json_text, text_field
 from reme_agentscope._shared.model_calls import (
+    CallOptions,
     CheckedEmbedder,
     SpokenAnswer,
     SpokenCall,
@@ -49,7 +50,7 @@ _FORMATTERS = MappingProxyType(
 def as_chat_model(model: ChatModelBase, *, formatter: FormatterBase | None = None) -> ChatModel:
     """Return a chat model of AgentScope as one of the core's: `ReMe(llm=as_chat_model(model))`.
 
-    Temperature and limits of tokens stay those of the model object: its providers share no words for them.
+    A temperature and a bound of the answer that a request brings go with it, and are left out where they are refused.
 
     Args:
         model: Any chat model, streaming or not.
@@ -96,6 +97,7 @@ class AgentScope1Chat:
         """Keep them; nothing is called."""
         self._model = model
         self._formatter = formatter
+        self._options = CallOptions(model)
 
     def __repr__(self) -> str:
         """Name the model."""
@@ -117,15 +119,19 @@ class AgentScope1Chat:
         """
         messages = sent_messages(request)
         choice = tool_choice(request)
-        return await chat(request, self._name, lambda: self._ask(messages, request, choice))
+        return await chat(
+            request, self._name, self._options, lambda options: self._ask(messages, request, choice, options)
+        )
 
-    async def _ask(self, messages: list[Message], request: ChatRequest, choice: str | None) -> SpokenAnswer:
+    async def _ask(
+        self, messages: list[Message], request: ChatRequest, choice: str | None, options: Mapping[str, object]
+    ) -> SpokenAnswer:
         if self._formatter is None:
             sent = [part for message in messages for part in _dictionaries(message)]
         else:
             sent = await self._formatter.format(to_agentscope(messages))
         tools = [tool_schema(tool) for tool in request.tools] or None
-        said = await self._model(sent, tools=tools, tool_choice=choice)
+        said = await self._model(sent, tools=tools, tool_choice=choice, **options)
         if isinstance(said, AsyncGenerator):
             return _spoken(*await self._last(said))
         return _spoken(said, getattr(said, "usage", None))  # what is no answer has none

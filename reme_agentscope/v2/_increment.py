@@ -16,7 +16,8 @@ from reme_core.adapting import RELOAD_TOOL
 from reme_core.schema import Message
 
 SEARCH_TOOL: Final = "memory_search"
-_OURS = frozenset({SEARCH_TOOL, RELOAD_TOOL})
+ADD_TOOL: Final = "add_memory"
+_OURS = frozenset({SEARCH_TOOL, ADD_TOOL, RELOAD_TOOL})
 _MESSAGE = "message:"
 
 

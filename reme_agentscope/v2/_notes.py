@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from agentscope.message import AssistantMsg, HintBlock, Msg
 from agentscope.state import AgentState
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from reme_agentscope.v2._increment import added
+from reme_agentscope._shared.talk_so_far import digest_of
 from reme_core.schema import found_line, found_text
 
 if TYPE_CHECKING:
@@ -28,47 +26,14 @@ _HEAD = "## Relevant memories from past conversations\nUse them only where they 
 _MEMORY_CHARS = 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotesInContext:
-    """What a context says itself, by message and by content."""
-
-    message_ids: frozenset[str]
-    digests: frozenset[str]
-
-    def holds(self, hit: Hit) -> bool:
-        """Tell whether all that a result says was said in this context."""
-        says_nothing_else = bool(hit.message_ids) and self.message_ids.issuperset(hit.message_ids)
-        return says_nothing_else or digest_of(hit.memory) in self.digests
-
-
-def held_in(context: Sequence[Msg]) -> NotesInContext:
-    """Return what a context says."""
-    said = added(context, ())
-    return NotesInContext(
-        message_ids=frozenset(message.message_id for message in said),
-        digests=frozenset(digest_of(message.text) for message in said),
-    )
-
-
-def digest_of(text: str) -> str:
-    """Return what a content is known by; letter case and blanks don't make another one."""
-    words = " ".join(text.casefold().split())
-    return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-def choose(hits: Sequence[Hit], *, shown: Collection[str], held: NotesInContext, limit: int) -> list[Hit]:
-    """Return the best results that the context neither shows nor says, each content once."""
-    chosen: dict[str, Hit] = {}
-    for hit in hits:
-        digest = digest_of(hit.memory)
-        if digest not in shown and digest not in chosen and not held.holds(hit):
-            chosen[digest] = hit
-    return list(chosen.values())[:limit]
+def note_text(hits: Sequence[Hit]) -> str:
+    """Return what a note says."""
+    return f"{_HEAD}\n{found_text(hits, max_chars=_MEMORY_CHARS)}"
 
 
 def note_of(hits: Sequence[Hit]) -> tuple[Msg, dict[str, str]]:
     """Return the note, and for the digest of each memory the block that shows it."""
-    block = HintBlock(hint=f"{_HEAD}\n{found_text(hits, max_chars=_MEMORY_CHARS)}", source=_SOURCE)
+    block = HintBlock(hint=note_text(hits), source=_SOURCE)
     return AssistantMsg(name=NOTE_NAME, content=[block]), {digest_of(hit.memory): block.id for hit in hits}
 
 
@@ -115,12 +80,13 @@ def write_ledger(state: AgentState, key: str, ledger: NoteLedger) -> None:
     state.middle_context[key] = ledger.model_dump(mode="json", exclude_none=True)
 
 
-# Found besides, in the place of what is left out.
-_SPARE_HITS = 20
+_SPARE_HITS = 20  # found besides, in the place of what is left out
 _MOST_HITS = 10_000  # that `retrieve` gives at once
 
 
-async def search_memories(memory: ReMe, query: str, *, user_id: str, limit: int) -> list[Hit]:
+async def search_memories(
+    memory: ReMe, query: str, *, user_id: str, limit: int, spare: int = _SPARE_HITS, min_score: float | None = None
+) -> list[Hit]:
     """Return up to `limit` results and some spare ones, best first.
 
     Left out are passages of what was offloaded: they are parts of a context with everything that was put into it, and
@@ -129,5 +95,6 @@ async def search_memories(memory: ReMe, query: str, *, user_id: str, limit: int)
     Raises:
         ReMeError: What `retrieve` raises.
     """
-    found = await memory.retrieve(query, user_id=user_id, limit=min(limit + _SPARE_HITS, _MOST_HITS))
+    most = min(limit + max(spare, _SPARE_HITS), _MOST_HITS)
+    found = await memory.retrieve(query, user_id=user_id, limit=most, min_score=min_score)
     return [hit for hit in found.results if hit.reference is None]

@@ -16,7 +16,7 @@ from agentscope.permission import PermissionBehavior, PermissionContext, Permiss
 from agentscope.state import AgentState
 from agentscope.tool import ToolBase, ToolChunk
 
-from reme_agentscope.v2._opening import OpenedMemory
+from reme_agentscope._shared.opening import OpenedMemory
 from reme_core import working
 from reme_core.adapting import RELOAD_DESCRIPTION, RELOAD_TOOL
 from reme_core.errors import ToolFeedback

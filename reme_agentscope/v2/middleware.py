@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from agentscope.embedding import EmbeddingModelBase
 from agentscope.event import ModelCallStartEvent, ReplyEndEvent, ReplyStartEvent
 from agentscope.message import Msg
 from agentscope.middleware import MiddlewareBase
-from agentscope.model import ChatModelBase
 from agentscope.tool import ToolBase
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.json_schema import SkipJsonSchema
 
+from reme_agentscope._shared.memory_kind import LOG, CallScope, MemoryKind
+from reme_agentscope._shared.opening import OpenedMemory, check_kept, failing_note, logged, told, user_of
 from reme_agentscope._shared.recorded_text import query_text
-from reme_agentscope.v2._increment import SEARCH_TOOL, added, keys_in, known_after
-from reme_agentscope.v2._notes import choose, held_in, note_of, read_ledger, search_memories, write_ledger
-from reme_agentscope.v2._opening import OpenedMemory, told, user_of
-from reme_agentscope.v2.tools import SearchMemoryTool
+from reme_agentscope._shared.talk_so_far import choose, digest_of, fitting, said_in
+from reme_agentscope._shared.task_memory import TaskKind
+from reme_agentscope._shared.tool_memory import ToolKind
+from reme_agentscope.v2 import _parameters
+from reme_agentscope.v2._increment import ADD_TOOL, SEARCH_TOOL, added, keys_in, known_after
+from reme_agentscope.v2._notes import note_of, note_text, read_ledger, search_memories, write_ledger
+from reme_agentscope.v2.tools import AddMemoryTool, SearchMemoryTool
 from reme_core.adapting import Appends
 from reme_core.errors import ReMeError
 from reme_core.schema import Message
@@ -35,15 +36,18 @@ if TYPE_CHECKING:
 
     from reme_core import Hit, ReMe
 
-_LOG = logging.getLogger("reme_agentscope")
-
 # A question longer than this is its end: that is where people ask.
 _QUERY_CHARS = 4_000
+# Of the talk of a context, which is left out of what is found, so much may be found instead of memories.
+_MOST_SPARE = 500
 _INSTRUCTIONS = (
     "## Long-term memory\n\n"
     f"Use the `{SEARCH_TOOL}` tool whenever the answer may depend on something said in an earlier conversation: a "
-    "name, a preference, a decision. What is said is remembered by itself; there is nothing to save."
+    "name, a preference, a decision. What is said is remembered by itself; use "
+    f"`{ADD_TOOL}` where the user asks to remember something or corrects what is known."
 )
+_KINDS: Mapping[str, MemoryKind] = MappingProxyType({"task": TaskKind(), "tool": ToolKind()})
+Found: TypeAlias = Sequence[Sequence["Hit"]]
 
 
 class ReMeMiddleware(MiddlewareBase):
@@ -60,40 +64,14 @@ class ReMeMiddleware(MiddlewareBase):
     was built here. A service that makes middlewares anew for each turn keeps one memory and hands it to all: `reme=`.
     """
 
-    class Parameters(BaseModel):
-        """What a user may set; the agent service makes a form of the schema."""
-
-        model_config = ConfigDict(arbitrary_types_allowed=True)
-
-        chat_model: Annotated[ChatModelBase | None, SkipJsonSchema()] = Field(
-            default=None,
-            title="Chat Model",
-            description="Makes memories of what is said. Without one, what was said is found by its words.",
-        )
-        embedding_model: Annotated[EmbeddingModelBase[str] | None, SkipJsonSchema()] = Field(
-            default=None, title="Embedding Model", description="Finds by meaning what was said in other words."
-        )
-        mode: Literal["static_control", "agent_control", "both"] = Field(
-            default="both",
-            title="Retrieval Mode",
-            description="static_control: memories are shown before each reply. agent_control: the agent searches with "
-            "a tool. both: both. What is said is remembered in each mode.",
-        )
-        top_k: int = Field(default=5, ge=1, title="Top K", description="At most so many memories are shown at once.")
-        search_timeout: float = Field(
-            default=2.0, ge=0, title="Search Timeout", description="Seconds that a reply waits for its memories."
-        )
-        await_write: bool = Field(
-            default=False,
-            title="Await Write",
-            description="Whether a reply ends only when memories are made of it, instead of in the background.",
-        )
-        user_name: str | None = Field(
-            default=None, title="User Name", description="Whose memories these are; users never share any."
-        )
+    Parameters: TypeAlias = _parameters.Parameters
 
     def __init__(
-        self, *, workspace_dir: str = ".reme", parameters: Parameters | None = None, reme: ReMe | None = None
+        self,
+        *,
+        workspace_dir: str = ".reme",
+        parameters: _parameters.Parameters | None = None,
+        reme: ReMe | None = None,
     ) -> None:
         """Keep the settings.
 
@@ -104,18 +82,28 @@ class ReMeMiddleware(MiddlewareBase):
 
         Raises:
             TypeError: Both a memory and models for one.
-            InvalidInputError: A user name that can't be one.
+            ConfigurationError: Something else than a `ReMe`, or a folder whose name can't be one.
+            InvalidInputError: A user name that can't be one, such as a blank one.
         """
         self._parameters = parameters or self.Parameters()
         chat_model, embedding_model = self._parameters.chat_model, self._parameters.embedding_model
         if reme is not None and (chat_model is not None or embedding_model is not None):
             msg = "reme= brings its own models: leave parameters.chat_model and parameters.embedding_model out"
             raise TypeError(msg)
-        self._user_id = user_of(self._parameters.user_name)
+        self._user_id = user_of(
+            self._parameters.user_name, agent=self._parameters.agent_name, session=self._parameters.session_name
+        )
         self._memory = OpenedMemory(
             reme, working_dir=workspace_dir, chat_model=chat_model, embedding_model=embedding_model
         )
-        self._appends = Appends(type(self).__name__, log=_LOG)
+        self._appends = Appends(type(self).__name__, log=LOG)
+
+    @classmethod
+    def sharing(cls, appends: Appends, *, reme: ReMe, parameters: _parameters.Parameters) -> Self:
+        """Return a middleware whose writes are also those of others, which outlive it."""
+        made = cls(reme=reme, parameters=parameters)
+        made._appends = appends
+        return made
 
     def __repr__(self) -> str:
         """Name its memory and mode."""
@@ -128,8 +116,12 @@ class ReMeMiddleware(MiddlewareBase):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
-        await self.close()
+        """Close it; an error on its way is not replaced."""
+        try:
+            await self.close()
+        except ReMeError:
+            if error is None:
+                raise
 
     async def get_middleware_key(self) -> str:
         """Return the key of its notes in an agent's state: another user's, or another memory's, are not taken over."""
@@ -139,7 +131,15 @@ class ReMeMiddleware(MiddlewareBase):
         """Return the tools that go with the mode; pass them to the agent's toolkit, which this never changes."""
         if self._parameters.mode == "static_control":
             return []
-        return [SearchMemoryTool(self._memory, user_id=self._user_id, top_k=self._parameters.top_k)]
+        given = self._parameters
+        search = SearchMemoryTool(
+            self._memory,
+            user_id=self._user_id,
+            top_k=given.top_k,
+            min_score=given.min_score,
+            note=lambda: failing_note(self._appends),
+        )
+        return [search, AddMemoryTool(self._memory, user_id=self._user_id)]
 
     async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:
         """Name the tool, where there is one."""
@@ -163,7 +163,7 @@ class ReMeMiddleware(MiddlewareBase):
         await self._appends.wait(_session_of(agent), begins_reply=True)  # it finds what was said before
         if is_recorded:
             self._begin(agent)
-        search = self._start_search(inputs)
+        search = self._start_search(agent, inputs)
         try:
             async with aclosing(next_handler(**input_kwargs)) as items:
                 async for item in items:
@@ -197,32 +197,66 @@ class ReMeMiddleware(MiddlewareBase):
     async def flush(self) -> None:
         """Wait until everything handed in is on disk and memories are made of it; what fails is logged."""
         await self._appends.flush()
-        await self._memory.finish_jobs()
+        await logged(self._memory.flush())
 
     async def close(self) -> None:
-        """Do what `flush` does, and close what was built here; the next reply would open it again."""
+        """Do what `flush` does, and close what was built here; the next reply would open it again.
+
+        Raises:
+            StoreError: Something that was said is not on disk. The memory is closed all the same.
+        """
         await self.flush()
-        await self._memory.close()
+        await logged(self._memory.close())
+        check_kept(self._appends)
 
     def _key(self) -> str:
         return f"reme:{json.dumps([*self._memory.place, self._user_id], ensure_ascii=False)}"
 
-    def _start_search(self, inputs: object) -> asyncio.Task[list[Hit]] | None:
+    def _start_search(self, agent: Agent, inputs: object) -> asyncio.Task[Found] | None:
         query = _query_of(inputs)
         if not query or self._parameters.mode == "agent_control":
             return None
-        return asyncio.create_task(self._search(query), name="ReMeMiddleware: search")
+        return asyncio.create_task(self._search(agent, query), name="ReMeMiddleware: search")
 
-    async def _search(self, query: str) -> list[Hit]:
-        try:
-            return await search_memories(self._memory.get(), query, user_id=self._user_id, limit=self._parameters.top_k)
-        except Exception as exc:  # noqa: BLE001  # an agent answers without memories, whatever a model or store has
-            _LOG.error("no memories were found for this reply: %s", told(exc))
-            return []
+    async def _search(self, agent: Agent, query: str) -> Found:
+        """Return what each kind of memory finds, and as much besides as the context may say already."""
+        given, spare = self._parameters, min(len(agent.state.context), _MOST_SPARE)
+        searches = [partial(self._search_kind, kind, agent, query, given.top_k + spare) for kind in self._kinds]
+        if "personal" in given.memory_types:
+            searches.insert(0, partial(self._search_personal, query, spare))
+        found: list[Sequence[Hit]] = []
+        for search in searches:
+            try:
+                found.append(await search())
+            except Exception as exc:  # noqa: BLE001  # an agent answers without memories, whatever a model or store has
+                LOG.error("not all memories were found for this reply: %s", told(exc))
+        return found
 
-    async def _show(
-        self, agent: Agent, search: asyncio.Task[list[Hit]], item: object
-    ) -> asyncio.Task[list[Hit]] | None:
+    async def _search_personal(self, query: str, spare: int) -> Sequence[Hit]:
+        given = self._parameters
+        return await search_memories(
+            self._memory.get(),
+            query,
+            user_id=self._user_id,
+            limit=given.top_k,
+            spare=spare,
+            min_score=given.min_score,
+        )
+
+    async def _search_kind(self, kind: MemoryKind, agent: Agent, query: str, limit: int) -> Sequence[Hit]:
+        hits = await kind.search(self._place(agent), query, limit)
+        return [hit for hit in hits if hit.score >= (self._parameters.min_score or 0.0)]
+
+    @property
+    def _kinds(self) -> list[MemoryKind]:
+        return [_KINDS[name] for name in _KINDS if name in self._parameters.memory_types]
+
+    def _place(self, agent: Agent) -> CallScope:
+        return CallScope(
+            memory=self._memory.get(), user_id=self._user_id, session_id=_session_of(agent), agent_name=agent.name
+        )
+
+    async def _show(self, agent: Agent, search: asyncio.Task[Found], item: object) -> asyncio.Task[Found] | None:
         """Add the note where one is due, and return the search while it is to be asked for again.
 
         When a reply starts the user's message is in the context and nothing else is; before a model call, no tool call
@@ -238,22 +272,27 @@ class ReMeMiddleware(MiddlewareBase):
             try:
                 self._add_note(agent, search.result(), reply_id=item.reply_id)
             except ValueError as exc:  # a block that the core can't hold must not cost the reply
-                _LOG.error("no memories were shown for this reply: %s", told(exc))
+                LOG.error("no memories were shown for this reply: %s", told(exc))
         return None
 
-    def _add_note(self, agent: Agent, hits: Sequence[Hit], *, reply_id: str) -> None:
-        if not hits:
+    def _add_note(self, agent: Agent, found: Found, *, reply_id: str) -> None:
+        if not any(found):
             return
-        context = agent.state.context
+        context, given = agent.state.context, self._parameters
         ledger = read_ledger(agent.state, self._key())
         ledger.forget_gone(context)
-        chosen = choose(hits, shown=ledger.shown, held=held_in(context), limit=self._parameters.top_k)
+        said, chosen = said_in(added(context, ())), list["Hit"]()
+        for hits in found:
+            shown = {*ledger.shown, *(digest_of(hit.memory) for hit in chosen)}
+            chosen += choose(hits, shown=shown, said=said, limit=given.top_k)
+        counter = self._memory.get().token_counter
+        chosen = fitting(chosen, text=note_text, counter=counter, budget=given.token_budget)
         if chosen:
-            note, shown = note_of(chosen)
+            note, blocks = note_of(chosen)
             # Before what the reply has said: AgentScope goes on with its last message, and counts its tokens there.
             begun = (place for place, message in enumerate(context) if message.id == reply_id)
             context.insert(next(begun, len(context)), note)
-            ledger.shown |= shown
+            ledger.shown |= blocks
         write_ledger(agent.state, self._key(), ledger)
 
     def _begin(self, agent: Agent) -> None:
@@ -293,10 +332,10 @@ class ReMeMiddleware(MiddlewareBase):
         try:
             messages = self._past(added(context, known))
         except (ValueError, ReMeError) as exc:  # a block that the core can't hold must not cost the reply
-            _LOG.error("a reply of session %r was not recorded: %s", session_id, told(exc))
+            LOG.error("a reply of session %r was not recorded: %s", session_id, told(exc))
             return
         if messages:
-            self._appends.put(session_id, partial(self._append, session_id, messages))
+            self._appends.put(session_id, partial(self._append, self._place(agent), messages))
 
     def _past(self, messages: Sequence[Message]) -> list[Message]:
         """Date messages now that are said later: another machine's clock may be fast, and the future is refused."""
@@ -306,14 +345,18 @@ class ReMeMiddleware(MiddlewareBase):
             for message in messages
         ]
 
-    async def _append(self, session_id: str, messages: Sequence[Message]) -> None:
+    async def _append(self, place: CallScope, messages: Sequence[Message]) -> None:
         """Put messages into the memory; those it has are left alone.
 
         Several agents are given the same message, and each has it in its own session, under an id of its own.
         """
-        await self._memory.get().summary(
-            messages, user_id=self._user_id, session_id=session_id, background=True, on_conflict="rename"
-        )
+        place = replace(place, memory=self._memory.get())  # it may have been closed since
+        if "personal" in self._parameters.memory_types:
+            await place.memory.summary(
+                messages, user_id=place.user_id, session_id=place.session_id, background=True, on_conflict="rename"
+            )
+        for kind in self._kinds:
+            await kind.keep(place, messages, {})
 
 
 def _session_of(agent: Agent) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -14,6 +14,7 @@ from agentscope.tool import ToolChoice
 
 from reme_agentscope._shared.content_blocks import Plain, text_field
 from reme_agentscope._shared.model_calls import (
+    CallOptions,
     CheckedEmbedder,
     SpokenAnswer,
     SpokenCall,
@@ -39,7 +40,7 @@ _GROWING = ("text", "thinking", "input")
 def as_chat_model(model: ChatModelBase) -> ChatModel:
     """Return a chat model of AgentScope as one of the core's: `ReMe(llm=as_chat_model(model))`.
 
-    Temperature and limits of tokens stay those of the model object: its providers share no words for them.
+    A temperature and a bound of the answer that a request brings go with it, and are left out where they are refused.
 
     Raises:
         ConfigurationError: It is no chat model.
@@ -75,6 +76,7 @@ class AgentScope2Chat:
     def __init__(self, model: ChatModelBase) -> None:
         """Keep it; nothing is called."""
         self._model = model
+        self._options = CallOptions(model)
 
     def __repr__(self) -> str:
         """Name the model."""
@@ -97,13 +99,16 @@ class AgentScope2Chat:
         """
         sent = to_agentscope(map(_with_objects, sent_messages(request)))
         choice = tool_choice(request)
-        return await chat(request, self._name, lambda: self._ask(sent, request, choice))
+        return await chat(request, self._name, self._options, lambda options: self._ask(sent, request, choice, options))
 
-    async def _ask(self, sent: list[Msg], request: ChatRequest, choice: str | None) -> SpokenAnswer:
+    async def _ask(
+        self, sent: list[Msg], request: ChatRequest, choice: str | None, options: Mapping[str, object]
+    ) -> SpokenAnswer:
         task = asyncio.current_task()
         cancelled_before = task.cancelling() if task is not None else 0
         tools = [tool_schema(tool) for tool in request.tools] or None
-        said = await self._model(sent, tools=tools, tool_choice=None if choice is None else ToolChoice(mode=choice))
+        chosen = None if choice is None else ToolChoice(mode=choice)
+        said = await self._model(sent, tools=tools, tool_choice=chosen, **options)
         spoken = await self._gathered(said) if isinstance(said, AsyncGenerator) else _spoken(said, _blocks(said))
         # AgentScope's models swallow cancellation; the first releases of 2.x do not even say so in their answer.
         if task is not None and task.cancelling() > cancelled_before:

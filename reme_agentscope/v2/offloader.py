@@ -17,7 +17,7 @@ from agentscope.message import Base64Source, DataBlock, Msg, TextBlock, ToolResu
 from agentscope.tool import ToolBase
 from pydantic import AnyUrl, JsonValue
 
-from reme_agentscope.v2._opening import OpenedMemory, told, user_of
+from reme_agentscope._shared.opening import OpenedMemory, logged, told, user_of
 from reme_agentscope.v2._reloading import DATA_SESSION, OffloadFiles, ReloadContext
 from reme_core.adapting import RELOAD_TOOL
 from reme_core.errors import ReMeError, StoreError
@@ -55,7 +55,8 @@ class ReMeOffloader:
             reme: A memory; it stays open.
 
         Raises:
-            InvalidInputError: A user name that can't be one.
+            InvalidInputError: A user name that can't be one, such as a blank one.
+            ConfigurationError: Something else than a `ReMe`, or a folder whose name can't be one.
         """
         self._user_id = user_of(user_name)
         self._memory = OpenedMemory(reme, working_dir=str(workspace_dir))
@@ -77,7 +78,7 @@ class ReMeOffloader:
 
     async def close(self) -> None:
         """Close what was built here; the next call would open it again."""
-        await self._memory.close()
+        await logged(self._memory.close())
 
     async def list_tools(self) -> list[ToolBase]:
         """Return the tool that loads again what left the context; pass it to the agent's toolkit."""

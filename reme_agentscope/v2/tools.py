@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agentscope.permission import PermissionBehavior, PermissionContext, PermissionDecision
 from agentscope.tool import ToolBase, ToolChunk
 
-from reme_agentscope._shared.recorded_text import as_limit
-from reme_agentscope.v2._increment import SEARCH_TOOL
+from reme_agentscope._shared.opening import OpenedMemory, user_of
+from reme_agentscope._shared.recorded_text import as_limit, as_texts
+from reme_agentscope.v2._increment import ADD_TOOL, SEARCH_TOOL
 from reme_agentscope.v2._notes import line_of, search_memories
-from reme_agentscope.v2._opening import OpenedMemory, user_of
 from reme_agentscope.v2._reloading import ReadingTool, ReloadContext, failed, said
 from reme_core.adapting import RELOAD_TOOL
 from reme_core.errors import ConfigurationError
@@ -32,9 +33,22 @@ class SearchMemoryTool(ReadingTool):
         "each memory found, best first."
     )
 
-    def __init__(self, memory: OpenedMemory, *, user_id: str, top_k: int) -> None:
-        """Keep what is searched, and whose it is: no argument of the model's says that."""
+    def __init__(
+        self,
+        memory: OpenedMemory,
+        *,
+        user_id: str,
+        top_k: int,
+        min_score: float | None = None,
+        note: Callable[[], str] = str,
+    ) -> None:
+        """Keep what is searched, and whose it is: no argument of the model's says that.
+
+        `note` gives what stands behind each answer.
+        """
         super().__init__()
+        self._min_score = min_score
+        self._note = note
         self._memory = memory
         self._user_id = user_id
         self._top_k = top_k
@@ -62,10 +76,63 @@ class SearchMemoryTool(ReadingTool):
             return said(_NOTHING)
         most = as_limit(limit, self._top_k)
         try:
-            found = await search_memories(self._memory.get(), wanted, user_id=self._user_id, limit=most)
+            found = await search_memories(
+                self._memory.get(), wanted, user_id=self._user_id, limit=most, min_score=self._min_score
+            )
         except Exception as exc:  # noqa: BLE001  # a tool answers with its error, whatever a model or store has
             return failed(f"Error retrieving memory: {exc}")
-        return said("\n".join(map(line_of, found[:most])) or _NOTHING)
+        return said(("\n".join(map(line_of, found[:most])) or _NOTHING) + self._note())
+
+
+class AddMemoryTool(ToolBase):
+    """Keeps what a model hands in as memories of one user."""
+
+    name = ADD_TOOL
+    description = (
+        "Keep facts for later conversations, when the user asks to remember something or corrects what is known. What "
+        "is said is remembered by itself; give full sentences that stand for themselves: who, what, when."
+    )
+    is_concurrency_safe = True
+    is_read_only = False
+    input_schema: dict[str, Any] = {  # noqa: RUF012  # as ToolBase declares it
+        "type": "object",
+        "properties": {
+            "memories": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": 'The facts, one in each text, such as "Alice is allergic to shellfish".',
+            },
+        },
+        "required": ["memories"],
+    }
+
+    def __init__(self, memory: OpenedMemory, *, user_id: str) -> None:
+        """Keep where it writes, and whose that is: no argument of the model's says that."""
+        super().__init__()
+        self._memory = memory
+        self._user_id = user_id
+
+    async def check_permissions(
+        self, tool_input: dict[str, Any] | None = None, context: PermissionContext | None = None
+    ) -> PermissionDecision:
+        """Allow it: it only adds to the memory of the user whose agent this is."""
+        return PermissionDecision(behavior=PermissionBehavior.ALLOW, message=f"{self.name} only adds to the memory")
+
+    async def call(
+        self,
+        memories: object = None,
+        **kwargs: Any,  # noqa: ANN401  # models invent arguments
+    ) -> ToolChunk:
+        """Write the facts, all or none; a failure is said, and the reply goes on."""
+        texts = [clean_text(text) for text in as_texts(memories)]
+        if not texts:
+            return failed("Error adding memories: give the facts as `memories`, one in each text")
+        drafts = [{"content": text, "author": "agent"} for text in texts]
+        try:
+            await self._memory.get().add_memories(drafts, user_id=self._user_id, reason=f"{self.name} of an agent")
+        except Exception as exc:  # noqa: BLE001  # a tool answers with its error, whatever a model or store has
+            return failed(f"Error adding memories: {exc}")
+        return said(f"{len(texts)} kept.")
 
 
 def create_memory_tools(
@@ -77,15 +144,16 @@ def create_memory_tools(
         memory: Where they read; it stays open.
         user_name: Whose memory; None: `default`. No argument of a model's changes that.
         top_k: How many memories a search returns unless the model says otherwise.
-        names: Some of `memory_search` and `reload_context`.
+        names: Some of `memory_search`, `add_memory` and `reload_context`.
 
     Raises:
-        ConfigurationError: A name of no tool.
+        ConfigurationError: A name of no tool, or something else than a `ReMe`.
         InvalidInputError: A user name that can't be one.
     """
     opened, user_id = OpenedMemory(memory), user_of(user_name)
     made: dict[str, ToolBase] = {
         SEARCH_TOOL: SearchMemoryTool(opened, user_id=user_id, top_k=top_k),
+        ADD_TOOL: AddMemoryTool(opened, user_id=user_id),
         RELOAD_TOOL: ReloadContext(opened, user_id=user_id),
     }
     if isinstance(names, str) or not set(names) <= set(made):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import RuntimePorts
     from reme_core.jobs.job_service import JobService
-    from reme_core.ports import ChatModel, Clock, Embedder, Retriever, Store, Summarizer
+    from reme_core.ports import ChatModel, Clock, Embedder, Retriever, Store, Summarizer, TokenCounter
     from reme_core.remember.memory_editor import Editor
     from reme_core.remember.summarizer import VerbatimSummarizer
     from reme_core.retrieval.resting_embedder import RestingEmbedder
@@ -101,6 +101,11 @@ class AdapterSupport:
     def llm(self: MemoryParts) -> ChatModel | None:
         """The chat model, None in verbatim mode."""
         return self._ports.llm
+
+    @property
+    def token_counter(self: MemoryParts) -> TokenCounter:
+        """What counts the tokens of a budget."""
+        return self._runtime.counter
 
     @property
     def clock(self: MemoryParts) -> Clock:

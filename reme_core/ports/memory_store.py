@@ -175,10 +175,11 @@ class MemorySearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredMemory:
-    """A memory found, and its score: at most 1.0, higher is better."""
+    """A memory found, its score (at most 1.0, higher is better), and its cosine with the query where both have one."""
 
     memory: Memory
     score: float
+    similarity: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,10 +289,11 @@ class DeleteEntries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexHit:
-    """A memory found, by its id, and its score: at most 1.0, higher is better."""
+    """A memory found, by its id, its score (at most 1.0, higher is better), and its cosine with the query, if known."""
 
     memory_id: str
     score: float
+    similarity: float | None = None
 
 
 class MemoryIndex(Protocol):

@@ -189,11 +189,13 @@ class ScoredMessage:
         score: At most 1.0, higher is better.
         passage: Of a long text, where in its `full_text` the passage stands that says most: the number of its first
             character, and that behind its last. None: the text is short.
+        similarity: The cosine with the query; None where either has no vector.
     """
 
     stored: StoredMessage
     score: float
     passage: tuple[int, int] | None = None
+    similarity: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,8 @@ from reme_core.retrieval.named_dates import named_dates as named_dates
 from reme_core.retrieval.named_dates import relative_days as relative_days
 from reme_core.retrieval.ranking.partition_index import Query as Query
 from reme_core.retrieval.ranking.partition_index import RankingIndex as RankingIndex
-from reme_core.retrieval.ranking.partition_index import ScoredRow as ScoredRow
 from reme_core.retrieval.ranking.row_columns import Rows as Rows
+from reme_core.retrieval.ranking.row_columns import ScoredRow as ScoredRow
 from reme_core.retrieval.ranking.row_columns import plain_rows as plain_rows
 from reme_core.retrieval.ranking.score_weights import MEMORY_WEIGHTS as MEMORY_WEIGHTS
 from reme_core.retrieval.ranking.score_weights import MESSAGE_WEIGHTS as MESSAGE_WEIGHTS

@@ -184,6 +184,7 @@ class RestingEmbedder:
         self._circuit = CircuitBreaker(clock)
         self._on_recovery = on_recovery
         self._question_timeout_s = question_timeout_s
+        self._last_question: tuple[str, Vector] | None = None
 
     @property
     def dimension(self) -> int:
@@ -205,7 +206,10 @@ class RestingEmbedder:
         return await self._ask(lambda: self._embedder.embed(wanted), len(wanted), timeout_s)
 
     async def embed_query(self, text: str) -> Vector:
-        """Return the vector of a question; raises as `embed`."""
+        """Return the vector of a question; raises as `embed`. One that is asked twice in a row is embedded once."""
+        asked = self._last_question
+        if asked is not None and asked[0] == text and not self.is_resting:
+            return asked[1]
 
         async def ask() -> object:
             if isinstance(self._embedder, EmbedsQueries):
@@ -213,6 +217,7 @@ class RestingEmbedder:
             return await self._embedder.embed([text])
 
         vector: Vector = (await self._ask(ask, 1, self._question_timeout_s))[0]
+        self._last_question = (text, vector)
         return vector
 
     def rest(self, error: ModelError) -> None:

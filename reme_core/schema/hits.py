@@ -110,6 +110,7 @@ class Hit(MappingModel):
         memory: The text.
         layer: `memory` (a distilled statement), `summary` (a block's index entry) or `message` (what was said).
         score: In [0, 1], higher is better; comparable within one answer.
+        similarity: The cosine with the question, comparable between answers; None where words alone were compared.
         memory_id: Of a memory.
         block_id: Of a summary; for a message, the block it lies in.
         message_ids: The messages it comes from; a message names itself.
@@ -139,6 +140,7 @@ class Hit(MappingModel):
     memory: str
     layer: Layer
     score: float
+    similarity: float | None = None
     memory_id: str | None = None
     block_id: str | None = None
     message_ids: tuple[str, ...] = ()

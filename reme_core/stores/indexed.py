@@ -227,14 +227,17 @@ class IndexedStore(WrappedStore):
 
     async def _held(self, scope: Scope, hits: Sequence[IndexHit]) -> list[ScoredMemory]:
         """Read hits from the store, which decides what there is."""
-        scores: dict[str, float] = {}
+        found: dict[str, IndexHit] = {}
         for hit in hits:
-            scores.setdefault(hit.memory_id, hit.score)
-        while scores:
+            found.setdefault(hit.memory_id, hit)
+        while found:
             try:
-                memories = await self._store.get(scope, list(scores))
+                memories = await self._store.get(scope, list(found))
             except MemoryNotFoundError as exc:
-                scores = {name: score for name, score in scores.items() if name not in exc.missing}
+                found = {name: hit for name, hit in found.items() if name not in exc.missing}
             else:
-                return [ScoredMemory(memory=memory, score=scores[memory.memory_id]) for memory in memories]
+                pairs = [(memory, found[memory.memory_id]) for memory in memories]
+                return [
+                    ScoredMemory(memory=memory, score=hit.score, similarity=hit.similarity) for memory, hit in pairs
+                ]
         return []

@@ -6,9 +6,8 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from agentscope.embedding import EmbeddingModelBase
 from agentscope.memory import LongTermMemoryBase
@@ -16,10 +15,7 @@ from agentscope.message import Msg, TextBlock
 from agentscope.model import ChatModelBase
 from agentscope.tool import ToolResponse
 
-import reme_agentscope
-import reme_core
-from reme_agentscope._shared.recorded_text import as_limit, query_text
-from reme_agentscope.v1.long_term._memory_kind import (
+from reme_agentscope._shared.memory_kind import (
     LOG,
     CallScope,
     MemoryKind,
@@ -28,18 +24,26 @@ from reme_agentscope.v1.long_term._memory_kind import (
     log_failure,
     warn,
 )
+from reme_agentscope._shared.opening import OpenedMemory, check_kept, failing_note, user_of
+from reme_agentscope._shared.recorded_text import as_limit, query_text
+from reme_agentscope._shared.talk_so_far import SaidInContext, choose, fitting
+from reme_agentscope.v1.long_term._asking_agent import AskingAgent, asking, watch_replies
 from reme_agentscope.v1.long_term._new_messages import SeenMessages, read_handed_over, text_of
 from reme_agentscope.v1.messages import from_agentscope
 from reme_core import Message
 from reme_core.adapting import Appends
-from reme_core.errors import InvalidInputError, ReMeError, RunError
+from reme_core.errors import ConfigurationError, InvalidInputError, ModelError, PartialFailureError, ReMeError, RunError
+from reme_core.schema.checks import check_id
 
 if TYPE_CHECKING:
     from reme_core import ReMe
 
-
-_FOLDER = Path(".reme")
-_USER = "default"
+_KEPT = (
+    "The text is stored as it is, and will be found. Memories could not be made of it yet; that is tried again by "
+    "itself: do not record it again."
+)
+# Of the talk of a context, which is left out of what is found, so much may be found instead of memories.
+_MOST_SPARE = 500
 
 
 class LongTermMemory(LongTermMemoryBase):
@@ -59,13 +63,16 @@ class LongTermMemory(LongTermMemoryBase):
         reme: "ReMe | None" = None,
         retrieve_timeout: float = 5.0,
         await_write: bool = False,
+        scope: Literal["user", "agent", "run"] = "user",
+        min_score: float | None = None,
+        token_budget: int | None = None,
         **kwargs: Any,  # noqa: ANN401  # AgentScope's signature; what comes here is warned of
     ) -> None:
         """Keep the settings.
 
         Args:
             agent_name: The agent; of task memory, also the domain of what is learnt.
-            user_name: Whose memory; None: the user `default`.
+            user_name: Whose memory; None: the user `default`, which the log says once.
             run_name: The session that talk is added to; None: a new one, which the state keeps.
             model: Makes memories of the talk. None: the talk is kept word for word, and searched.
             embedding_model: For search by meaning. None: by words.
@@ -73,10 +80,15 @@ class LongTermMemory(LongTermMemoryBase):
             reme: A memory of your own, which stays open. None: one in the folder `.reme`, of the space `default`.
             retrieve_timeout: Seconds that a search may take.
             await_write: `record` waits until memories are made.
+            scope: `agent`: the memory of this user's `agent_name` alone; `run`: of this `run_name` alone.
+            min_score: Leaves out what is found with a lower score, in [0, 1]; memories that answer have 0.5 and more.
+            token_budget: What `retrieve` returns has at most so many tokens.
             **kwargs: Not used; each is warned of.
 
         Raises:
             TypeError: A model beside `reme`, which has its own.
+            ConfigurationError: Something else than a `ReMe`, or a scope without the name that it needs.
+            InvalidInputError: A user, agent or run name that can't be one.
         """
         super().__init__()
         if reme is not None and (model is not None or embedding_model is not None):
@@ -91,17 +103,15 @@ class LongTermMemory(LongTermMemoryBase):
         self.run_name = run_name
         self.retrieve_timeout = retrieve_timeout
         self.await_write = await_write
-        self._model = model
-        self._embedding_model = embedding_model
-        self._given = reme
-        # Loaded here and not with this module, as it takes some tenths of a second; nor within the first reply.
-        self._make: type[ReMe] = reme_core.ReMe
-        self._built: ReMe | None = None
-        self._session_id = run_name or uuid.uuid4().hex
+        self._user_id = user_of(user_name, **_part_of(scope, agent_name, run_name))
+        self._min_score = 0.0 if min_score is None else min_score
+        self._token_budget = token_budget
+        self._memory = OpenedMemory(reme, chat_model=model, embedding_model=embedding_model)
+        self._session_id = uuid.uuid4().hex if run_name is None else _checked_run(run_name)
         self._handed_over = SeenMessages()
         self._appends = Appends(type(self).__name__, log=LOG)
         self._job_ids: set[str] = set()  # of what follows from talk that was kept here
-        self._is_used = False
+        watch_replies()
 
     async def record(self, msgs: list[Msg | None], **kwargs: Any) -> None:  # noqa: ANN401  # AgentScope's signature
         """Keep what is new of a talk. Failures are logged and warned of.
@@ -129,6 +139,8 @@ class LongTermMemory(LongTermMemoryBase):
     async def retrieve(self, msg: Msg | list[Msg] | None, limit: int = 5, **kwargs: Any) -> str:  # noqa: ANN401  # AgentScope's signature
         """Return what helps with messages; `""` where nothing matches. Failures are logged and warned of.
 
+        In the reply of an agent nothing that its context says or shows already.
+
         Args:
             msg: The messages; the question is the text of all of them.
             limit: At most this many results.
@@ -142,7 +154,7 @@ class LongTermMemory(LongTermMemoryBase):
             query = as_query(query_text(map(text_of, given)))
             if not query:
                 return ""
-            search = partial(self.kind.find, query=query, limit=as_limit(limit))
+            search = partial(self._found, query=query, limit=as_limit(limit), agent=asking(self))
             return await self._in_time(search, begins_reply=True)
         except Exception as exc:  # noqa: BLE001  # an agent answers without its memories, whatever a model or store has
             self._warn(self.kind.words.retrieve_failed, exc)
@@ -153,24 +165,25 @@ class LongTermMemory(LongTermMemoryBase):
     async def flush(self) -> None:
         """Wait until everything handed over is on disk, and memories are made of it. Failures are warned of."""
         await self._appends.flush()
-        if self._is_used:
-            self._job_ids.clear()
-            try:
-                await self._memory().flush()
-            except Exception as exc:  # noqa: BLE001  # what failed is kept as a job, and tried again
-                self._warn(self.kind.words.record_failed, exc)
+        self._job_ids.clear()
+        try:
+            await self._memory.flush()
+        except Exception as exc:  # noqa: BLE001  # what failed is kept as a job, and tried again
+            self._warn(self.kind.words.record_failed, exc)
         self._warn_of_failures()
 
     async def close(self) -> None:
-        """Finish all work; then close what was built here. A later call opens it again."""
+        """Finish all work; then close what was built here. A later call opens it again.
+
+        Raises:
+            StoreError: Something that was recorded is not on disk. The memory is closed all the same.
+        """
         await self.flush()
-        built, self._built = self._built, None
-        self._is_used = False
-        if built is not None:
-            try:
-                await built.close()
-            except Exception as exc:  # noqa: BLE001  # it is closed; some jobs wait for the next start
-                self._warn(self.kind.words.record_failed, exc)
+        try:
+            await self._memory.close()
+        except Exception as exc:  # noqa: BLE001  # it is closed; some jobs wait for the next start
+            self._warn(self.kind.words.record_failed, exc)
+        check_kept(self._appends)
 
     async def __aenter__(self) -> Self:
         """Return the memory; it works without this, too."""
@@ -182,8 +195,12 @@ class LongTermMemory(LongTermMemoryBase):
         exc_val: BaseException | None = None,
         exc_tb: TracebackType | None = None,
     ) -> None:
-        """Close."""
-        await self.close()
+        """Close; an error on its way is not replaced."""
+        try:
+            await self.close()
+        except ReMeError:
+            if exc_val is None:
+                raise
 
     def state_dict(self) -> dict[str, Any]:
         """Return the session and what was recorded of it, as JSON."""
@@ -203,6 +220,9 @@ class LongTermMemory(LongTermMemoryBase):
         try:
             reason = thinking if isinstance(thinking, str) else ""
             answer = await self.kind.remember(self._place(), reason, content, options)
+        except (PartialFailureError, ModelError) as exc:  # the texts are on disk before a model is asked
+            self._failed(self.kind.words.tool_record_failed, exc)
+            answer = Remembered(text=_KEPT)
         except Exception as exc:  # noqa: BLE001  # the model is told, and the reply goes on
             answer = Remembered(text=self._failed(self.kind.words.tool_record_failed, exc))
         return _response(answer)
@@ -211,6 +231,7 @@ class LongTermMemory(LongTermMemoryBase):
         """Answer `retrieve_from_memory`."""
         try:
             text = await self._in_time(partial(self.kind.recall, keywords=keywords, limit=as_limit(limit)))
+            text += failing_note(self._appends)
         except Exception as exc:  # noqa: BLE001  # the model is told, and the reply goes on
             text = self._failed(self.kind.words.tool_retrieve_failed, exc)
         self._warn_of_failures()
@@ -232,13 +253,11 @@ class LongTermMemory(LongTermMemoryBase):
         """Have what is new appended, behind what was put there before."""
         taken = self._handed_over.take(given, waits_for_results=self.kind.waits_for_results)
         messages = self._converted(taken)
-        # A host may load another session before this one's turn has come.
-        session_id, workspace_id = self._session_id, self.workspace_id
+        session_id = self._session_id  # a host may load another session before this one's turn has come
 
         async def append() -> None:
-            user_id = _USER if workspace_id is None else workspace_id
             try:
-                await self._keep(replace(self._place(), user_id=user_id, session_id=session_id), messages, options)
+                await self._keep(replace(self._place(), session_id=session_id), messages, options)
             except InvalidInputError:  # the next time it would be no better
                 self._handed_over.settle(taken)
                 raise
@@ -279,29 +298,32 @@ class LongTermMemory(LongTermMemoryBase):
             raise refused
 
     def _place(self) -> CallScope:
-        self._is_used = True
         return CallScope(
-            memory=self._memory(),
-            user_id=_USER if self.workspace_id is None else self.workspace_id,
+            memory=self._memory.get(),
+            user_id=self._user_id,
             session_id=self._session_id,
             agent_name=self.agent_name,
         )
 
-    def _memory(self) -> "ReMe":
-        if self._given is not None:
-            return self._given
-        if self._built is None:
-            self._built = self._make(
-                working_dir=_FOLDER,
-                llm=None if self._model is None else reme_agentscope.as_chat_model(self._model),
-                embedding=None if self._embedding_model is None else reme_agentscope.as_embedder(self._embedding_model),
-            )
-        return self._built
+    async def _found(self, place: CallScope, query: str, limit: int, agent: AskingAgent | None) -> str:
+        """Return what answers a question, and is new to the agent that asks."""
+        said, shown = (
+            (SaidInContext(), frozenset[str]()) if agent is None else (await agent.said(), await agent.shown())
+        )
+        spare = min(len(said.message_ids) + len(shown), _MOST_SPARE)
+        found = await self.kind.search(place, query, limit + spare)
+        hits = [hit for hit in found if hit.score >= self._min_score]
+        chosen = choose(hits, shown=shown, said=said, limit=limit, text_of=self.kind.line)
+        counter = place.memory.token_counter
+        text = self.kind.text(fitting(chosen, text=self.kind.text, counter=counter, budget=self._token_budget))
+        if agent is not None and text:
+            agent.is_shown_more = True
+        return text
 
     def _warn_of_failures(self) -> None:
-        """Tell what has failed in the background since the last call."""
+        """Tell what has failed in the background since the last call; the log has it already."""
         for error in self._appends.take_errors():
-            self._warn(self.kind.words.record_failed, error)
+            warn(f"{self.kind.words.record_failed}: {error}")
 
     async def _warn_of_jobs(self) -> None:
         """Tell which jobs have failed by now; nobody waits for one."""
@@ -321,6 +343,24 @@ class LongTermMemory(LongTermMemoryBase):
 
     def _warn(self, text: str, error: Exception) -> None:
         warn(self._failed(text, error))
+
+
+def _part_of(scope: str, agent_name: str | None, run_name: str | None) -> dict[str, str]:
+    """Return which part of a user's memory is meant, for `user_of`."""
+    parts = {"user": {}, "agent": {"agent": agent_name}, "run": {"session": run_name}}
+    found = parts.get(scope)
+    if found is None or None in found.values():
+        msg = f"scope: wanted 'user', 'agent' with an agent_name, or 'run' with a run_name, found {scope!r}"
+        raise ConfigurationError(msg)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _checked_run(run_name: str) -> str:
+    try:
+        return check_id(run_name)
+    except ValueError as exc:
+        msg = f"run_name: {exc}"
+        raise InvalidInputError(msg) from exc
 
 
 def _response(answer: Remembered) -> ToolResponse:

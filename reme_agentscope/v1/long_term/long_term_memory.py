@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from agentscope.tool import ToolResponse
 
+from reme_agentscope._shared.memory_kind import MemoryKind
+from reme_agentscope._shared.personal_memory import PersonalKind
+from reme_agentscope._shared.task_memory import TaskKind
+from reme_agentscope._shared.tool_memory import ToolKind
 from reme_agentscope.v1.long_term._memory_base import LongTermMemory
-from reme_agentscope.v1.long_term._memory_kind import MemoryKind
-from reme_agentscope.v1.long_term._personal import PersonalKind
-from reme_agentscope.v1.long_term._task import TaskKind
-from reme_agentscope.v1.long_term._tool import ToolKind
 
 __all__ = ["ReMePersonalLongTermMemory", "ReMeTaskLongTermMemory", "ReMeToolLongTermMemory"]
 

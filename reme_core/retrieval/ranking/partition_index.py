@@ -12,7 +12,7 @@ from reme_core.retrieval.named_dates import calendar_days, date_fit, named_dates
 from reme_core.retrieval.query_words import QueryWords, query_words
 from reme_core.retrieval.ranking.partition_shape import PartitionShape, shape_of
 from reme_core.retrieval.ranking.postings import Postings
-from reme_core.retrieval.ranking.row_columns import RowColumns, RowPieces, Rows, best_piece
+from reme_core.retrieval.ranking.row_columns import RowColumns, RowPieces, Rows, ScoredRow, best_piece
 from reme_core.retrieval.ranking.score_parts import (
     fill_mean,
     first_person,
@@ -66,21 +66,6 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredRow:
-    """A row found.
-
-    Attributes:
-        key: Its key.
-        score: Comparable within one ranking only.
-        passage: The number of the passage that says most, from 0; None for a text that has none.
-    """
-
-    key: int
-    score: float
-    passage: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Evidence:
     """What speaks for n rows, the prior of their lengths apart, and for their m pieces by themselves.
 
@@ -88,11 +73,13 @@ class _Evidence:
         rows: (n,) sums of all parts.
         pieces: (m,) sums of the parts that a piece has of its own: its words and its vector.
         echoes: (n,) questions that say no more than the query does.
+        cosines: (n,) with the query, NaN where there is none.
     """
 
     rows: FloatArray
     pieces: FloatArray
     echoes: BoolArray
+    cosines: FloatArray
 
 
 class RankingIndex:
@@ -218,7 +205,7 @@ class RankingIndex:
         if evidence.echoes.any():
             self._put_behind_answers(scores, evidence.echoes)
         slots = np.flatnonzero(speaks)
-        return self._best(scores[slots], slots, limit, evidence.pieces)
+        return self._best(scores[slots], slots, limit, evidence.pieces, evidence.cosines)
 
     def list_by_time(self, asked: AskedTime | None, *, limit: int, allowed: BoolArray | None = None) -> list[ScoredRow]:
         """List the rows of a time, or all where None is asked for, by `time_scores`; no word has to be shared.
@@ -231,7 +218,8 @@ class RankingIndex:
         scores = time_scores(columns.lengths, columns.questions, fit)
         lies_there = columns.alive & (scores > 0.0)
         slots = np.flatnonzero(lies_there if allowed is None else lies_there & allowed)
-        return self._best(scores[slots], slots, limit, np.zeros(len(self._pieces)))
+        unknown = np.full(len(columns), np.nan)
+        return self._best(scores[slots], slots, limit, np.zeros(len(self._pieces)), unknown)
 
     def evidence(self, query: Query) -> FloatArray:
         """Add up what speaks for each slot, the prior of its length apart: (n,), aligned with `keys`.
@@ -242,7 +230,7 @@ class RankingIndex:
 
     def _evidence(self, query: Query) -> _Evidence:
         n, m = len(self._columns), len(self._pieces)
-        found = _Evidence(np.zeros(n), np.zeros(m), np.zeros(n, np.bool_))
+        found = _Evidence(np.zeros(n), np.zeros(m), np.zeros(n, np.bool_), np.full(n, np.nan))
         if not n:
             return found
         named = named_speakers(query.text, self._columns.names) if len(self._columns.names) > 1 else []
@@ -301,6 +289,7 @@ class RankingIndex:
             cosines = np.where(self._own.present(len(pieces)), cosines, -1.0)
             cosines = pieces.best(cosines) - PASSAGE_DISCOUNT * np.log(pieces.counts())
             cosines = np.where(shape.vectors, cosines, 0.0)
+        found.cosines[shape.vectors] = cosines[shape.vectors]
         if weights.assume_mean:
             cosines = fill_mean(cosines, shape.vectors)
         found.rows[:] += own * cosines
@@ -376,17 +365,18 @@ class RankingIndex:
             msg = f"allowed must have {len(self._columns)} values like keys, not {len(allowed)}"
             raise ValueError(msg)
 
-    def _best(self, scores: FloatArray, slots: IntArray, limit: int, pieces: FloatArray) -> list[ScoredRow]:
+    def _best(
+        self, scores: FloatArray, slots: IntArray, limit: int, pieces: FloatArray, cosines: FloatArray
+    ) -> list[ScoredRow]:
         places = best_rows(scores, limit)
         slots, scores = slots[places], scores[places]
         keys, times = self._columns.keys[slots], self._columns.times[slots]
         newest = np.where(np.isnan(times), np.inf, -times)
         order = np.lexsort((keys, newest, -scores))[:limit]
         passages = self._best_passages(slots[order], pieces)
-        return [
-            ScoredRow(key, score, passage)
-            for key, score, passage in zip(keys[order].tolist(), scores[order].tolist(), passages, strict=True)
-        ]
+        near = [None if math.isnan(cosine) else cosine for cosine in cosines[slots[order]].tolist()]
+        found = zip(keys[order].tolist(), scores[order].tolist(), passages, near, strict=True)
+        return [ScoredRow(*row) for row in found]
 
     def _best_passages(self, slots: IntArray, values: FloatArray) -> list[int | None]:
         """Return for each slot which of its pieces has the highest value, None for a text of one piece."""

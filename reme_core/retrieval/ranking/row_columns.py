@@ -17,6 +17,23 @@ from reme_core.retrieval.arrays import BoolArray, FloatArray, GrowingArray, IntA
 from reme_core.text.segment import passage_sizes
 
 
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """A row found.
+
+    Attributes:
+        key: Its key.
+        score: Comparable within one ranking only.
+        passage: The number of the passage that says most, from 0; None for a text that has none.
+        similarity: The cosine with the query; None where either has no vector.
+    """
+
+    key: int
+    score: float
+    passage: int | None = None
+    similarity: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """Columns of n texts in the order they were stored.

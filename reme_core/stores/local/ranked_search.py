@@ -183,12 +183,12 @@ def search_memories(
     scale = (MEMORY_WEIGHTS.vector if vector is not None else 0.0) + (
         MEMORY_WEIGHTS.text if search.text.strip() else 0.0
     )
-    found = [ScoredRow(hit.key, hit.score / scale) for hit in found]
+    found = [replace(hit, score=hit.score / scale) for hit in found]
     # The ranking falls, so a floor after the limit leaves out what one before it would.
     if search.min_score is not None:
         found = [hit for hit in found if hit.score >= search.min_score]
     bodies = _bodies(connection, found)
-    scored = [ScoredMemory(memory=bodies[hit.key], score=hit.score) for hit in found]
+    scored = [ScoredMemory(memory=bodies[hit.key], score=hit.score, similarity=hit.similarity) for hit in found]
     scored.sort(key=lambda item: (-item.score, -item.memory.created_at.timestamp(), item.memory.memory_id))
     return scored[: search.limit]
 
@@ -208,7 +208,10 @@ def search_messages(
     found = _rank(connection, scope, search, partitions, Layer.MESSAGES)
     stored = messages_by_rows(connection, [hit.key for hit in found])
     spans = passages_by_rows(connection, [(hit.key, hit.passage) for hit in found if hit.passage is not None])
-    return [ScoredMessage(stored=stored[hit.key], score=hit.score, passage=spans.get(hit.key)) for hit in found]
+    return [
+        ScoredMessage(stored=stored[hit.key], score=hit.score, passage=spans.get(hit.key), similarity=hit.similarity)
+        for hit in found
+    ]
 
 
 def search_blocks(

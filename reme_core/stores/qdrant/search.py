@@ -241,10 +241,16 @@ def _best(ranking: _Ranking, candidates: _Candidates, search: MemorySearch) -> l
         place: ranking.score(candidates.cosines[name], candidates.texts[name])
         for name, place in candidates.places.items()
     }
+    near = (
+        {} if ranking.vector is None else {place: candidates.cosines[name] for name, place in candidates.places.items()}
+    )
     best = sorted(
         (place for place, score in scores.items() if score >= floor), key=lambda place: (-scores[place], place)
     )
-    return [IndexHit(memory_id=place.memory_id, score=scores[place]) for place in best[: search.limit]]
+    return [
+        IndexHit(memory_id=place.memory_id, score=scores[place], similarity=near.get(place))
+        for place in best[: search.limit]
+    ]
 
 
 def _is_settled(ranking: _Ranking, candidates: _Candidates, best: Sequence[IndexHit], limit: int) -> bool:

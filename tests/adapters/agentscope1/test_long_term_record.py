@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from agentscope.message import Msg
 
+from reme_agentscope._shared import opening
 from reme_agentscope._shared.recorded_text import SUMMARY_METADATA
 from reme_agentscope.v1.long_term.long_term_memory import (
     ReMePersonalLongTermMemory,
@@ -20,7 +21,7 @@ from reme_agentscope.v1.long_term.long_term_memory import (
     ReMeToolLongTermMemory,
 )
 from reme_core import ReMe, adapting
-from reme_core.errors import ModelUnavailableError
+from reme_core.errors import InvalidInputError, ModelUnavailableError, StoreError
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 
 TALKING = [ReMePersonalLongTermMemory, ReMeTaskLongTermMemory]
@@ -370,7 +371,8 @@ async def test_a_filter_that_makes_errors_of_warnings_ends_no_reply(
     await memory.record([Msg("b", [use("c1")], "assistant"), Msg("s", [result("c1", "ok")], "system")])
     assert await memory.retrieve(said("search")) == ""
     await memory.flush()
-    await memory.close()
+    with pytest.raises(StoreError, match="not on disk"):  # the program is told what it loses
+        await memory.close()
     told = [record.getMessage() for record in caplog.records]
     for words in (memory.kind.words.record_failed, memory.kind.words.retrieve_failed):
         assert any(line.startswith(words) for line in told)
@@ -668,9 +670,22 @@ async def test_an_embedding_model_that_fails_is_warned_of_once(tmp_path: Path) -
 
 
 @pytest.mark.requirement("AS1-LTM-17")
-async def test_an_empty_user_name_is_not_the_default_user(reme: ReMe) -> None:
-    await ReMePersonalLongTermMemory(reme=reme).record([said("Flopsy is a rabbit")])
-    assert await ReMePersonalLongTermMemory(user_name="", reme=reme).retrieve(said("rabbit")) == ""
+@pytest.mark.parametrize("name", ["", " ", "../ann", "a\0b", "ann/agent:bot"])
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_blank_or_impossible_user_name_is_refused_at_construction(kind: type, name: str, reme: ReMe) -> None:
+    with pytest.raises(InvalidInputError, match=r"user_id|user_name"):
+        kind(user_name=name, reme=reme)
+
+
+@pytest.mark.requirement("AS1-LTM-17")
+async def test_no_user_name_is_the_user_default_and_the_log_says_so_once(
+    reme: ReMe, caplog: pytest.LogCaptureFixture
+) -> None:
+    opening.say_default.cache_clear()
+    for _ in range(3):
+        await ReMePersonalLongTermMemory(reme=reme).record([said("Flopsy is a rabbit")])
+    assert "Flopsy" in await ReMePersonalLongTermMemory(user_name="default", reme=reme).retrieve(said("rabbit"))
+    assert [record.levelname for record in caplog.records if "user_name" in record.getMessage()] == ["WARNING"]
 
 
 async def test_what_waits_stays_with_its_session_where_a_host_loads_another(tmp_path: Path) -> None:

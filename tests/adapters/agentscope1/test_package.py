@@ -27,6 +27,7 @@ def test_importing_the_package_imports_nothing_of_agentscope() -> None:
     [
         "ReMeMemory",
         "ReMePersonalLongTermMemory",
+        "ReMeSession",
         "ReMeTaskLongTermMemory",
         "ReMeToolLongTermMemory",
         "as_chat_model",
@@ -43,7 +44,15 @@ def test_every_name_of_this_generation_can_be_had(name: str) -> None:
 @pytest.mark.parametrize("name", ["ReMeMiddleware", "ReMeOffloader", "create_memory_tools"])
 def test_a_name_of_the_other_generation_says_what_to_use(name: str) -> None:
     with pytest.raises(ImportError, match=rf"^{name} needs agentscope 2\.x, found 1\..*: .*use ReMe"):
-        getattr(reme_agentscope, name)
+        exec(f"from reme_agentscope import {name}")  # noqa: S102  # as a program says it
+    assert not hasattr(reme_agentscope, name)
+
+
+def test_a_star_imports_what_is_there() -> None:
+    found: dict[str, object] = {}
+    exec("from reme_agentscope import *", found)  # noqa: S102  # as a program says it
+    assert {"as_chat_model", "ReMeMemory"} <= found.keys()
+    assert "ReMeMiddleware" not in found
 
 
 @pytest.mark.requirement("AS-PKG-04")

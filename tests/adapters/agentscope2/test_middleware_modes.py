@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from agentscope.middleware import MiddlewareBase
 from agentscope.tool import Toolkit
 
-from reme_agentscope import ReMeMiddleware
-from reme_core.errors import InvalidInputError
+from reme_agentscope import ReMeMiddleware, ReMeOffloader, create_memory_tools
+from reme_core.errors import ConfigurationError, InvalidInputError
 from tests.adapters.agentscope2.memories import WatchedMemory
 from tests.adapters.agentscope2.scripted import ScriptedModel, make_agent, user
 
@@ -37,8 +38,9 @@ async def test_a_mode_offers_its_tool_and_names_it(tmp_path: Path, mode: str) ->
         assert tools == []
         assert prompt.strip() == "You help."
     else:
-        assert [tool.name for tool in tools] == ["memory_search"]
+        assert [tool.name for tool in tools] == ["memory_search", "add_memory"]
         assert "memory_search" in prompt
+        assert "add_memory" in prompt
 
 
 @pytest.mark.requirement("AS2-MW-07")
@@ -49,7 +51,7 @@ async def test_the_toolkit_is_never_changed(tmp_path: Path) -> None:
         await make_agent(given, toolkit=Toolkit(tools=await mw.list_tools()), middlewares=[mw]).reply(user("hello"))
 
     assert not model.asked[0].tools
-    assert [tool["function"]["name"] for tool in given.asked[0].tools or []] == ["memory_search"]
+    assert [tool["function"]["name"] for tool in given.asked[0].tools or []] == ["memory_search", "add_memory"]
 
 
 @pytest.mark.requirement("AS2-MW-05")
@@ -65,22 +67,39 @@ async def test_the_key_names_the_scope_and_is_not_the_name_of_the_class(tmp_path
 def test_the_service_can_make_a_form_of_the_parameters() -> None:
     schema = ReMeMiddleware.Parameters.model_json_schema()
 
-    assert set(schema["properties"]) == {"mode", "top_k", "search_timeout", "await_write", "user_name"}
+    names = {"mode", "top_k", "search_timeout", "await_write", "user_name"}
+    names |= {"agent_name", "session_name", "memory_types", "min_score", "token_budget"}
+    assert set(schema["properties"]) == names
     assert all(one["title"] and one["description"] for one in schema["properties"].values())
     assert schema["properties"]["top_k"]["minimum"] == 1
     json.dumps(schema)
 
 
-@pytest.mark.parametrize("name", ["../other", "/etc", "a\0b", " "])
+@pytest.mark.parametrize("name", ["../other", "/etc", "a\0b", " ", "", "ann/agent:bot"])
 def test_a_user_name_that_can_not_be_one_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInputError, match="user_id"):
         middleware(tmp_path, user_name=name)
 
 
-async def test_an_empty_user_name_is_none_and_not_the_shared_scope(tmp_path: Path) -> None:
-    assert (
-        await middleware(tmp_path, user_name="").get_middleware_key() == await middleware(tmp_path).get_middleware_key()
-    )
+@pytest.mark.parametrize("part", ["agent_name", "session_name"])
+@pytest.mark.parametrize("name", ["", " ", "a\0b", "a/session:b", "x/../y"])
+def test_the_name_of_a_part_of_a_users_memory_can_not_be_anything(tmp_path: Path, part: str, name: str) -> None:
+    with pytest.raises(InvalidInputError, match="user_id"):
+        middleware(tmp_path, user_name="ann", **{part: name})
+
+
+@pytest.mark.parametrize("reme", ["nope", 3])
+def test_what_is_no_memory_is_refused_by_each_class(tmp_path: Path, reme: Any) -> None:
+    for make in (ReMeMiddleware, ReMeOffloader):
+        with pytest.raises(ConfigurationError, match="reme: wanted a ReMe, found"):
+            make(reme=reme)
+    with pytest.raises(ConfigurationError, match="reme: wanted a ReMe, found"):
+        create_memory_tools(reme)
+
+
+def test_a_folder_that_can_not_be_named_so_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="working_dir"):
+        ReMeMiddleware(workspace_dir="a\0b")
 
 
 def test_a_memory_and_models_for_one_are_refused(tmp_path: Path) -> None:

@@ -243,8 +243,8 @@ async def test_what_was_offloaded_is_not_shown_as_a_memory(tmp_path: Path) -> No
         await offloader.offload_context("s1", [user("My rabbit is called Flopsy")])
         agent = make_agent(ScriptedModel(), middlewares=[mw])
         await agent.reply(user(QUESTION))
-        [tool] = await mw.list_tools()
-        found: Any = await tool(query="rabbit Flopsy")
+        [search, _] = await mw.list_tools()
+        found: Any = await search(query="rabbit Flopsy")
 
     assert notes_of(agent.state) == []
     assert "Flopsy" not in found.content[0].text

@@ -25,6 +25,7 @@ from agentscope.state import AgentState
 
 from reme_agentscope import ReMeMiddleware
 from reme_core import ReMe
+from reme_core.errors import StoreError
 from tests.adapters.agentscope2.memories import WatchedMemory, everything, notes_of, turns, until
 from tests.adapters.agentscope2.scripted import EchoTool, ScriptedModel, call, make_agent, user
 
@@ -275,11 +276,17 @@ async def test_a_broken_memory_costs_no_reply_and_is_logged_without_the_talk(
         steps = [[call("memory_search", query="rabbit")], "the answer"] if mode == "both" else ["the answer"]
         agent = make_agent(ScriptedModel(steps), tools=await mw.list_tools(), middlewares=[mw])
         answer = await agent.reply(user("My rabbit is called Flopsy"))
-        await mw.close()
+        tools = await mw.list_tools()
+        memory.broken = False
+        told = [await tool(query="rabbit") for tool in tools if tool.name == "memory_search"]
+        memory.broken = True
+        with pytest.raises(StoreError, match=r"not on disk.*the disk is gone"):  # the program is told what it loses
+            await mw.close()
 
     assert answer.get_text_content() == "the answer"
+    assert all("could not be stored: StoreUnavailableError: the disk is gone" in one.content[0].text for one in told)
     errors = [record for record in caplog.records if record.name == "reme_agentscope"]
-    assert errors
+    assert sum("an append" in record.getMessage() and record.levelname == "ERROR" for record in errors) == 1
     assert "the disk is gone" in caplog.text
     assert "Flopsy" not in "".join(record.getMessage() for record in errors)
 
@@ -305,7 +312,8 @@ async def test_a_folder_that_can_not_be_opened_costs_no_reply(tmp_path: Path) ->
     agent = make_agent(ScriptedModel(["the answer"]), middlewares=[mw])
 
     assert (await agent.reply(user("hello"))).get_text_content() == "the answer"
-    await mw.close()
+    with pytest.raises(StoreError, match="not on disk"):
+        await mw.close()
 
 
 @pytest.mark.requirement("AS2-MW-11")

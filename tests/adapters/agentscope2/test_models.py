@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ from agentscope.message import ThinkingBlock
 from agentscope.message import ToolCallBlock as Call
 from agentscope.model import ChatResponse, ChatUsage
 
+from reme_agentscope._shared.model_calls import CallOptions
 from reme_agentscope.v2.models import as_chat_model, as_embedder
+from reme_core import ReMe
 from reme_core.errors import (
     ConfigurationError,
     ContextTooLongError,
@@ -311,3 +315,65 @@ async def test_over_long_texts_are_cut_and_cut_again_where_the_model_still_refus
     model.failure = ProviderError(503)
     with pytest.raises(ModelUnavailableError):
         await as_embedder(model).embed(["a"])
+
+
+class Picky(ScriptedModel):
+    """Refuses options by name, as endpoints do."""
+
+    def __init__(self, *refused: str) -> None:
+        super().__init__(["yes"] * 9)
+        self.refused = refused
+
+    async def _call_api(self, *args: Any, **kwargs: Any) -> Any:
+        for name in self.refused:
+            if name in kwargs:
+                raise ProviderError(400, f"Unsupported parameter: '{name}' is not supported; use another one")
+        return await super()._call_api(*args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("refused", "sent"),
+    [
+        ((), {"temperature": 0.0, "max_tokens": 300}),
+        (("temperature",), {"max_tokens": 300}),
+        (("max_tokens",), {"temperature": 0.0, "max_completion_tokens": 300}),
+        (("max_tokens", "max_completion_tokens", "temperature"), {}),
+    ],
+)
+async def test_temperature_and_bound_go_with_a_request_unless_they_are_refused(
+    refused: tuple[str, ...], sent: dict[str, Any]
+) -> None:
+    model = Picky(*refused)
+    chat = as_chat_model(model)
+    for _ in range(2):
+        await chat.chat(replace(asking(), temperature=0.0, max_tokens=300))
+    assert [asked.kwargs for asked in model.asked] == [sent, sent]
+    await chat.chat(asking())
+    assert model.asked[-1].kwargs == {}
+
+
+async def test_an_extraction_asks_for_no_temperature_and_bounds_its_answer(tmp_path: Path) -> None:
+    model = ScriptedModel([json.dumps({"facts": []})])
+    async with ReMe("space", tmp_path, llm=as_chat_model(model), embedding=None) as memory:
+        await memory.summary([("user", "My rabbit is called Flopsy")], user_id="ann")
+    assert model.asked[0].kwargs["temperature"] == 0.0
+    assert 0 < model.asked[0].kwargs["max_tokens"] < 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("GeminiChatModel", {"temperature": 0.0, "max_output_tokens": 300}),
+        ("OpenAIResponseModel", {"temperature": 0.0, "max_output_tokens": 300}),
+        ("OllamaChatModel", {"options": {"top_k": 1, "temperature": 0.0, "num_predict": 300}}),
+        ("AnthropicChatModel", {"temperature": 0.0, "max_tokens": 300}),
+    ],
+)
+def test_options_have_the_words_of_the_class_of_a_model(name: str, sent: dict[str, Any]) -> None:
+    model = type(name, (), {"__module__": "agentscope.model", "options": {"top_k": 1}})()
+    options = CallOptions(model)
+    request = replace(asking(), temperature=0.0, max_tokens=300)
+    assert options.of(request) == sent
+    assert not options.refuse(options.of(request), ValueError("no such model"))
+    assert options.refuse(options.of(request), ValueError("temperature is not supported"))
+    assert "temperature" not in str(options.of(request))

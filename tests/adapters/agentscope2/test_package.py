@@ -26,6 +26,7 @@ def test_importing_the_package_imports_nothing_of_agentscope() -> None:
     "name",
     [
         "ReMeMiddleware",
+        "ReMeMiddlewares",
         "ReMeOffloader",
         "create_memory_tools",
         "as_chat_model",
@@ -53,7 +54,15 @@ def test_the_names_load_neither_the_memory_itself_nor_adapters_of_models() -> No
 )
 def test_a_name_of_the_other_generation_says_what_to_use(name: str) -> None:
     with pytest.raises(ImportError, match=rf"^{name} needs agentscope 1\.x, found 2\..*: .*use ReMe"):
-        getattr(reme_agentscope, name)
+        exec(f"from reme_agentscope import {name}")  # noqa: S102  # as a program says it
+    assert not hasattr(reme_agentscope, name)
+
+
+def test_a_star_imports_what_is_there() -> None:
+    found: dict[str, object] = {}
+    exec("from reme_agentscope import *", found)  # noqa: S102  # as a program says it
+    assert {"as_chat_model", "ReMeMiddleware"} <= found.keys()
+    assert "ReMeMemory" not in found
 
 
 @pytest.mark.requirement("AS-PKG-04")

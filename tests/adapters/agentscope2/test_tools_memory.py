@@ -28,8 +28,8 @@ async def memory(tmp_path: Path) -> AsyncIterator[WatchedMemory]:
 
 async def search_tool(memory: WatchedMemory, **parameters: Any) -> ToolBase:
     mw = ReMeMiddleware(reme=memory, parameters=ReMeMiddleware.Parameters(**parameters))
-    [tool] = await mw.list_tools()
-    return tool
+    search, _ = await mw.list_tools()
+    return search
 
 
 async def answer(tool: ToolBase, **arguments: Any) -> str:

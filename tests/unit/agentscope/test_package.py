@@ -17,8 +17,10 @@ from reme_core.errors import MissingExtraError
 _PUBLIC = {
     "ReMeMemory",
     "ReMeMiddleware",
+    "ReMeMiddlewares",
     "ReMeOffloader",
     "ReMePersonalLongTermMemory",
+    "ReMeSession",
     "ReMeTaskLongTermMemory",
     "ReMeToolLongTermMemory",
     "as_chat_model",
@@ -78,7 +80,7 @@ def test_the_installed_distribution_decides_and_not_an_import(monkeypatch: pytes
 def test_without_agentscope_the_error_names_both_extras(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     installed(monkeypatch, None)
     with pytest.raises(ImportError) as caught:
-        getattr(reme_agentscope, name)
+        exec(f"from reme_agentscope import {name}")  # noqa: S102  # as a program says it
     assert isinstance(caught.value, MissingExtraError)
     assert name in str(caught.value)
     assert "reme-memory[agentscope1]" in str(caught.value)
@@ -89,7 +91,7 @@ def test_without_agentscope_the_error_names_both_extras(monkeypatch: pytest.Monk
 def test_the_wrong_generation_is_told_with_what_to_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, "1.0.21")
     with pytest.raises(ImportError) as caught:
-        reme_agentscope.ReMeMiddleware  # noqa: B018
+        from reme_agentscope import ReMeMiddleware  # noqa: F401
     wanted = (
         "ReMeMiddleware needs agentscope 2.x, found 1.0.21: agentscope 1 has no middleware; "
         "use ReMePersonalLongTermMemory"
@@ -99,7 +101,24 @@ def test_the_wrong_generation_is_told_with_what_to_use_instead(monkeypatch: pyte
     assert (str(again), again.extra) == (wanted, "agentscope2")
     installed(monkeypatch, "2.0.10")
     with pytest.raises(ImportError, match=r"^ReMeMemory needs agentscope 1.x, found 2.0.10: .*use ReMeMiddleware"):
-        reme_agentscope.ReMeMemory  # noqa: B018
+        from reme_agentscope import ReMeMemory  # noqa: F401
+
+
+@pytest.mark.parametrize("version", [None, "1.0.21", "2.0.10"])
+def test_an_attribute_that_can_not_be_had_is_none_and_a_star_takes_what_is_there(
+    monkeypatch: pytest.MonkeyPatch, version: str | None
+) -> None:
+    installed(monkeypatch, version)
+    other = "ReMeMemory" if version == "2.0.10" else "ReMeMiddleware"
+    assert not hasattr(reme_agentscope, other)
+    assert getattr(reme_agentscope, other, None) is None
+    with pytest.raises(AttributeError, match=f"^{other} needs agentscope"):  # in words that help
+        getattr(reme_agentscope, other)
+    named = set(reme_agentscope.__all__)
+    if version is not None:
+        assert other not in named
+    assert named >= {"as_chat_model", "to_agentscope"}
+    assert named <= _PUBLIC
 
 
 @pytest.mark.requirement("AS-PKG-03")

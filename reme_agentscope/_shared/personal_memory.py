@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import JsonValue
 
-from reme_agentscope._shared.recorded_text import as_texts
-from reme_agentscope.v1.long_term._memory_kind import (
+from reme_agentscope._shared.memory_kind import (
     CallScope,
     Remembered,
     Words,
     as_query,
     key_of,
+    line_of,
     matching,
     memories_first,
-    shown,
+    notes_of,
     unknown_of,
     words_of,
 )
+from reme_agentscope._shared.recorded_text import as_texts
 from reme_core import Message
 from reme_core.errors import ConflictError
 from reme_core.schema.plain import clean_text
@@ -35,7 +36,7 @@ ATTEMPT = "attempt:"
 # What models told, and the reasons that they gave, which are kept out of what is found.
 TOLD, _REASON = "told:", "reason:"
 _WHY = "Why this is worth remembering, which is no fact itself: "
-# Where reasons were found, so many times as much is looked through.
+# Reasons are left out of what is found, so that so many times as much is looked through.
 _LOOK_THROUGH = 4
 _WORDS = Words(
     not_found="No memories found for the given keywords.",
@@ -60,9 +61,22 @@ class PersonalKind:
         except ConflictError:  # some were kept in another session: by another object, or before the state was lost
             return await _keep(place, await unknown_of(place, messages))
 
-    async def find(self, place: CallScope, query: str, limit: int) -> str:
-        """Search memories and messages."""
-        return shown(await _search(place, query, limit))
+    async def search(self, place: CallScope, query: str, limit: int) -> list[Hit]:
+        """Search memories and messages, with one embedding of the question."""
+        found = await place.memory.retrieve(
+            query, user_id=place.user_id, limit=limit * _LOOK_THROUGH, memory_type=_TYPE
+        )
+        hits = without_reasons(place.memory, query, found.results, by_time=found.by_time)
+        # Nothing has a word in common with "what happened last week", nor anything else to be near it.
+        return (hits if found.by_time else matching(place.memory, query, hits))[:limit]
+
+    def line(self, hit: Hit) -> str:
+        """Write an item of a list."""
+        return line_of(hit)
+
+    def text(self, hits: Sequence[Hit]) -> str:
+        """Quote as data, memories before the talk."""
+        return notes_of(memories_first(hits))
 
     async def remember(
         self, place: CallScope, thinking: str, content: object, options: Mapping[str, object]
@@ -81,18 +95,19 @@ class PersonalKind:
 
     async def recall(self, place: CallScope, keywords: object, limit: int) -> str:
         """Search for each keyword."""
-        return await recall_each(keywords, lambda keyword: _search(place, keyword, limit)) or self.words.not_found
+        return await recall_each(keywords, lambda keyword: self.search(place, keyword, limit)) or self.words.not_found
 
 
 async def recall_each(keywords: object, search: Callable[[str], Awaitable[Sequence[Hit]]]) -> str:
     """Return what each keyword finds, a hit once; `""` where none finds anything."""
     parts, seen = list[str](), set[str]()
     for keyword in dict.fromkeys(as_query(text) for text in as_texts(keywords)):
-        hits = await search(keyword) if keyword else []
+        hits = memories_first(await search(keyword)) if keyword else []
         new = [hit for hit in hits if key_of(hit) not in seen]
         seen.update(map(key_of, new))
         if hits:
-            parts.append(f"Keyword '{keyword}':\n{shown(new) or '(the same as above)'}")
+            lines = "\n".join(map(line_of, new))
+            parts.append(f"Keyword '{keyword}':\n{lines or '(the same as above)'}")
     return "\n\n".join(parts)
 
 
@@ -103,19 +118,6 @@ async def _keep(place: CallScope, messages: Sequence[Message]) -> Sequence[str]:
         messages, user_id=place.user_id, session_id=place.session_id, memory_type=_TYPE, background=True
     )
     return result.job_ids
-
-
-async def _search(place: CallScope, query: str, limit: int) -> list[Hit]:
-    hits: list[Hit] = []
-    by_time = False
-    for limit_asked in (limit, limit * _LOOK_THROUGH):
-        found = await place.memory.retrieve(query, user_id=place.user_id, limit=limit_asked, memory_type=_TYPE)
-        by_time = found.by_time
-        hits = without_reasons(place.memory, query, found.results, by_time=by_time)
-        if len(hits) == len(found.results):
-            break
-    # Nothing has a word in common with "what happened last week", nor anything else to be near it.
-    return memories_first(hits if by_time else await matching(place.memory, query, hits))[:limit]
 
 
 def without_reasons(memory: ReMe, query: str, hits: Sequence[Hit], *, by_time: bool = False) -> list[Hit]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue, ValidationError
 
 import reme_core
+from reme_agentscope._shared.memory_kind import CallScope, Remembered, Words, harmless, warn, words_of
 from reme_agentscope._shared.recorded_text import as_texts
-from reme_agentscope.v1.long_term._memory_kind import CallScope, Remembered, Words, harmless, warn, words_of
 from reme_core import Message
-from reme_core.schema import TextBlock
+from reme_core.schema import Hit, MemoryType, TextBlock
 from reme_core.schema.plain import clean_text
 
 if TYPE_CHECKING:
@@ -49,10 +49,18 @@ class ToolKind:
         summary = await place.memory.summarize_tool_memory(recorded.tool_names, user_id=place.user_id, background=True)
         return summary.job_ids
 
-    async def find(self, place: CallScope, query: str, limit: int) -> str:
-        """Return what is known of the tools that a text names."""
-        names = await _named_in(place, query)
+    async def search(self, place: CallScope, query: str, limit: int) -> list[Hit]:
+        """Return what is known of the tools that a text names, a result for each."""
+        names = _names_in(query, await _tools(place))
         return await _known(place, names[:limit], limit)
+
+    def line(self, hit: Hit) -> str:
+        """Return the text about a tool, with its name as a heading."""
+        return harmless(hit.memory)
+
+    def text(self, hits: Sequence[Hit]) -> str:
+        """Return the texts one after the other."""
+        return "\n\n".join(map(self.line, hits))
 
     async def remember(
         self, place: CallScope, thinking: str, content: object, options: Mapping[str, object]
@@ -74,15 +82,26 @@ class ToolKind:
         asked = [clean_text(text) for text in as_texts(keywords)]
         known = frozenset(await _tools(place)) if asked else frozenset[str]()
         names = [name for text in asked for name in ([text] if text in known else _names_in(text, known)[:limit])]
-        text = await _known(place, list(dict.fromkeys(names)), limit)
-        return text or f"{self.words.not_found}{','.join(asked)}"
+        return (
+            self.text(await _known(place, list(dict.fromkeys(names)), limit))
+            or f"{self.words.not_found}{','.join(asked)}"
+        )
 
 
-async def _known(place: CallScope, names: Sequence[str], limit: int) -> str:
+async def _known(place: CallScope, names: Sequence[str], limit: int) -> list[Hit]:
     if not names:
-        return ""
+        return []
     found = await place.memory.retrieve_tool_memory(names, user_id=place.user_id)
-    return harmless("\n\n".join(_shown(tool, limit) for tool in found.results))
+    return [
+        Hit(
+            memory=_shown(tool, limit),
+            layer="memory",
+            score=1.0,
+            memory_type=MemoryType.TOOL,
+            memory_target=tool.tool_name,
+        )
+        for tool in found.results
+    ]
 
 
 def _shown(tool: ToolMemory, limit: int) -> str:
@@ -91,10 +110,6 @@ def _shown(tool: ToolMemory, limit: int) -> str:
     if not mark or tool.guideline:
         return tool.text
     return "\n".join([head, _EXAMPLES, *examples.splitlines()[:limit]])
-
-
-async def _named_in(place: CallScope, text: str) -> list[str]:
-    return _names_in(text, await _tools(place))
 
 
 def _names_in(text: str, tools: Sequence[str] | frozenset[str]) -> list[str]:

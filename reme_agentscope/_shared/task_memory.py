@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from reme_agentscope._shared.memory_kind import CallScope, Remembered, Words, line_of, matching, notes_of, unknown_of
+from reme_agentscope._shared.personal_memory import ATTEMPT, recall_each, told, without_reasons
 from reme_agentscope._shared.recorded_text import as_texts
-from reme_agentscope.v1.long_term._memory_kind import CallScope, Remembered, Words, matching, shown, unknown_of
-from reme_agentscope.v1.long_term._personal import ATTEMPT, recall_each, told, without_reasons
 from reme_core import Message
 from reme_core.schema.plain import clean_text
 
@@ -58,9 +58,25 @@ class TaskKind:
         )
         return result.job_ids
 
-    async def find(self, place: CallScope, query: str, limit: int) -> str:
+    async def search(self, place: CallScope, query: str, limit: int) -> list[Hit]:
         """Search what was learnt, and where that leaves room, attempts."""
-        return shown(await _search(place, query, limit))
+        memory, user_id = place.memory, place.user_id
+        learnt = await memory.retrieve_task_memory(query, user_id=user_id, limit=limit)
+        hits = matching(memory, query, learnt.results)
+        if len(hits) < limit:
+            said = await memory.retrieve(query, user_id=user_id, limit=limit * _LOOK_THROUGH, layers=("message",))
+            found = without_reasons(memory, query, said.results)
+            attempts = [hit for hit in found if hit.message_ids and hit.message_ids[0].startswith(ATTEMPT)]
+            hits += matching(memory, query, attempts[: limit - len(hits)])
+        return hits
+
+    def line(self, hit: Hit) -> str:
+        """Write an item of a list."""
+        return line_of(hit)
+
+    def text(self, hits: Sequence[Hit]) -> str:
+        """Quote as data."""
+        return notes_of(hits)
 
     async def remember(
         self, place: CallScope, thinking: str, content: object, options: Mapping[str, object]
@@ -86,7 +102,7 @@ class TaskKind:
 
     async def recall(self, place: CallScope, keywords: object, limit: int) -> str:
         """Search for each keyword."""
-        return await recall_each(keywords, lambda keyword: _search(place, keyword, limit)) or self.words.not_found
+        return await recall_each(keywords, lambda keyword: self.search(place, keyword, limit)) or self.words.not_found
 
 
 def as_score(value: object) -> float:
@@ -98,18 +114,6 @@ def as_score(value: object) -> float:
     except (ValueError, OverflowError):
         return 1.0
     return 1.0 if math.isnan(score) else min(max(score, 0.0), 1.0)
-
-
-async def _search(place: CallScope, query: str, limit: int) -> list[Hit]:
-    memory, user_id = place.memory, place.user_id
-    learnt = await memory.retrieve_task_memory(query, user_id=user_id, limit=limit)
-    hits = await matching(memory, query, learnt.results)
-    if len(hits) < limit:
-        said = await memory.retrieve(query, user_id=user_id, limit=limit * _LOOK_THROUGH, layers=("message",))
-        found = without_reasons(memory, query, said.results)
-        attempts = [hit for hit in found if hit.message_ids and hit.message_ids[0].startswith(ATTEMPT)]
-        hits += await matching(memory, query, attempts[: limit - len(hits)])
-    return hits
 
 
 def _own_id(message_id: str) -> str:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
-from reme_core import ports
-from reme_core.errors import MessageNotFoundError, ModelError, ReMeError
-from reme_core.schema import found_line
+from reme_core.errors import MessageNotFoundError, ReMeError
+from reme_core.schema import found_line, found_text
 from reme_core.schema.plain import clean_text
 
 if TYPE_CHECKING:
@@ -77,8 +76,16 @@ class MemoryKind(Protocol):
         """Put talk on disk and return the ids of jobs that make more of it; done twice it changes nothing."""
         ...
 
-    async def find(self, place: CallScope, query: str, limit: int) -> str:
-        """Return what matches, for a prompt; `""` for nothing."""
+    async def search(self, place: CallScope, query: str, limit: int) -> list[Hit]:
+        """Return what matches, best first."""
+        ...
+
+    def line(self, hit: Hit) -> str:
+        """Return a result as it stands in a prompt."""
+        ...
+
+    def text(self, hits: Sequence[Hit]) -> str:
+        """Return results for a prompt; `""` for none."""
         ...
 
     async def remember(
@@ -168,42 +175,19 @@ def words_of(text: str) -> frozenset[str]:
     return frozenset(words)
 
 
-async def matching(memory: ReMe, query: str, hits: Sequence[Hit]) -> list[Hit]:
+def matching(memory: ReMe, query: str, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits that answer the question, in their order.
 
     Without an embedding model the core finds only what words, names or dates speak for. With one it ranks everything
     there is; then a hit needs a word in common with the question, or a cosine of `_COSINE_FLOOR`, or it is a message
     of the same block as a message that has. While the model fails the word decides.
     """
-    if memory.resting_embedder is None or not hits:
+    if memory.embedder is None:
         return list(hits)
     asked = words_of(query)
-    fits = [bool(asked & words_of(_text_of(hit))) for hit in hits]
-    doubtful = [place for place, fit in enumerate(fits) if not fit]
-    if doubtful:
-        texts = [_text_of(hits[place])[-_QUERY_CHARS:] for place in doubtful]
-        try:
-            near = await _cosines(memory, query, texts)
-        except ModelError as exc:  # the memory has said in its log that the model fails
-            memory.resting_embedder.rest(exc)
-            near = [0.0] * len(texts)
-        for place, cosine in zip(doubtful, near, strict=True):
-            fits[place] = cosine >= _COSINE_FLOOR
+    fits = [(hit.similarity or 0.0) >= _COSINE_FLOOR or bool(asked & words_of(_text_of(hit))) for hit in hits]
     blocks = {hit.block_id for hit, fit in zip(hits, fits, strict=True) if fit and hit.block_id is not None}
     return [hit for hit, fit in zip(hits, fits, strict=True) if fit or hit.block_id in blocks]
-
-
-async def _cosines(memory: ReMe, query: str, texts: Sequence[str]) -> list[float]:
-    embedder = memory.resting_embedder
-    if embedder is None:
-        return [0.0] * len(texts)
-    model: object = memory.embedder
-    if isinstance(model, ports.EmbedsQueries):
-        asked, rows = await embedder.embed_query(query), await embedder.embed(texts)
-    else:
-        both = await embedder.embed([query, *texts])
-        asked, rows = both[0], both[1:]
-    return [float(row @ asked) for row in rows]
 
 
 def _text_of(hit: Hit) -> str:
@@ -220,9 +204,14 @@ def key_of(hit: Hit) -> str:
     return hit.memory_id or ",".join(hit.message_ids) or hit.memory
 
 
-def shown(hits: Iterable[Hit]) -> str:
-    """Write hits for a prompt, each as an item of a list; `""` for none."""
-    return "\n".join(harmless(found_line(hit, max_chars=_SHOWN_CHARS)) for hit in hits)
+def line_of(hit: Hit) -> str:
+    """Write a hit for a prompt, as an item of a list."""
+    return harmless(found_line(hit, max_chars=_SHOWN_CHARS))
+
+
+def notes_of(hits: Sequence[Hit]) -> str:
+    """Write hits for a prompt, quoted as data; `""` for none."""
+    return harmless(found_text(hits, max_chars=_SHOWN_CHARS))
 
 
 def harmless(text: str) -> str:
