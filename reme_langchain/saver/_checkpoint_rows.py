@@ -18,6 +18,8 @@ from reme_langchain.saver._saver_file import find_thread, make_thread
 from reme_langchain.saver._value_codec import EncodedValue, Typed, ValueCodec, ValueForm
 
 Version: TypeAlias = str | int | float
+ValueKey: TypeAlias = tuple[int, str, str, Version]
+"""Thread, namespace, channel and version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +106,9 @@ def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, co
         Nothing; or the channels whose values have to be handed in as well, since no earlier checkpoint wrote this
         version of them. Nothing was written then.
     """
-    thread = make_thread(connection, row.place.thread)
+    thread = make_thread(connection, known, row.place.thread)
     refs: dict[str, int | None] = {
-        channel: _find_value(connection, thread, row.place.ns, channel, version)
+        channel: _find_value(connection, known, (thread, row.place.ns, channel, version))
         for channel, version in row.kept.items()
     }
     wanting = frozenset(channel for channel in row.held if refs.get(channel) is None)
@@ -120,21 +122,24 @@ def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, co
     return frozenset()
 
 
-def _find_value(connection: sqlite3.Connection, thread: int, ns: str, channel: str, version: Version) -> int | None:
-    found = connection.execute(
-        "SELECT id FROM langgraph_values WHERE thread = ? AND ns = ? AND channel = ? AND version = ?",
-        (thread, ns, channel, version),
-    ).fetchone()
-    return None if found is None else int(found[0])
+def _find_value(connection: sqlite3.Connection, known: KnownDigests, where: ValueKey) -> int | None:
+    def find() -> int | None:
+        found = connection.execute(
+            "SELECT id FROM langgraph_values WHERE thread = ? AND ns = ? AND channel = ? AND version = ?", where
+        ).fetchone()
+        return None if found is None else int(found[0])
+
+    return known.row(where, find)
 
 
-def _put_value(blobs: Blobs, where: tuple[int, str, str, Version], value: EncodedValue, codec: ValueCodec) -> int:
+def _put_value(blobs: Blobs, where: ValueKey, value: EncodedValue, codec: ValueCodec) -> int:
     type_, data = _store_value(blobs, f"channel {where[2]!r}", value, codec, where[1:3])
     (made,) = blobs.connection.execute(
         "INSERT INTO langgraph_values (thread, ns, channel, version, form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT DO UPDATE SET form = excluded.form, type = excluded.type, data = excluded.data RETURNING id",
         (*where, value.form, type_, data),
     ).fetchone()
+    blobs.known.note_row(where, made)
     return int(made)
 
 
@@ -146,17 +151,20 @@ def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec
 def _put_checkpoint(connection: sqlite3.Connection, thread: int, row: PutRow, refs: Mapping[str, int | None]) -> None:
     where = (thread, row.place.ns, row.checkpoint_id)
     packed = json.dumps(refs, separators=(",", ":"))
-    earlier = connection.execute(
-        "SELECT refs FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?", where
-    ).fetchone()
-    connection.execute(
-        "INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, refs) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET parent = excluded.parent, run = excluded.run, "
-        "hidden = 0, type = excluded.type, body = excluded.body, metadata = excluded.metadata, refs = excluded.refs",
-        (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, packed),
-    )
-    if earlier is not None:
+    columns = (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, packed)
+    if connection.execute(_INSERT_CHECKPOINT.format("OR IGNORE", ""), columns).rowcount == 0:
+        connection.execute(_INSERT_CHECKPOINT.format("", _IN_ITS_PLACE), columns)
         sweep(connection, thread)  # what only the replaced one held
+
+
+_INSERT_CHECKPOINT = (
+    "INSERT {} INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, refs) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) {}"
+)
+_IN_ITS_PLACE = (
+    "ON CONFLICT DO UPDATE SET parent = excluded.parent, run = excluded.run, hidden = 0, type = excluded.type, "
+    "body = excluded.body, metadata = excluded.metadata, refs = excluded.refs"
+)
 
 
 def put_writes(
@@ -168,15 +176,14 @@ def put_writes(
     codec: ValueCodec,
 ) -> None:
     """Keep the writes of a task (its id and path) beside a checkpoint."""
-    thread = make_thread(connection, place.thread)
+    thread = make_thread(connection, known, place.thread)
     blobs = Blobs(connection, thread, known)
     for row in rows:
-        if row.idx >= 0 and _has_write(connection, (thread, place.ns, place.checkpoint_id, task[0], row.idx)):
-            continue  # the first one stays
         type_, data = _store_value(blobs, f"the write to channel {row.channel!r}", row.value, codec, None)
+        stays = "IGNORE" if row.idx >= 0 else "REPLACE"  # of ordinary ones the first one stays
         connection.execute(
-            "INSERT OR REPLACE INTO langgraph_writes (thread, ns, checkpoint_id, task_id, idx, task_path, channel, "
-            "form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT OR {stays} INTO langgraph_writes (thread, ns, checkpoint_id, task_id, idx, task_path, "  # noqa: S608  # ours
+            "channel, form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(thread, place.ns, place.checkpoint_id, task[0], row.idx, task[1], row.channel),
                 *(row.value.form, type_, data),
@@ -184,31 +191,19 @@ def put_writes(
         )
 
 
-def _has_write(connection: sqlite3.Connection, where: tuple[object, ...]) -> bool:
-    found = connection.execute(
-        "SELECT 1 FROM langgraph_writes WHERE thread = ? AND ns = ? AND checkpoint_id = ? AND task_id = ? AND idx = ?",
-        where,
-    )
-    return found.fetchone() is not None
-
-
 def find_row(connection: sqlite3.Connection, place: CheckpointKey) -> StoredTuple | None:
     """Read one checkpoint."""
-    thread = find_thread(connection, place.thread)
-    if thread is None:
-        return None
-    if place.checkpoint_id is None:
-        found = connection.execute(
-            "SELECT id FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND NOT hidden "
-            "ORDER BY checkpoint_id DESC LIMIT 1",
-            (thread, place.ns),
-        ).fetchone()
-    else:
-        found = connection.execute(
-            "SELECT id FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ? AND NOT hidden",
-            (thread, place.ns, place.checkpoint_id),
-        ).fetchone()
-    return None if found is None else read_row(connection, found[0], BlobReader(connection))
+    # Only what is asked for is in the text, so that the index serves it.
+    which = "ORDER BY c.checkpoint_id DESC LIMIT 1" if place.checkpoint_id is None else "AND c.checkpoint_id = ?"
+    asked = (place.thread, place.ns) if place.checkpoint_id is None else (place.thread, place.ns, place.checkpoint_id)
+    row = connection.execute(f"{_ROW} AND t.name = ? AND c.ns = ? {which}", asked).fetchone()
+    return None if row is None else _read(connection, row, BlobReader(connection))
+
+
+_ROW = (
+    "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.refs, c.thread "
+    "FROM langgraph_checkpoints c JOIN langgraph_threads t ON t.id = c.thread WHERE NOT c.hidden"
+)
 
 
 def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[int]:
@@ -252,29 +247,28 @@ def read_rows(connection: sqlite3.Connection, ids: Sequence[int]) -> list[Stored
 
 def read_row(connection: sqlite3.Connection, id_: int, reader: BlobReader) -> StoredTuple | None:
     """Read a checkpoint by row number, None if it is gone."""
-    row = connection.execute(
-        "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.refs, c.thread "
-        "FROM langgraph_checkpoints c JOIN langgraph_threads t ON t.id = c.thread WHERE c.id = ? AND NOT c.hidden",
-        (id_,),
-    ).fetchone()
-    if row is None:
-        return None
+    row = connection.execute(f"{_ROW} AND c.id = ?", (id_,)).fetchone()
+    return None if row is None else _read(connection, row, reader)
+
+
+def _read(connection: sqlite3.Connection, row: tuple[Any, ...], reader: BlobReader) -> StoredTuple:
     name, ns, checkpoint_id, parent, type_, body, metadata, refs, thread = row
     writes = connection.execute(
         "SELECT task_id, channel, form, type, data FROM langgraph_writes "
         "WHERE thread = ? AND ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx",
         (thread, ns, checkpoint_id),
     ).fetchall()
+    values = connection.execute(
+        "SELECT each.key, each.value, v.form, v.type, v.data FROM json_each(?) each "
+        "LEFT JOIN langgraph_values v ON v.id = each.value WHERE each.value IS NOT NULL",
+        (refs,),
+    ).fetchall()
     return StoredTuple(
         place=CheckpointKey(thread=name, ns=ns, checkpoint_id=checkpoint_id),
         parent=parent,
         body=(type_, body),
         metadata=metadata,
-        values={
-            channel: read_value(connection, value, reader)
-            for channel, value in json.loads(refs).items()
-            if value is not None
-        },
+        values={channel: _raw_value(reader, id_, *stored) for channel, id_, *stored in values},
         writes=[(task, channel, raw(reader, *stored)) for task, channel, *stored in writes],
     )
 
@@ -286,10 +280,14 @@ def read_value(connection: sqlite3.Connection, id_: int, reader: BlobReader) -> 
         CorruptDataError: It is missing.
     """
     stored = connection.execute("SELECT form, type, data FROM langgraph_values WHERE id = ?", (id_,)).fetchone()
-    if stored is None:
+    return _raw_value(reader, id_, *(stored or (None, None, None)))
+
+
+def _raw_value(reader: BlobReader, id_: int, form: int | None, type_: str | None, data: bytes | None) -> Raw:
+    if form is None or type_ is None or data is None:
         msg = f"a checkpoint refers to value {id_}, which is missing: restore a copy of the file"
         raise CorruptDataError(msg)
-    return raw(reader, *stored)
+    return raw(reader, form, type_, data)
 
 
 def raw(reader: BlobReader, form: int, type_: str, data: bytes) -> Raw:
@@ -302,7 +300,9 @@ def rebuild(stored: StoredTuple, codec: ValueCodec) -> CheckpointTuple:
     values = {channel: codec.decode(*value) for channel, value in stored.values.items()}
     return CheckpointTuple(
         config=config_of(stored.place),
-        checkpoint=cast(Checkpoint, {**codec.load(stored.body), "channel_values": values}),
+        checkpoint=cast(
+            Checkpoint, {**codec.load(stored.body), "id": stored.place.checkpoint_id, "channel_values": values}
+        ),
         metadata=cast(CheckpointMetadata, json.loads(stored.metadata)),
         parent_config=None
         if stored.parent is None

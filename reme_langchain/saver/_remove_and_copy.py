@@ -164,9 +164,8 @@ def sweep(connection: sqlite3.Connection, thread: int) -> None:
         reader.mark(manifest, held)
     kept = connection.execute("SELECT id FROM langgraph_blobs WHERE thread = ?", (thread,)).fetchall()
     free = [row for row in kept if row[0] not in held]
-    if free:
-        connection.executemany("DELETE FROM langgraph_blobs WHERE id = ?", free)
-        connection.execute(_REMOVED)
+    connection.executemany("DELETE FROM langgraph_blobs WHERE id = ?", free)
+    connection.execute(_REMOVED)
 
 
 _REMOVED = "UPDATE langgraph_meta SET value = value + 1 WHERE name = 'removals'"  # see `KnownDigests`
@@ -201,7 +200,7 @@ def copy_thread(connection: sqlite3.Connection, known: KnownDigests, source: str
         return
     if taken is not None:
         delete_thread(connection, target)  # writes without a checkpoint, which nothing can read
-    new = make_thread(connection, target)
+    new = make_thread(connection, known, target)
     manifest = _copy_blobs(connection, old, Blobs(connection, new, known))
     values = _copy_values(connection, old, new, manifest)
     _copy_writes(connection, old, new, manifest)

@@ -71,6 +71,9 @@ def text(value: object, what: str) -> str:
     return value
 
 
+_OF_THE_ROW = frozenset({"id", "channel_values"})
+
+
 def put_request(
     config: RunnableConfig,
     checkpoint: Checkpoint,
@@ -97,7 +100,7 @@ def put_request(
         place=place_of(config),
         checkpoint_id=text(checkpoint["id"], "checkpoint['id']"),
         run=text(run, "run_id") if isinstance(run, str) else None,
-        body=codec.encode("the checkpoint", {k: v for k, v in checkpoint.items() if k != "channel_values"}).whole,
+        body=codec.encode("the checkpoint", {k: v for k, v in checkpoint.items() if k not in _OF_THE_ROW}).whole,
         metadata=_json(kept_metadata),
         new={
             channel: (
@@ -124,7 +127,7 @@ def _version(channel: str, version: object) -> Version:
 
 def _json(metadata: Mapping[str, Any]) -> str:
     try:
-        return json.dumps(metadata)
+        return json.dumps(metadata, separators=(",", ":"))
     except (TypeError, ValueError) as exc:
         msg = f"the metadata of a checkpoint can't be kept, since it is no JSON: {exc}"
         raise TypeError(msg) from exc

@@ -23,6 +23,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from reme_core.errors import ConfigurationError
 from reme_core.schema import shown
+from reme_langchain.saver._deflate import deflated, inflated
 
 TypeName = tuple[str, str]
 
@@ -232,16 +233,16 @@ class ValueCodec:
                 raise TypeError(msg) from None
 
     def seal(self, plain: Typed) -> Typed:
-        """Encrypt, if this saver does; the form is that of `EncryptedSerializer`."""
+        """Encrypt, if this saver does, in the form of `EncryptedSerializer`; else deflate."""
         if self._cipher is None:
-            return plain
+            return deflated(*plain)
         type_, data = plain
         name, sealed = self._cipher.encrypt(data)
         return f"{type_}+{name}", sealed
 
     def load(self, stored: Typed) -> Any:  # noqa: ANN401  # what a channel holds
         """Rebuild a value written whole."""
-        return self.serde.loads_typed(stored)
+        return self.serde.loads_typed(inflated(*stored))
 
     def decode(self, form: int, whole: Typed, parts: Sequence[Typed]) -> Any:  # noqa: ANN401  # what a channel holds
         """Rebuild a value from what was stored of it."""
@@ -275,12 +276,13 @@ class ValueCodec:
         return type_, bytes(data)  # a bytearray is handed through as it is, and may change before it is written
 
     def _load_list(self, parts: Sequence[Typed]) -> list[Any]:
-        if self._joins and {type_ for type_, _ in parts} == {"msgpack"}:
+        plain = [inflated(*part) for part in parts]
+        if self._joins and {type_ for type_, _ in plain} == {"msgpack"}:
             # As in `_row`, one call unpacks them all.
-            joined = b"".join([_array_head(len(parts)), *[data for _, data in parts]])
+            joined = b"".join([_array_head(len(plain)), *[data for _, data in plain]])
             messages: list[Any] = self.serde.loads_typed(("msgpack", joined))
             return messages
-        return [self.load(part) for part in parts]
+        return [self.serde.loads_typed(part) for part in plain]
 
 
 def digest_of(part: Typed, key: bytes) -> bytes:
