@@ -107,10 +107,7 @@ def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, co
         version of them. Nothing was written then.
     """
     thread = make_thread(connection, known, row.place.thread)
-    refs: dict[str, int | None] = {
-        channel: _find_value(connection, known, (thread, row.place.ns, channel, version))
-        for channel, version in row.kept.items()
-    }
+    refs = _kept_refs(connection, known, thread, row, codec)
     wanting = frozenset(channel for channel in row.held if refs.get(channel) is None)
     if wanting:
         return wanting
@@ -122,25 +119,37 @@ def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, co
     return frozenset()
 
 
-def _find_value(connection: sqlite3.Connection, known: KnownDigests, where: ValueKey) -> int | None:
-    def find() -> int | None:
-        found = connection.execute(
-            "SELECT id FROM langgraph_values WHERE thread = ? AND ns = ? AND channel = ? AND version = ?", where
-        ).fetchone()
-        return None if found is None else int(found[0])
-
-    return known.row(where, find)
+def _kept_refs(
+    connection: sqlite3.Connection, known: KnownDigests, thread: int, row: PutRow, codec: ValueCodec
+) -> dict[str, int | None]:
+    """Return the values of the channels whose versions are not new: those of the parent, if it has these versions."""
+    keys = {channel: (thread, row.place.ns, channel, version) for channel, version in row.kept.items()}
+    found = {channel: known.row(key) for channel, key in keys.items()}
+    if all(found[channel] is not None for channel in row.held):
+        return found
+    parent = connection.execute(
+        "SELECT type, body, refs FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?",
+        (thread, row.place.ns, row.place.checkpoint_id),
+    ).fetchone()
+    if parent is None or not parent[1]:  # a hidden one has no body
+        return found
+    type_, body, refs = parent
+    versions, values = codec.load((type_, body))["channel_versions"], json.loads(refs)
+    for channel, key in keys.items():
+        if values.get(channel) is not None and versions.get(channel) == row.kept[channel]:
+            found[channel] = values[channel]
+            known.note_row(key, values[channel])
+    return found
 
 
 def _put_value(blobs: Blobs, where: ValueKey, value: EncodedValue, codec: ValueCodec) -> int:
     type_, data = _store_value(blobs, f"channel {where[2]!r}", value, codec, where[1:3])
-    (made,) = blobs.connection.execute(
-        "INSERT INTO langgraph_values (thread, ns, channel, version, form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT DO UPDATE SET form = excluded.form, type = excluded.type, data = excluded.data RETURNING id",
-        (*where, value.form, type_, data),
-    ).fetchone()
-    blobs.known.note_row(where, made)
-    return int(made)
+    made = blobs.connection.execute(
+        "INSERT INTO langgraph_values (thread, ns, channel, form, type, data) VALUES (?, ?, ?, ?, ?, ?)",
+        (*where[:3], value.form, type_, data),
+    ).lastrowid
+    blobs.known.note_row(where, cast(int, made))
+    return cast(int, made)
 
 
 def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec, slot: Slot | None) -> Typed:
@@ -153,8 +162,11 @@ def _put_checkpoint(connection: sqlite3.Connection, thread: int, row: PutRow, re
     packed = json.dumps(refs, separators=(",", ":"))
     columns = (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, packed)
     if connection.execute(_INSERT_CHECKPOINT.format("OR IGNORE", ""), columns).rowcount == 0:
+        (replaced,) = connection.execute(
+            "SELECT refs FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?", where
+        ).fetchone()
         connection.execute(_INSERT_CHECKPOINT.format("", _IN_ITS_PLACE), columns)
-        sweep(connection, thread)  # what only the replaced one held
+        sweep(connection, thread, json.loads(replaced).values())  # what only the replaced one held
 
 
 _INSERT_CHECKPOINT = (

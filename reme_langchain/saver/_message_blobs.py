@@ -100,12 +100,9 @@ class KnownDigests:
         """Return the id of a blob that the thread is known to hold."""
         return self._ids.get((thread, digest)) or self._added.get((thread, digest))
 
-    def row(self, key: RowKey, find: Callable[[], int | None]) -> int | None:
-        """Return the number of a row, looked up where it is not known."""
-        found = self._rows.get(key) or self._rows_noted.get(key)
-        if found is None and (found := find()) is not None:
-            self.note_row(key, found)
-        return found
+    def row(self, key: RowKey) -> int | None:
+        """Return the number of a row that is known."""
+        return self._rows.get(key) or self._rows_noted.get(key)
 
     def note_row(self, key: RowKey, number: int) -> None:
         """Note what this transaction has written or found."""

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from sqlite3 import Connection
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
 
 from reme_core import Database, ReMe
@@ -21,7 +22,7 @@ from reme_langchain.saver._message_blobs import KnownDigests
 T = TypeVar("T")
 
 
-VERSION = 2  # of the tables; 1 had numbers for writes, and deflated nothing
+VERSION = 2  # of the tables; 1 had more indexes, and deflated nothing
 HISTORY = "langgraph history"  # the name of messages that wait for a history sink
 
 _TABLES = (
@@ -44,17 +45,15 @@ _TABLES = (
         UNIQUE (thread, ns, checkpoint_id)
     )""",
     "CREATE INDEX IF NOT EXISTS langgraph_runs ON langgraph_checkpoints (run) WHERE run IS NOT NULL",
-    # `version` has no affinity: a number stays one.
+    # Found by the `refs` of checkpoints alone: an index would be one more page in each commit.
     """CREATE TABLE IF NOT EXISTS langgraph_values (
         id INTEGER PRIMARY KEY,
         thread INTEGER NOT NULL,
         ns TEXT NOT NULL,
         channel TEXT NOT NULL,
-        version NOT NULL,
         form INTEGER NOT NULL,
         type TEXT NOT NULL,
-        data BLOB NOT NULL,
-        UNIQUE (thread, ns, channel, version)
+        data BLOB NOT NULL
     )""",
     """CREATE TABLE IF NOT EXISTS langgraph_writes (
         thread INTEGER NOT NULL,
@@ -104,12 +103,14 @@ def prepare(connection: sqlite3.Connection) -> bytes:
         msg = f"the checkpoints of this file have version {version!r}, this release knows {VERSION}: upgrade reme"
         raise SchemaVersionError(msg)
     if version == 1:
-        connection.execute("ALTER TABLE langgraph_writes RENAME TO langgraph_writes_before")
+        for table in _MOVED:
+            connection.execute(f"ALTER TABLE {table} RENAME TO {table}_before")
     for table in _TABLES:
         connection.execute(table)
     if version == 1:
-        connection.execute(f"INSERT INTO langgraph_writes SELECT {_OF_A_WRITE} FROM langgraph_writes_before")  # noqa: S608
-        connection.execute("DROP TABLE langgraph_writes_before")
+        for table, columns in _MOVED.items():
+            connection.execute(f"INSERT INTO {table} SELECT {columns} FROM {table}_before")  # noqa: S608  # ours
+            connection.execute(f"DROP TABLE {table}_before")
         connection.execute("UPDATE langgraph_meta SET value = ? WHERE name = 'version'", (VERSION,))
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('removals', 0)")
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('digest_key', ?)", (secrets.token_bytes(32),))
@@ -117,7 +118,12 @@ def prepare(connection: sqlite3.Connection) -> bytes:
     return cast(bytes, key)
 
 
-_OF_A_WRITE = "thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data"
+_MOVED = MappingProxyType(
+    {
+        "langgraph_values": "id, thread, ns, channel, form, type, data",
+        "langgraph_writes": "thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data",
+    }
+)
 
 
 def find_thread(connection: sqlite3.Connection, name: str) -> int | None:
@@ -128,12 +134,11 @@ def find_thread(connection: sqlite3.Connection, name: str) -> int | None:
 
 def make_thread(connection: sqlite3.Connection, known: KnownDigests, name: str) -> int:
     """Return the number of a thread, a new one if nothing of it is kept."""
-    found = known.row((name,), partial(find_thread, connection, name))
+    found = known.row((name,)) or find_thread(connection, name)
     if found is None:
-        made = connection.execute("INSERT INTO langgraph_threads (name) VALUES (?)", (name,)).lastrowid
-        found = cast(int, made)
-        known.note_row((name,), found)
-    return found
+        found = connection.execute("INSERT INTO langgraph_threads (name) VALUES (?)", (name,)).lastrowid
+    known.note_row((name,), cast(int, found))
+    return cast(int, found)
 
 
 class SaverFile:

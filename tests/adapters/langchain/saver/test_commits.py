@@ -132,6 +132,7 @@ async def test_a_file_of_the_tables_before_keeps_its_writes(tmp_path: Path) -> N
             "type TEXT NOT NULL, data BLOB NOT NULL, UNIQUE (thread, ns, checkpoint_id, task_id, idx)); "
             "INSERT INTO langgraph_writes SELECT NULL, * FROM (SELECT thread, ns, checkpoint_id, task_id, idx, "
             "task_path, channel, form, type, data FROM other); DROP TABLE other; "
+            "ALTER TABLE langgraph_values ADD COLUMN version; UPDATE langgraph_values SET version = id; "
             "UPDATE langgraph_meta SET value = 1 WHERE name = 'version'"
         )
     connection.close()
