@@ -309,17 +309,18 @@ def raw(reader: BlobReader, form: int, type_: str, data: bytes) -> Raw:
 
 def rebuild(stored: StoredTuple, codec: ValueCodec) -> CheckpointTuple:
     """Make of what was read what langgraph expects."""
-    values = {channel: codec.decode(*value) for channel, value in stored.values.items()}
+    with codec.reading():
+        values = {channel: codec.decode(*value) for channel, value in stored.values.items()}
+        body = codec.load(stored.body)
+        writes = rebuild_writes(stored.writes, codec)
     return CheckpointTuple(
         config=config_of(stored.place),
-        checkpoint=cast(
-            Checkpoint, {**codec.load(stored.body), "id": stored.place.checkpoint_id, "channel_values": values}
-        ),
+        checkpoint=cast(Checkpoint, {**body, "id": stored.place.checkpoint_id, "channel_values": values}),
         metadata=cast(CheckpointMetadata, json.loads(stored.metadata)),
         parent_config=None
         if stored.parent is None
         else config_of(CheckpointKey(thread=stored.place.thread, ns=stored.place.ns, checkpoint_id=stored.parent)),
-        pending_writes=rebuild_writes(stored.writes, codec),
+        pending_writes=writes,
     )
 
 
