@@ -247,7 +247,15 @@ def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[int]:
 
 
 def _holds(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(metadata.get(name) == value for name, value in wanted.items())
+    return all(_field(metadata, name) == value for name, value in wanted.items())
+
+
+def _field(metadata: Mapping[str, Any], name: str) -> object:
+    """Return a field: that of this name or, where there is none, what a name with dots leads to."""
+    found: object = metadata
+    for part in (name,) if name in metadata else name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
 
 
 def read_rows(connection: sqlite3.Connection, ids: Sequence[int]) -> list[StoredTuple]:

@@ -8,17 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from types import CodeType, FrameType, FunctionType, MethodType
-from typing import Any, TypeAlias, get_args, get_type_hints, is_typeddict
+from typing import Any, get_args, get_type_hints, is_typeddict
 from weakref import WeakKeyDictionary
 
 from langchain_core.runnables import Runnable
-from langgraph.pregel import Pregel
 from pydantic import BaseModel
 from typing_extensions import is_typeddict as is_typeddict_of_backport
 
 from reme_langchain.saver._value_codec import why_not_rebuilt
-
-Graph: TypeAlias = Pregel[Any, Any, Any, Any]
 
 _MOST = 20_000  # things that are looked at in one graph
 _LONGEST = 1_000  # a longer list holds data
@@ -32,7 +29,7 @@ class DeclaredTypes:
 
     def __init__(self) -> None:
         """Begin with no graph."""
-        self._found: WeakKeyDictionary[Graph, frozenset[tuple[str, str]]] = WeakKeyDictionary()
+        self._found: WeakKeyDictionary[object, frozenset[tuple[str, str]]] = WeakKeyDictionary()
 
     def of_callers(self) -> frozenset[tuple[str, str]]:
         """Return (module, name) of what the graphs declare that are running now.
@@ -48,7 +45,7 @@ class DeclaredTypes:
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # as `inspect.currentframe` does
         while frame is not None:
             caller = frame.f_locals.get("self") if "self" in frame.f_code.co_varnames[:1] else None
-            if isinstance(caller, Pregel):
+            if _is_graph(caller):
                 if caller not in self._found:
                     self._found[caller] = frozenset((each.__module__, each.__name__) for each in _declared_in(caller))
                 found |= self._found[caller]
@@ -56,7 +53,12 @@ class DeclaredTypes:
         return frozenset(found)
 
 
-def _declared_in(graph: Graph) -> Iterator[type]:
+def _is_graph(thing: object) -> bool:
+    module = sys.modules.get("langgraph.pregel")  # not a library of ours here: where nobody has loaded it, no graph is
+    return module is not None and isinstance(thing, module.Pregel)
+
+
+def _declared_in(graph: object) -> Iterator[type]:
     """Yield the data types of schemas, of annotations, and those that the code of nodes and tools names.
 
     Schemas are those of state, input, output, context and structured output; what a node sends, or interrupts with, is
@@ -96,7 +98,7 @@ def _inside(thing: object) -> Iterable[object]:
     match thing:
         case type():
             return _hints(thing) if _is_data(thing) or is_typeddict(thing) or is_typeddict_of_backport(thing) else ()
-        case Pregel():
+        case _ if _is_graph(thing):
             return [vars(thing).get(name) for name in _OF_A_GRAPH]
         case FunctionType():
             return [*_hints(thing), *_cells(thing), *_named_in(thing)]
@@ -140,4 +142,4 @@ def _named_in(function: FunctionType) -> Iterator[object]:
         code = codes.pop()
         codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
         named = (function.__globals__.get(name) for name in code.co_names)
-        yield from (thing for thing in named if isinstance(thing, type | Pregel))
+        yield from (thing for thing in named if isinstance(thing, type) or _is_graph(thing))

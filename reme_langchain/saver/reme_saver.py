@@ -27,7 +27,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from reme_core.errors import InvalidInputError
-from reme_langchain._opening import MemoryOrPath
+from reme_langchain._opening import MemoryOrPath, NothingToDo
 from reme_langchain.saver._checkpoint_rows import (
     PutRow,
     StoredTuple,
@@ -124,6 +124,15 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         saver = cls(path, serde=serde, allow=allow, history=history)
         saver._file.be_synchronous(synchronous)
         return saver
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str) -> Self:
+        """Do what `from_path` does: `with ReMeSaver.from_conn_string("memory.db") as saver`, or `async with`."""
+        return cls.from_path(conn_string)
+
+    def setup(self) -> NothingToDo:
+        """Do nothing, with or without `await`: the file is made when it is opened."""
+        return NothingToDo()
 
     def __repr__(self) -> str:
         """Name the file."""

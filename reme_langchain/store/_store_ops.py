@@ -261,7 +261,8 @@ def _listing(op: ListNamespacesOp) -> ListRequest:
     conditions = []
     for item in op.match_conditions or ():
         _check_match_type(item.match_type)
-        conditions.append(MatchCondition(item.match_type, _namespace(item.path)))
+        path: object = item.path  # one label, where a str was given: nobody means its letters
+        conditions.append(MatchCondition(item.match_type, _namespace((path,) if isinstance(path, str) else path)))
     return ListRequest(
         conditions=tuple(conditions),
         max_depth=None if op.max_depth is None else _count(op.max_depth, "max_depth"),

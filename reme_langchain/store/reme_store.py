@@ -17,7 +17,7 @@ from reme_core import EventLoopThread, ReMe
 from reme_core.errors import ConfigurationError, CorruptDataError, InvalidInputError, StoreClosedError
 from reme_core.ports import Item as StoredItem
 from reme_core.ports import ItemAddress, Matrix, Namespace, PutItem, Vector, WriteItems
-from reme_langchain._opening import DEFAULT_FOLDER, MemoryOrPath, open_memory
+from reme_langchain._opening import DEFAULT_FOLDER, MemoryOrPath, NothingToDo, open_memory
 from reme_langchain.store._expiry_sweeper import ExpirySweeper
 from reme_langchain.store._indexing import WHOLE, ItemIndex, read_index
 from reme_langchain.store._namespaces import (
@@ -126,6 +126,17 @@ class ReMeStore(BaseStore):
     ) -> Self:
         """Return a store on a working folder or a file, for `with` or `async with`; see the constructor."""
         return cls(path, index=index, ttl=ttl, rules=rules, synchronous=synchronous)
+
+    @classmethod
+    def from_conn_string(
+        cls, conn_string: str, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None
+    ) -> Self:
+        """Do what `from_path` does: `with ReMeStore.from_conn_string("memory.db") as store`, or `async with`."""
+        return cls(conn_string, index=index, ttl=ttl)
+
+    def setup(self) -> NothingToDo:
+        """Do nothing, with or without `await`: the file is made when it is opened."""
+        return NothingToDo()
 
     def __repr__(self) -> str:
         """Name the memory."""
