@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 
 from reme_core.errors import CorruptDataError
+from reme_core.schema import Scope
 from reme_langchain.saver._message_blobs import BlobReader, Blobs, KnownDigests, Slot
 from reme_langchain.saver._remove_and_copy import sweep
 from reme_langchain.saver._saver_file import find_thread, make_thread
@@ -37,6 +38,7 @@ class PutRow:
 
     Attributes:
         place: Thread, namespace and id of its parent.
+        owner: The user whose run it is, if it names one.
         checkpoint_id: Its own id.
         run: The run that made it.
         body: All of it but the channels' values, serialised and sealed.
@@ -47,6 +49,7 @@ class PutRow:
     """
 
     place: CheckpointKey
+    owner: Scope | None
     checkpoint_id: str
     run: str | None
     body: Typed
@@ -106,7 +109,7 @@ def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, co
         Nothing; or the channels whose values have to be handed in as well, since no earlier checkpoint wrote this
         version of them. Nothing was written then.
     """
-    thread = make_thread(connection, known, row.place.thread)
+    thread = make_thread(connection, known, row.place.thread, row.owner)
     refs = _kept_refs(connection, known, thread, row, codec)
     wanting = frozenset(channel for channel in row.held if refs.get(channel) is None)
     if wanting:

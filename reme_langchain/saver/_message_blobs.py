@@ -16,6 +16,7 @@ from typing import TypeAlias
 import ormsgpack
 
 from reme_core.errors import CorruptDataError
+from reme_core.schema import Scope
 from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, digest_of
 
 FAN = 32
@@ -26,7 +27,7 @@ _MOST_BYTES = 1 << 24  # that the lists remembered take
 
 Slot: TypeAlias = tuple[str, str]
 """A namespace and channel."""
-RowKey: TypeAlias = tuple[str] | tuple[int, str, str, str | int | float]
+RowKey: TypeAlias = tuple[str] | tuple[str, Scope] | tuple[int, str, str, str | int | float]
 """What a row is found by: the name of a thread; or thread, namespace, channel and version of a value."""
 
 

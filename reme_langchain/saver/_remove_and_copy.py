@@ -35,15 +35,7 @@ def delete_thread(connection: sqlite3.Connection, name: str) -> None:
     connection.execute(
         "DELETE FROM langchain_journal WHERE name = ? AND queue = ? AND payload IS NOT NULL", (HISTORY, name)
     )
-    thread = find_thread(connection, name)
-    if thread is None:
-        return
-    connection.execute(f"DELETE FROM langgraph_values WHERE id IN ({_REFS})", (thread,))  # noqa: S608  # ours
-    connection.execute("DELETE FROM langgraph_checkpoints WHERE thread = ?", (thread,))
-    connection.execute("DELETE FROM langgraph_writes WHERE thread = ?", (thread,))
-    connection.execute("DELETE FROM langgraph_blobs WHERE thread = ?", (thread,))
-    connection.execute("DELETE FROM langgraph_threads WHERE id = ?", (thread,))
-    connection.execute(_REMOVED)
+    connection.execute("DELETE FROM langgraph_threads WHERE name = ?", (name,))  # the rest goes with it
 
 
 def delete_runs(connection: sqlite3.Connection, runs: Sequence[str]) -> None:
@@ -203,6 +195,11 @@ def copy_thread(connection: sqlite3.Connection, known: KnownDigests, source: str
     if taken is not None:
         delete_thread(connection, target)  # writes without a checkpoint, which nothing can read
     new = make_thread(connection, known, target)
+    connection.execute(
+        "UPDATE langgraph_threads SET erased_with = (SELECT erased_with FROM langgraph_threads WHERE id = ?) "
+        "WHERE id = ?",
+        (old, new),
+    )
     manifest = _copy_blobs(connection, old, Blobs(connection, new, known))
     values = _copy_values(connection, old, new, manifest)
     _copy_writes(connection, old, new, manifest)

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar, cast
 
 from reme_core import Database, ReMe
 from reme_core.errors import ReMeError, SchemaVersionError
+from reme_core.schema import Scope
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain.saver._message_blobs import KnownDigests
 
@@ -27,7 +28,10 @@ HISTORY = "langgraph history"  # the name of messages that wait for a history si
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS langgraph_meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS langgraph_threads (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE)",
+    # `erased_with`: the scope of the user whose thread it is, if a run named one; all of it ends with that scope.
+    """CREATE TABLE IF NOT EXISTS langgraph_threads (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, erased_with INTEGER
+    )""",
     # `refs` is {channel: id of its value, or null}, as JSON. A hidden row is no checkpoint any more: a later one of the
     # thread still rebuilds a delta channel from its writes or values.
     """CREATE TABLE IF NOT EXISTS langgraph_checkpoints (
@@ -87,6 +91,16 @@ _TABLES = (
     )""",
     """CREATE INDEX IF NOT EXISTS langchain_journal_waiting ON langchain_journal (name, queue, place)
         WHERE payload IS NOT NULL""",
+    # Whoever removes a thread removes all of it; those that remember rows see the counter: `KnownDigests`.
+    """CREATE TRIGGER IF NOT EXISTS langgraph_thread_ends AFTER DELETE ON langgraph_threads BEGIN
+        DELETE FROM langgraph_values WHERE id IN (SELECT each.value FROM langgraph_checkpoints c, json_each(c.refs) each
+            WHERE c.thread = OLD.id AND each.value IS NOT NULL);
+        DELETE FROM langgraph_checkpoints WHERE thread = OLD.id;
+        DELETE FROM langgraph_writes WHERE thread = OLD.id;
+        DELETE FROM langgraph_blobs WHERE thread = OLD.id;
+        DELETE FROM langchain_journal WHERE name = 'langgraph history' AND queue = OLD.name AND payload IS NOT NULL;
+        UPDATE langgraph_meta SET value = value + 1 WHERE name = 'removals';
+    END""",
 )
 
 
@@ -103,6 +117,7 @@ def prepare(connection: sqlite3.Connection) -> bytes:
         msg = f"the checkpoints of this file have version {version!r}, this release knows {VERSION}: upgrade reme"
         raise SchemaVersionError(msg)
     if version == 1:
+        connection.execute("ALTER TABLE langgraph_threads ADD COLUMN erased_with INTEGER")
         for table in _MOVED:
             connection.execute(f"ALTER TABLE {table} RENAME TO {table}_before")
     for table in _TABLES:
@@ -132,13 +147,23 @@ def find_thread(connection: sqlite3.Connection, name: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def make_thread(connection: sqlite3.Connection, known: KnownDigests, name: str) -> int:
-    """Return the number of a thread, a new one if nothing of it is kept."""
-    found = known.row((name,)) or find_thread(connection, name)
+def make_thread(connection: sqlite3.Connection, known: KnownDigests, name: str, owner: Scope | None = None) -> int:
+    """Return the number of a thread, a new one if nothing of it is kept; it stays that of the first user it had."""
+    found = known.row((name,)) if owner is None else known.row((name, owner))
+    if found is not None:
+        return found
+    found = find_thread(connection, name)
     if found is None:
         found = connection.execute("INSERT INTO langgraph_threads (name) VALUES (?)", (name,)).lastrowid
-    known.note_row((name,), cast(int, found))
-    return cast(int, found)
+    number = cast(int, found)
+    known.note_row((name,), number)
+    if owner is not None:
+        known.note_row((name, owner), number)
+        connection.execute(
+            "UPDATE langgraph_threads SET erased_with = ? WHERE id = ? AND erased_with IS NULL",
+            (Database.number_of(connection, owner), number),
+        )
+    return number
 
 
 class SaverFile:

@@ -222,7 +222,9 @@ class ReMeSaver(BaseCheckpointSaver[str]):
             TypeError: A value can't be serialised, or would not be rebuilt; nothing was written.
             InvalidInputError: An id or version can't be kept; nothing was written.
         """
-        request = partial(put_request, config, checkpoint, metadata, new_versions, self._codec)
+        request = partial(
+            put_request, config, checkpoint, metadata, new_versions, self._codec, self._file.memory.memory_space
+        )
         row = request()
         wanted = self._file.write(self._put(row))
         if wanted:
@@ -239,7 +241,9 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Do what `put` does, without blocking the event loop on the file. Cancelling it does not undo it."""
-        request = partial(put_request, config, checkpoint, metadata, new_versions, self._codec)
+        request = partial(
+            put_request, config, checkpoint, metadata, new_versions, self._codec, self._file.memory.memory_space
+        )
         row = request()
         wanted = await self._file.awrite(self._put(row))
         if wanted:
