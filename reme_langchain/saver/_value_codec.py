@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
@@ -72,9 +72,10 @@ def _is_strict(serde: object) -> TypeGuard[JsonPlusSerializer]:
 class TypeCheck:
     """Says of serialised values whether this serialiser rebuilds them; what it has seen once it knows."""
 
-    def __init__(self, serde: JsonPlusSerializer) -> None:
-        """Keep the serialiser."""
+    def __init__(self, serde: JsonPlusSerializer, declared: Set[TypeName]) -> None:
+        """Keep the serialiser, and the types that graphs declare: they may be such as only the graph makes anew."""
         self._serde = serde
+        self._declared = declared
         self._known: set[TypeName] = set()
 
     def check(self, type_: str, data: bytes) -> None:
@@ -98,7 +99,8 @@ class TypeCheck:
             raise TypeError(msg)
         # What could not be rebuilt is there as what was packed of it, which names no class.
         again, packed = self._serde.dumps_typed(loaded)
-        for module, name in sorted(unknown - (named_types(packed) if again == "msgpack" else set())):
+        rebuilt = named_types(packed) if again == "msgpack" else set()
+        for module, name in sorted(unknown - rebuilt - self._declared):
             raise TypeError(why_not_rebuilt(module, name))
         self._known |= unknown
 
@@ -207,7 +209,7 @@ class EncodedValue:
 class ValueCodec:
     """Serialises and seals for one saver. Parts are told apart before they are sealed, so equal ones are found."""
 
-    def __init__(self, serde: SerializerProtocol) -> None:
+    def __init__(self, serde: SerializerProtocol, declared: Set[TypeName] = frozenset()) -> None:
         """Keep the serialiser; an `EncryptedSerializer` is taken apart into what packs and what seals."""
         self.serde = serde
         # A subclass may do more in its methods, so it is asked as a whole.
@@ -215,7 +217,7 @@ class ValueCodec:
         self._cipher = None if sealed is None else sealed.cipher
         self._inner = serde if sealed is None else sealed.serde
         self._joins = type(serde) is JsonPlusSerializer
-        self._types = TypeCheck(self._inner) if _is_strict(self._inner) else None
+        self._types = TypeCheck(self._inner, declared) if _is_strict(self._inner) else None
 
     @property
     def is_strict(self) -> bool:

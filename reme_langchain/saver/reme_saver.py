@@ -360,7 +360,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         """
         clone = cast(Self, super().with_allowlist(extra_allowlist))
         if clone is not self:
-            clone._codec = ValueCodec(clone.serde)  # noqa: SLF001  # its own
+            clone._codec = ValueCodec(clone.serde, self._allowed)  # noqa: SLF001  # its own
             if self._history is not None:
                 self._history.allow(extra_allowlist)
         return clone
@@ -405,8 +405,8 @@ class ReMeSaver(BaseCheckpointSaver[str]):
             if not names:
                 return
             self.serde = super().with_allowlist(names).serde
-            self._codec = ValueCodec(self.serde)
             self._allowed |= names
+            self._codec = ValueCodec(self.serde, self._allowed)
             if self._history is not None:
                 self._history.allow(names)
 

@@ -120,6 +120,12 @@ _SINCE_VERSION_9 = (
     "CREATE INDEX memories_waiting ON memories (scope, row) WHERE waits",
 )
 
+# The scope of the user in whose run a plain item was written, if one was; it ends with that scope.
+_SINCE_VERSION_10 = (
+    "ALTER TABLE items ADD COLUMN erased_with INTEGER",
+    "CREATE INDEX items_of_scope ON items (erased_with) WHERE erased_with IS NOT NULL",
+)
+
 
 def _to_version_2(connection: sqlite3.Connection) -> None:
     for statement in _SINCE_VERSION_2:
@@ -163,6 +169,11 @@ def _to_version_9(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _to_version_10(connection: sqlite3.Connection) -> None:
+    for statement in _SINCE_VERSION_10:
+        connection.execute(statement)
+
+
 MIGRATIONS: Sequence[Migration] = (
     _to_version_2,
     _to_version_3,
@@ -172,6 +183,7 @@ MIGRATIONS: Sequence[Migration] = (
     _to_version_7,
     tell_ends_from_replacements,
     _to_version_9,
+    _to_version_10,
 )
 """Step i leads from version i + 1 to version i + 2."""
 
@@ -223,6 +235,7 @@ TABLES = (
     *_SINCE_VERSION_7,
     *OWN_TIMES,
     *_SINCE_VERSION_9,
+    *_SINCE_VERSION_10,
 )
 
 WORD_TABLES = (

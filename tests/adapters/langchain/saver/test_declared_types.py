@@ -198,3 +198,15 @@ def test_a_permissive_serialiser_is_not_restricted(tmp_path: Path) -> None:
         found = saver.get_tuple(at)
         assert found is not None
         assert found.checkpoint["channel_values"]["x"] == [Stranger(1), {"x": 2}]  # as InMemorySaver has it
+
+
+def test_a_schema_made_inside_a_function_runs_as_with_other_checkpointers(saver: ReMeSaver) -> None:
+    class Local(BaseModel):
+        inner: Question
+
+    def reply(state: Any) -> Any:
+        return {"inner": Question(text=state.inner.text + "!")}
+
+    app = StateGraph(Local).add_node("reply", reply).add_edge(START, "reply").compile(checkpointer=saver)
+    assert app.invoke(Local(inner=Question(text="a")), AT) == {"inner": Question(text="a!")}
+    assert app.invoke({"inner": {"text": "b"}}, AT) == {"inner": Question(text="b!")}
