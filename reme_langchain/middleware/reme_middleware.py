@@ -298,20 +298,19 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
     async def _capture_left(self, capture: Capture, place: HookContext, messages: list[AnyMessage]) -> dict[str, str]:
         """Capture what an earlier run of the thread left, for the user whose run it was.
 
-        Behind the last answer nobody can tell the words of an earlier user from those of this one: they are nobody's.
-        What another user left is noted until it is on disk, since the cursor goes past it.
+        Behind the last answer words may be of either: they are nobody's. What another user left is noted until it is
+        on disk, since the cursor goes past it.
         """
         owner = place.notes.get(OWNER, place.user_id)
         left, others = find_left(messages, place, owner)
         waiting = []
         for other in others:
             theirs = other.within(messages)
-            noted = await self._capture_now(capture, replace(place, user_id=other.user_id), theirs, begins=True)
-            if theirs and not noted:
+            if theirs and not await self._capture_now(
+                capture, replace(place, user_id=other.user_id), theirs, begins=True
+            ):
                 waiting.append(other)
-        notes = note_left(waiting) if others else {}
-        if place.has_thread:
-            notes[OWNER] = place.user_id
+        notes = (note_left(waiting) if others else {}) | ({OWNER: place.user_id} if place.has_thread else {})
         is_mine = owner == place.user_id
         noted = await self._capture_now(capture, place, left if is_mine else [], begins=True)
         return notes | (noted if is_mine or not left else _cursor_at(left[-1]))

@@ -360,13 +360,9 @@ def _index_from_environment() -> IndexConfig | None:
 
 
 def _put_item(put: PutRequest, vectors: Matrix | None, owner: Scope | None) -> PutItem:
+    is_ranked = put.fields != ()
     return PutItem(
-        address=put.address,
-        value=put.value,
-        vectors=vectors,
-        ranked=put.fields != (),
-        ttl_s=put.ttl_s,
-        owner=owner,
+        address=put.address, value=put.value, vectors=vectors, ranked=is_ranked, ttl_s=put.ttl_s, owner=owner
     )
 
 
