@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,6 +17,14 @@ MemoryOrPath: TypeAlias = ReMe | str | Path | None
 DEFAULT_FOLDER = ".reme"
 IN_MEMORY = ":memory:"
 _FILES = frozenset({".db", ".sqlite", ".sqlite3"})
+
+
+class NothingToDo:
+    """An answer of what is done already, whether `await` stands before it or not."""
+
+    def __await__(self) -> Iterator[None]:
+        """Wait for nothing."""
+        return iter(())
 
 
 def open_memory(
@@ -48,6 +57,12 @@ def open_memory(
         raise ConfigurationError(msg)
     if str(given) == IN_MEMORY:
         msg = f"{what}: {IN_MEMORY!r} is SQLite's word for nothing on disk, and here all is on disk: give a folder"
+        raise ConfigurationError(msg)
+    if "://" in str(given):
+        msg = (
+            f"{what}: found a URL ({shown(str(given).partition('://')[0])}), and memories lie in a file on this "
+            "machine: give a path, such as '.reme' or 'memory.db'; no extra opens a database server"
+        )
         raise ConfigurationError(msg)
     path = Path(DEFAULT_FOLDER if given is None else given).expanduser()
     store: dict[str, object] = {"backend": "local_file", "synchronous": synchronous}

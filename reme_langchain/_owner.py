@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from langchain_core.runnables.config import ensure_config
 
@@ -51,6 +51,19 @@ def resolve_owner(owner: Owner, runtime: object | None, config: Mapping[str, obj
             return _user_id(named, "config['configurable']['user_id']")
     msg = f"whose memory? no user is named: {_ADVICE}"
     raise ValueError(msg)
+
+
+def find_owner(config: Mapping[str, Any] | None = None) -> str | None:
+    """Return the user that a run names, None where it names none, or one that no memory can have.
+
+    Args:
+        config: As a checkpointer was given it; None: that of what is running.
+    """
+    runtime = ((config or {}).get("configurable") or {}).get("__pregel_runtime")
+    try:
+        return resolve_owner(None, runtime, config)
+    except ValueError:
+        return None
 
 
 def _named_in(place: object) -> object:

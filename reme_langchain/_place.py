@@ -24,7 +24,7 @@ Injected: TypeAlias = Annotated[ToolRuntime | None, InjectedToolArg]
 Notes: TypeAlias = dict[str, dict[str, str]]
 
 # What a middleware notes in a thread.
-CAPTURED, SESSION, BLOCK, OWNER = "captured", "session", "block", "owner"
+CAPTURED, SESSION, BLOCK, OWNER, LEFT = "captured", "session", "block", "owner", "left"
 
 
 def merge_notes(before: Notes | None, new: Notes | None) -> Notes:

@@ -112,6 +112,7 @@ class PutItem:
             is None.
         ttl_s: Seconds until it expires, counted from this write and from each read that refreshes before it does;
             None: never.
+        owner: Whose it is, where its address does not say so; it is removed together with that scope.
     """
 
     address: ItemAddress
@@ -119,6 +120,7 @@ class PutItem:
     vectors: Matrix | None = None
     ranked: bool = True
     ttl_s: float | None = None
+    owner: Scope | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 from sqlite3 import Connection
+from typing import NamedTuple
 
 from langchain_core.messages import AnyMessage, HumanMessage
 
 from reme_core import Message, ReMe
 from reme_core.errors import ConfigurationError, InvalidInputError
-from reme_langchain._place import CAPTURED, HookContext, internal_calls
+from reme_langchain._place import CAPTURED, LEFT, HookContext, internal_calls
 from reme_langchain._searching import known_messages
 from reme_langchain.messages import from_langchain
 from reme_langchain.middleware._own_messages import is_cut, said
@@ -41,6 +42,43 @@ def left_over(messages: Sequence[AnyMessage], cursor: str | None) -> list[AnyMes
     if waiting and isinstance(waiting[-1], HumanMessage):
         waiting.pop()
     return waiting
+
+
+class LeftOver(NamedTuple):
+    """What a user left in a thread that another one goes on with: the messages behind an id, up to another one."""
+
+    user_id: str
+    behind: str | None
+    until: str | None
+
+    def within(self, messages: Sequence[AnyMessage]) -> list[AnyMessage]:
+        """Return those of the messages, none where the last of them is gone."""
+        ends = [number for number, message in enumerate(messages) if message.id == self.until]
+        return behind(messages[: ends[-1] + 1], self.behind) if ends else []
+
+
+def find_left(
+    messages: Sequence[AnyMessage], place: HookContext, owner: str
+) -> tuple[list[AnyMessage], list[LeftOver]]:
+    """Return what an earlier run left, and what of it is of other users, with what was not on disk before.
+
+    Args:
+        messages: Of the thread.
+        place: Whose run begins.
+        owner: Whose run the last one was.
+    """
+    cursor = place.notes.get(CAPTURED)
+    left = left_over(messages, cursor)
+    others = [LeftOver(*each) for each in json.loads(place.notes.get(LEFT) or "[]")]
+    answered = [message.id for message in left if not isinstance(message, HumanMessage)]
+    if answered and owner != place.user_id:
+        others.append(LeftOver(owner, cursor, answered[-1]))
+    return left, others
+
+
+def note_left(left: Sequence[LeftOver]) -> dict[str, str]:
+    """Return the note by which the next run finds what is not on disk yet."""
+    return {LEFT: json.dumps(left)}
 
 
 def session_of(place: HookContext) -> str:

@@ -22,7 +22,7 @@ from langchain.agents.middleware.types import (
     ResponseT,
 )
 from langchain.tools import ToolRuntime
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.runtime import Runtime
@@ -44,7 +44,7 @@ from reme_langchain._place import (
     find_hook_context,
     internal_calls,
 )
-from reme_langchain.middleware._capture import append, as_said, behind, deliver_old, left_over, session_of
+from reme_langchain.middleware._capture import append, as_said, behind, deliver_old, find_left, note_left, session_of
 from reme_langchain.middleware._compaction import CompactedRequest, ContextCompactor, ModelContext, with_update
 from reme_langchain.middleware._offloading import create_reload_tool, shorten_result
 from reme_langchain.middleware._own_messages import OurMessagesTransformer
@@ -283,8 +283,7 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
         if not place.has_thread:
             notes[SESSION] = place.session_id
         if self._capture is not None:
-            left = left_over(messages, place.notes.get(CAPTURED))
-            notes |= await self._capture_left(self._capture, place, left)
+            notes |= await self._capture_left(self._capture, place, messages)
         is_frozen = BLOCK in place.notes and place.notes.get(OWNER, place.user_id) == place.user_id
         if self._recall is not None and (self._recall.where == "message" or not is_frozen):
             frozen = self._recall.where == "system"
@@ -297,20 +296,25 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
             update |= self._update(notes)
         return update or None
 
-    async def _capture_left(self, capture: Capture, place: HookContext, left: list[AnyMessage]) -> dict[str, str]:
+    async def _capture_left(self, capture: Capture, place: HookContext, messages: list[AnyMessage]) -> dict[str, str]:
         """Capture what an earlier run of the thread left, for the user whose run it was.
 
-        Behind the last answer nobody can tell the words of an earlier user from those of this one: they are nobody's.
+        Behind the last answer words may be of either: they are nobody's. What another user left is noted until it is
+        on disk, since the cursor goes past it.
         """
-        mine = {OWNER: place.user_id} if place.has_thread else {}
         owner = place.notes.get(OWNER, place.user_id)
-        if owner == place.user_id:
-            return mine | await self._capture_now(capture, place, left, begins=True)
-        answered = [number for number, message in enumerate(left) if not isinstance(message, HumanMessage)]
-        theirs = left[: answered[-1] + 1] if answered else []
-        await self._capture_now(capture, replace(place, user_id=owner), theirs, begins=True)
-        await self._capture_now(capture, place, [], begins=True)
-        return mine | (_cursor_at(left[-1]) if left else {})
+        left, others = find_left(messages, place, owner)
+        waiting = []
+        for other in others:
+            theirs = other.within(messages)
+            if theirs and not await self._capture_now(
+                capture, replace(place, user_id=other.user_id), theirs, begins=True
+            ):
+                waiting.append(other)
+        notes = (note_left(waiting) if others else {}) | ({OWNER: place.user_id} if place.has_thread else {})
+        is_mine = owner == place.user_id
+        noted = await self._capture_now(capture, place, left if is_mine else [], begins=True)
+        return notes | (noted if is_mine or not left else _cursor_at(left[-1]))
 
     async def _end(self, capture: Capture, state: ReMeState[ResponseT], place: HookContext) -> dict[str, object] | None:
         notes = await self._capture_now(capture, place, behind(state["messages"], place.notes.get(CAPTURED)))

@@ -12,12 +12,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 
 from reme_core.errors import CorruptDataError
+from reme_core.schema import Scope
 from reme_langchain.saver._message_blobs import BlobReader, Blobs, KnownDigests, Slot
 from reme_langchain.saver._remove_and_copy import sweep
 from reme_langchain.saver._saver_file import find_thread, make_thread
 from reme_langchain.saver._value_codec import EncodedValue, Typed, ValueCodec, ValueForm
 
 Version: TypeAlias = str | int | float
+ValueKey: TypeAlias = tuple[int, str, str, Version]
+"""Thread, namespace, channel and version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +38,7 @@ class PutRow:
 
     Attributes:
         place: Thread, namespace and id of its parent.
+        owner: The user whose run it is, if it names one.
         checkpoint_id: Its own id.
         run: The run that made it.
         body: All of it but the channels' values, serialised and sealed.
@@ -45,6 +49,7 @@ class PutRow:
     """
 
     place: CheckpointKey
+    owner: Scope | None
     checkpoint_id: str
     run: str | None
     body: Typed
@@ -104,11 +109,8 @@ def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, co
         Nothing; or the channels whose values have to be handed in as well, since no earlier checkpoint wrote this
         version of them. Nothing was written then.
     """
-    thread = make_thread(connection, row.place.thread)
-    refs: dict[str, int | None] = {
-        channel: _find_value(connection, thread, row.place.ns, channel, version)
-        for channel, version in row.kept.items()
-    }
+    thread = make_thread(connection, known, row.place.thread, row.owner)
+    refs = _kept_refs(connection, known, thread, row, codec)
     wanting = frozenset(channel for channel in row.held if refs.get(channel) is None)
     if wanting:
         return wanting
@@ -120,22 +122,37 @@ def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, co
     return frozenset()
 
 
-def _find_value(connection: sqlite3.Connection, thread: int, ns: str, channel: str, version: Version) -> int | None:
-    found = connection.execute(
-        "SELECT id FROM langgraph_values WHERE thread = ? AND ns = ? AND channel = ? AND version = ?",
-        (thread, ns, channel, version),
+def _kept_refs(
+    connection: sqlite3.Connection, known: KnownDigests, thread: int, row: PutRow, codec: ValueCodec
+) -> dict[str, int | None]:
+    """Return the values of the channels whose versions are not new: those of the parent, if it has these versions."""
+    keys = {channel: (thread, row.place.ns, channel, version) for channel, version in row.kept.items()}
+    found = {channel: known.row(key) for channel, key in keys.items()}
+    if all(found[channel] is not None for channel in row.held):
+        return found
+    parent = connection.execute(
+        "SELECT type, body, refs FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?",
+        (thread, row.place.ns, row.place.checkpoint_id),
     ).fetchone()
-    return None if found is None else int(found[0])
+    if parent is None or not parent[1]:  # a hidden one has no body
+        return found
+    type_, body, refs = parent
+    versions, values = codec.load((type_, body))["channel_versions"], json.loads(refs)
+    for channel, key in keys.items():
+        if values.get(channel) is not None and versions.get(channel) == row.kept[channel]:
+            found[channel] = values[channel]
+            known.note_row(key, values[channel])
+    return found
 
 
-def _put_value(blobs: Blobs, where: tuple[int, str, str, Version], value: EncodedValue, codec: ValueCodec) -> int:
+def _put_value(blobs: Blobs, where: ValueKey, value: EncodedValue, codec: ValueCodec) -> int:
     type_, data = _store_value(blobs, f"channel {where[2]!r}", value, codec, where[1:3])
-    (made,) = blobs.connection.execute(
-        "INSERT INTO langgraph_values (thread, ns, channel, version, form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT DO UPDATE SET form = excluded.form, type = excluded.type, data = excluded.data RETURNING id",
-        (*where, value.form, type_, data),
-    ).fetchone()
-    return int(made)
+    made = blobs.connection.execute(
+        "INSERT INTO langgraph_values (thread, ns, channel, form, type, data) VALUES (?, ?, ?, ?, ?, ?)",
+        (*where[:3], value.form, type_, data),
+    ).lastrowid
+    blobs.known.note_row(where, cast(int, made))
+    return cast(int, made)
 
 
 def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec, slot: Slot | None) -> Typed:
@@ -146,17 +163,23 @@ def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec
 def _put_checkpoint(connection: sqlite3.Connection, thread: int, row: PutRow, refs: Mapping[str, int | None]) -> None:
     where = (thread, row.place.ns, row.checkpoint_id)
     packed = json.dumps(refs, separators=(",", ":"))
-    earlier = connection.execute(
-        "SELECT refs FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?", where
-    ).fetchone()
-    connection.execute(
-        "INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, refs) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET parent = excluded.parent, run = excluded.run, "
-        "hidden = 0, type = excluded.type, body = excluded.body, metadata = excluded.metadata, refs = excluded.refs",
-        (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, packed),
-    )
-    if earlier is not None:
-        sweep(connection, thread)  # what only the replaced one held
+    columns = (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, packed)
+    if connection.execute(_INSERT_CHECKPOINT.format("OR IGNORE", ""), columns).rowcount == 0:
+        (replaced,) = connection.execute(
+            "SELECT refs FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?", where
+        ).fetchone()
+        connection.execute(_INSERT_CHECKPOINT.format("", _IN_ITS_PLACE), columns)
+        sweep(connection, thread, json.loads(replaced).values())  # what only the replaced one held
+
+
+_INSERT_CHECKPOINT = (
+    "INSERT {} INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, refs) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) {}"
+)
+_IN_ITS_PLACE = (
+    "ON CONFLICT DO UPDATE SET parent = excluded.parent, run = excluded.run, hidden = 0, type = excluded.type, "
+    "body = excluded.body, metadata = excluded.metadata, refs = excluded.refs"
+)
 
 
 def put_writes(
@@ -168,15 +191,14 @@ def put_writes(
     codec: ValueCodec,
 ) -> None:
     """Keep the writes of a task (its id and path) beside a checkpoint."""
-    thread = make_thread(connection, place.thread)
+    thread = make_thread(connection, known, place.thread)
     blobs = Blobs(connection, thread, known)
     for row in rows:
-        if row.idx >= 0 and _has_write(connection, (thread, place.ns, place.checkpoint_id, task[0], row.idx)):
-            continue  # the first one stays
         type_, data = _store_value(blobs, f"the write to channel {row.channel!r}", row.value, codec, None)
+        stays = "IGNORE" if row.idx >= 0 else "REPLACE"  # of ordinary ones the first one stays
         connection.execute(
-            "INSERT OR REPLACE INTO langgraph_writes (thread, ns, checkpoint_id, task_id, idx, task_path, channel, "
-            "form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT OR {stays} INTO langgraph_writes (thread, ns, checkpoint_id, task_id, idx, task_path, "  # noqa: S608  # ours
+            "channel, form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(thread, place.ns, place.checkpoint_id, task[0], row.idx, task[1], row.channel),
                 *(row.value.form, type_, data),
@@ -184,31 +206,19 @@ def put_writes(
         )
 
 
-def _has_write(connection: sqlite3.Connection, where: tuple[object, ...]) -> bool:
-    found = connection.execute(
-        "SELECT 1 FROM langgraph_writes WHERE thread = ? AND ns = ? AND checkpoint_id = ? AND task_id = ? AND idx = ?",
-        where,
-    )
-    return found.fetchone() is not None
-
-
 def find_row(connection: sqlite3.Connection, place: CheckpointKey) -> StoredTuple | None:
     """Read one checkpoint."""
-    thread = find_thread(connection, place.thread)
-    if thread is None:
-        return None
-    if place.checkpoint_id is None:
-        found = connection.execute(
-            "SELECT id FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND NOT hidden "
-            "ORDER BY checkpoint_id DESC LIMIT 1",
-            (thread, place.ns),
-        ).fetchone()
-    else:
-        found = connection.execute(
-            "SELECT id FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ? AND NOT hidden",
-            (thread, place.ns, place.checkpoint_id),
-        ).fetchone()
-    return None if found is None else read_row(connection, found[0], BlobReader(connection))
+    # Only what is asked for is in the text, so that the index serves it.
+    which = "ORDER BY c.checkpoint_id DESC LIMIT 1" if place.checkpoint_id is None else "AND c.checkpoint_id = ?"
+    asked = (place.thread, place.ns) if place.checkpoint_id is None else (place.thread, place.ns, place.checkpoint_id)
+    row = connection.execute(f"{_ROW} AND t.name = ? AND c.ns = ? {which}", asked).fetchone()
+    return None if row is None else _read(connection, row, BlobReader(connection))
+
+
+_ROW = (
+    "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.refs, c.thread "
+    "FROM langgraph_checkpoints c JOIN langgraph_threads t ON t.id = c.thread WHERE NOT c.hidden"
+)
 
 
 def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[int]:
@@ -240,7 +250,15 @@ def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[int]:
 
 
 def _holds(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(metadata.get(name) == value for name, value in wanted.items())
+    return all(_field(metadata, name) == value for name, value in wanted.items())
+
+
+def _field(metadata: Mapping[str, Any], name: str) -> object:
+    """Return a field: that of this name or, where there is none, what a name with dots leads to."""
+    found: object = metadata
+    for part in (name,) if name in metadata else name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
 
 
 def read_rows(connection: sqlite3.Connection, ids: Sequence[int]) -> list[StoredTuple]:
@@ -252,29 +270,28 @@ def read_rows(connection: sqlite3.Connection, ids: Sequence[int]) -> list[Stored
 
 def read_row(connection: sqlite3.Connection, id_: int, reader: BlobReader) -> StoredTuple | None:
     """Read a checkpoint by row number, None if it is gone."""
-    row = connection.execute(
-        "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.refs, c.thread "
-        "FROM langgraph_checkpoints c JOIN langgraph_threads t ON t.id = c.thread WHERE c.id = ? AND NOT c.hidden",
-        (id_,),
-    ).fetchone()
-    if row is None:
-        return None
+    row = connection.execute(f"{_ROW} AND c.id = ?", (id_,)).fetchone()
+    return None if row is None else _read(connection, row, reader)
+
+
+def _read(connection: sqlite3.Connection, row: tuple[Any, ...], reader: BlobReader) -> StoredTuple:
     name, ns, checkpoint_id, parent, type_, body, metadata, refs, thread = row
     writes = connection.execute(
         "SELECT task_id, channel, form, type, data FROM langgraph_writes "
         "WHERE thread = ? AND ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx",
         (thread, ns, checkpoint_id),
     ).fetchall()
+    values = connection.execute(
+        "SELECT each.key, each.value, v.form, v.type, v.data FROM json_each(?) each "
+        "LEFT JOIN langgraph_values v ON v.id = each.value WHERE each.value IS NOT NULL",
+        (refs,),
+    ).fetchall()
     return StoredTuple(
         place=CheckpointKey(thread=name, ns=ns, checkpoint_id=checkpoint_id),
         parent=parent,
         body=(type_, body),
         metadata=metadata,
-        values={
-            channel: read_value(connection, value, reader)
-            for channel, value in json.loads(refs).items()
-            if value is not None
-        },
+        values={channel: _raw_value(reader, id_, *stored) for channel, id_, *stored in values},
         writes=[(task, channel, raw(reader, *stored)) for task, channel, *stored in writes],
     )
 
@@ -286,10 +303,14 @@ def read_value(connection: sqlite3.Connection, id_: int, reader: BlobReader) -> 
         CorruptDataError: It is missing.
     """
     stored = connection.execute("SELECT form, type, data FROM langgraph_values WHERE id = ?", (id_,)).fetchone()
-    if stored is None:
+    return _raw_value(reader, id_, *(stored or (None, None, None)))
+
+
+def _raw_value(reader: BlobReader, id_: int, form: int | None, type_: str | None, data: bytes | None) -> Raw:
+    if form is None or type_ is None or data is None:
         msg = f"a checkpoint refers to value {id_}, which is missing: restore a copy of the file"
         raise CorruptDataError(msg)
-    return raw(reader, *stored)
+    return raw(reader, form, type_, data)
 
 
 def raw(reader: BlobReader, form: int, type_: str, data: bytes) -> Raw:
@@ -299,15 +320,18 @@ def raw(reader: BlobReader, form: int, type_: str, data: bytes) -> Raw:
 
 def rebuild(stored: StoredTuple, codec: ValueCodec) -> CheckpointTuple:
     """Make of what was read what langgraph expects."""
-    values = {channel: codec.decode(*value) for channel, value in stored.values.items()}
+    with codec.reading():
+        values = {channel: codec.decode(*value) for channel, value in stored.values.items()}
+        body = codec.load(stored.body)
+        writes = rebuild_writes(stored.writes, codec)
     return CheckpointTuple(
         config=config_of(stored.place),
-        checkpoint=cast(Checkpoint, {**codec.load(stored.body), "channel_values": values}),
+        checkpoint=cast(Checkpoint, {**body, "id": stored.place.checkpoint_id, "channel_values": values}),
         metadata=cast(CheckpointMetadata, json.loads(stored.metadata)),
         parent_config=None
         if stored.parent is None
         else config_of(CheckpointKey(thread=stored.place.thread, ns=stored.place.ns, checkpoint_id=stored.parent)),
-        pending_writes=rebuild_writes(stored.writes, codec),
+        pending_writes=writes,
     )
 
 

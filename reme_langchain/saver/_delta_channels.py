@@ -78,9 +78,10 @@ def _writes(
 def rebuild_history(stored: Mapping[str, StoredHistory], codec: ValueCodec) -> dict[str, DeltaChannelHistory]:
     """Make of what was read what langgraph expects."""
     result: dict[str, DeltaChannelHistory] = {}
-    for channel, (writes, seed) in stored.items():
-        entry: DeltaChannelHistory = {"writes": rebuild_writes(writes, codec)}
-        if seed is not None:
-            entry["seed"] = codec.decode(*seed)
-        result[channel] = entry
+    with codec.reading():
+        for channel, (writes, seed) in stored.items():
+            entry: DeltaChannelHistory = {"writes": rebuild_writes(writes, codec)}
+            if seed is not None:
+                entry["seed"] = codec.decode(*seed)
+            result[channel] = entry
     return result

@@ -16,9 +16,10 @@ from typing import TypeAlias
 import ormsgpack
 
 from reme_core.errors import CorruptDataError
+from reme_core.schema import Scope
 from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, digest_of
 
-FAN = 64
+FAN = 32
 _BATCH = 64  # values bound at once; one text of SQL for each call then serves all
 _MOST_KNOWN = 50_000  # digests remembered, about 200 bytes each
 _MOST_BYTES = 1 << 24  # that the lists remembered take
@@ -26,6 +27,8 @@ _MOST_BYTES = 1 << 24  # that the lists remembered take
 
 Slot: TypeAlias = tuple[str, str]
 """A namespace and channel."""
+RowKey: TypeAlias = tuple[str] | tuple[str, Scope] | tuple[int, str, str, str | int | float]
+"""What a row is found by: the name of a thread; or thread, namespace, channel and version of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,8 @@ class KnownDigests:
     """The key of a file's digests, and which of them it is known to hold. Used by the writing thread alone.
 
     What is known must be so: a manifest with an id that is not there is a lost conversation. Every transaction that
-    removes blobs, of whatever process, raises a counter in the file, and what a transaction added counts only after
-    the next one has seen it.
+    removes threads, values or blobs, of whatever process, raises a counter in the file, and what a transaction added
+    counts only once that has been committed.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -58,22 +61,32 @@ class KnownDigests:
         self._last: dict[tuple[int, Slot], LastMessages] = {}
         self._last_noted: dict[tuple[int, Slot], LastMessages] = {}
         self._last_bytes = 0
+        self._rows: dict[RowKey, int] = {}
+        self._rows_noted: dict[RowKey, int] = {}
 
-    def begin(self, connection: sqlite3.Connection) -> None:
-        """Forget what is not certain any more; called first in every transaction."""
+    def begin(self, connection: sqlite3.Connection, *, last_was_kept: bool) -> None:
+        """Forget what is not certain any more; called first in every transaction.
+
+        Args:
+            connection: Of the transaction.
+            last_was_kept: Whether the transaction before was committed.
+        """
         added, self._added = self._added, {}
         noted, self._last_noted = self._last_noted, {}
+        rows, self._rows_noted = self._rows_noted, {}
         (removals,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'removals'").fetchone()
         if removals != self._removals:
-            self._ids, self._removals = {}, removals
+            self._ids, self._rows, self._removals = {}, {}, removals
             self._forget_lists()
             return
-        for (thread, digest), id_ in added.items():
-            if not connection.execute(_IS_THERE, (id_, thread, digest)).fetchone():
-                return  # that transaction was rolled back
+        if not last_was_kept:
+            return
         self._ids.update(added)
         if len(self._ids) > _MOST_KNOWN:
             self._ids = {}
+        self._rows.update(rows)
+        if len(self._rows) > _MOST_KNOWN:
+            self._rows = {}
         for slot, last in noted.items():
             former = self._last.get(slot)
             self._last_bytes += last.size - (0 if former is None else former.size)
@@ -84,18 +97,17 @@ class KnownDigests:
     def _forget_lists(self) -> None:
         self._last, self._last_bytes = {}, 0
 
-    def find(self, connection: sqlite3.Connection, thread: int, digests: Sequence[bytes]) -> dict[bytes, int]:
-        """Return the ids of those digests that a thread holds."""
-        found: dict[bytes, int] = {}
-        for digest in digests:
-            id_ = self._ids.get((thread, digest))
-            if id_ is not None:
-                found[digest] = id_
-                continue
-            row = connection.execute(_FIND, (thread, digest)).fetchone()
-            if row is not None:
-                found[digest] = self._added[thread, digest] = row[0]
-        return found
+    def id_of(self, thread: int, digest: bytes) -> int | None:
+        """Return the id of a blob that the thread is known to hold."""
+        return self._ids.get((thread, digest)) or self._added.get((thread, digest))
+
+    def row(self, key: RowKey) -> int | None:
+        """Return the number of a row that is known."""
+        return self._rows.get(key) or self._rows_noted.get(key)
+
+    def note_row(self, key: RowKey, number: int) -> None:
+        """Note what this transaction has written or found."""
+        self._rows_noted[key] = number
 
     def last(self, thread: int, slot: Slot) -> LastMessages | None:
         """Return what a slot held last."""
@@ -132,35 +144,38 @@ class Blobs:
         """
         last = None if slot is None else self.known.last(self.thread, slot)
         ids = [] if last is None else last.ids[: row.shared(last.row)]
-        ids += self._keep_parts(what, row.parts(len(ids)), codec)
+        ids += [self._keep_part(what, part, codec) for part in row.parts(len(ids))]
         if slot is not None:
             self.known.note_last(self.thread, slot, LastMessages(row, ids))
         return fold(ids, self.keep_chunk)
 
-    def _keep_parts(self, what: str, parts: Sequence[Typed], codec: ValueCodec) -> list[int]:
-        digests = [digest_of(part, self.known.key) for part in parts]
-        known = self.known.find(self.connection, self.thread, digests)
-        for digest, part in zip(digests, parts, strict=True):
-            if digest not in known:
-                codec.check(what, part)
-                known[digest] = self.add(digest, *codec.seal(part))
-        return [known[digest] for digest in digests]
+    def _keep_part(self, what: str, part: Typed, codec: ValueCodec) -> int:
+        digest = digest_of(part, self.known.key)
+        known = self.known.id_of(self.thread, digest)
+        if known is not None:
+            return known
+        codec.check(what, part)
+        return self.add(digest, *codec.seal(part))
 
     def keep_chunk(self, ids: Sequence[int]) -> int:
         """Write a chunk, unless the thread holds it; return its id."""
         data = ormsgpack.packb(list(ids))
         digest = blake2b(data, digest_size=16, key=self.known.key, person=b"chunk").digest()
-        known = self.known.find(self.connection, self.thread, [digest])
-        return known[digest] if digest in known else self.add(digest, None, data)
+        known = self.known.id_of(self.thread, digest)
+        return self.add(digest, None, data) if known is None else known
 
     def add(self, digest: bytes, type_: str | None, data: bytes) -> int:
-        """Write a blob and return its id."""
-        (made,) = self.connection.execute(
-            "INSERT INTO langgraph_blobs (thread, digest, type, data) VALUES (?, ?, ?, ?) RETURNING id",
+        """Write a blob, unless the thread holds it; return its id."""
+        # Few statements: Python gives up its lock for each, and another busy thread keeps it for up to 5 ms.
+        made = self.connection.execute(
+            "INSERT OR IGNORE INTO langgraph_blobs (thread, digest, type, data) VALUES (?, ?, ?, ?)",
             (self.thread, digest, type_, data),
-        ).fetchone()
-        self.known.add(self.thread, digest, made)
-        return int(made)
+        )
+        id_ = made.lastrowid
+        if not made.rowcount or id_ is None:
+            (id_,) = self.connection.execute(_FIND, (self.thread, digest)).fetchone()
+        self.known.add(self.thread, digest, id_)
+        return int(id_)
 
 
 def fold(ids: list[int], keep_chunk: Callable[[Sequence[int]], int]) -> bytes:
@@ -235,7 +250,6 @@ class BlobReader:
 
 
 _FIND = "SELECT id FROM langgraph_blobs WHERE thread = ? AND digest = ?"
-_IS_THERE = "SELECT 1 FROM langgraph_blobs WHERE id = ? AND thread = ? AND digest = ?"
 _MARKS = ", ".join("?" * _BATCH)
 _PARTS = f"SELECT id, type, data FROM langgraph_blobs WHERE id IN ({_MARKS})"  # noqa: S608  # marks only
 

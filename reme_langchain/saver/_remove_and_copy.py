@@ -35,15 +35,7 @@ def delete_thread(connection: sqlite3.Connection, name: str) -> None:
     connection.execute(
         "DELETE FROM langchain_journal WHERE name = ? AND queue = ? AND payload IS NOT NULL", (HISTORY, name)
     )
-    thread = find_thread(connection, name)
-    if thread is None:
-        return
-    connection.execute("DELETE FROM langgraph_checkpoints WHERE thread = ?", (thread,))
-    connection.execute("DELETE FROM langgraph_values WHERE thread = ?", (thread,))
-    connection.execute("DELETE FROM langgraph_writes WHERE thread = ?", (thread,))
-    connection.execute("DELETE FROM langgraph_blobs WHERE thread = ?", (thread,))
-    connection.execute("DELETE FROM langgraph_threads WHERE id = ?", (thread,))
-    connection.execute(_REMOVED)
+    connection.execute("DELETE FROM langgraph_threads WHERE name = ?", (name,))  # the rest goes with it
 
 
 def delete_runs(connection: sqlite3.Connection, runs: Sequence[str]) -> None:
@@ -86,7 +78,7 @@ def _remove(connection: sqlite3.Connection, thread: int, is_doomed: Callable[[_R
                 "DELETE FROM langgraph_writes WHERE thread = ? AND ns = ? AND checkpoint_id = ?",
                 (thread, row.ns, row.checkpoint_id),
             )
-    sweep(connection, thread)
+    sweep(connection, thread, [value for row in gone for value in row.refs.values()])
     if not rows or len(gone) == len(rows):
         _forget_if_empty(connection, thread)
 
@@ -151,27 +143,28 @@ def _hide(connection: sqlite3.Connection, thread: int, row: _Row, deltas: frozen
     )
 
 
-def sweep(connection: sqlite3.Connection, thread: int) -> None:
-    """Remove the values that no checkpoint of a thread refers to, then the messages and chunks that nothing holds."""
-    connection.execute(
-        "DELETE FROM langgraph_values WHERE thread = ?1 AND id NOT IN (SELECT each.value FROM langgraph_checkpoints c, "
-        "json_each(c.refs) each WHERE c.thread = ?1 AND each.value IS NOT NULL)",
-        (thread,),
-    )
+def sweep(connection: sqlite3.Connection, thread: int, values: Iterable[int | None]) -> None:
+    """Remove those of the values that no checkpoint of a thread refers to, and the messages that nothing holds."""
+    still = {value for (value,) in connection.execute(_REFS, (thread,))}
+    free_values = [(value,) for value in values if value is not None and value not in still]
+    connection.executemany("DELETE FROM langgraph_values WHERE id = ?", free_values)
     reader = BlobReader(connection)
     held: set[int] = set()
     for (manifest,) in connection.execute(_MANIFESTS, (thread, thread)):
         reader.mark(manifest, held)
     kept = connection.execute("SELECT id FROM langgraph_blobs WHERE thread = ?", (thread,)).fetchall()
     free = [row for row in kept if row[0] not in held]
-    if free:
-        connection.executemany("DELETE FROM langgraph_blobs WHERE id = ?", free)
-        connection.execute(_REMOVED)
+    connection.executemany("DELETE FROM langgraph_blobs WHERE id = ?", free)
+    connection.execute(_REMOVED)
 
 
 _REMOVED = "UPDATE langgraph_meta SET value = value + 1 WHERE name = 'removals'"  # see `KnownDigests`
-_MANIFESTS = f"""SELECT data FROM langgraph_values WHERE thread = ? AND form <> {int(ValueForm.WHOLE)}
-    UNION SELECT data FROM langgraph_writes WHERE thread = ? AND form <> {int(ValueForm.WHOLE)}"""  # noqa: S608  # a number
+_REFS = (
+    "SELECT each.value FROM langgraph_checkpoints c, json_each(c.refs) each "
+    "WHERE c.thread = ? AND each.value IS NOT NULL"
+)
+_MANIFESTS = f"""SELECT data FROM langgraph_values WHERE id IN ({_REFS}) AND form <> {int(ValueForm.WHOLE)}
+    UNION SELECT data FROM langgraph_writes WHERE thread = ? AND form <> {int(ValueForm.WHOLE)}"""  # noqa: S608  # ours
 
 
 def _forget_if_empty(connection: sqlite3.Connection, thread: int) -> None:
@@ -201,7 +194,12 @@ def copy_thread(connection: sqlite3.Connection, known: KnownDigests, source: str
         return
     if taken is not None:
         delete_thread(connection, target)  # writes without a checkpoint, which nothing can read
-    new = make_thread(connection, target)
+    new = make_thread(connection, known, target)
+    connection.execute(
+        "UPDATE langgraph_threads SET erased_with = (SELECT erased_with FROM langgraph_threads WHERE id = ?) "
+        "WHERE id = ?",
+        (old, new),
+    )
     manifest = _copy_blobs(connection, old, Blobs(connection, new, known))
     values = _copy_values(connection, old, new, manifest)
     _copy_writes(connection, old, new, manifest)
@@ -235,13 +233,14 @@ def _copy_values(
 ) -> dict[int, int]:
     ids: dict[int, int] = {}
     rows = connection.execute(
-        "SELECT id, ns, channel, version, form, type, data FROM langgraph_values WHERE thread = ?", (old,)
+        f"SELECT id, ns, channel, form, type, data FROM langgraph_values WHERE id IN ({_REFS})",  # noqa: S608  # ours
+        (old,),
     ).fetchall()
-    for id_, ns, channel, version, form, type_, data in rows:
+    for id_, ns, channel, form, type_, data in rows:
         (ids[id_],) = connection.execute(
-            "INSERT INTO langgraph_values (thread, ns, channel, version, form, type, data) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING id",
-            (new, ns, channel, version, form, type_, manifest(form, data)),
+            "INSERT INTO langgraph_values (thread, ns, channel, form, type, data) "
+            "VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
+            (new, ns, channel, form, type_, manifest(form, data)),
         ).fetchone()
     return ids
 

@@ -5,26 +5,33 @@ from __future__ import annotations
 import asyncio
 import secrets
 import sqlite3
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from sqlite3 import Connection
-from typing import Literal, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, cast
 
 from reme_core import Database, ReMe
-from reme_core.errors import SchemaVersionError
+from reme_core.errors import ReMeError, SchemaVersionError
+from reme_core.schema import Scope
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain.saver._message_blobs import KnownDigests
 
 T = TypeVar("T")
 
 
-VERSION = 1
+VERSION = 2  # of the tables; 1 had more indexes, and deflated nothing
 HISTORY = "langgraph history"  # the name of messages that wait for a history sink
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS langgraph_meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS langgraph_threads (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE)",
+    # `erased_with`: the scope of the user whose thread it is, if a run named one; all of it ends with that scope.
+    """CREATE TABLE IF NOT EXISTS langgraph_threads (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, erased_with INTEGER
+    )""",
     # `refs` is {channel: id of its value, or null}, as JSON. A hidden row is no checkpoint any more: a later one of the
     # thread still rebuilds a delta channel from its writes or values.
     """CREATE TABLE IF NOT EXISTS langgraph_checkpoints (
@@ -42,20 +49,17 @@ _TABLES = (
         UNIQUE (thread, ns, checkpoint_id)
     )""",
     "CREATE INDEX IF NOT EXISTS langgraph_runs ON langgraph_checkpoints (run) WHERE run IS NOT NULL",
-    # `version` has no affinity: a number stays one.
+    # Found by the `refs` of checkpoints alone: an index would be one more page in each commit.
     """CREATE TABLE IF NOT EXISTS langgraph_values (
         id INTEGER PRIMARY KEY,
         thread INTEGER NOT NULL,
         ns TEXT NOT NULL,
         channel TEXT NOT NULL,
-        version NOT NULL,
         form INTEGER NOT NULL,
         type TEXT NOT NULL,
-        data BLOB NOT NULL,
-        UNIQUE (thread, ns, channel, version)
+        data BLOB NOT NULL
     )""",
     """CREATE TABLE IF NOT EXISTS langgraph_writes (
-        id INTEGER PRIMARY KEY,
         thread INTEGER NOT NULL,
         ns TEXT NOT NULL,
         checkpoint_id TEXT NOT NULL,
@@ -66,8 +70,8 @@ _TABLES = (
         form INTEGER NOT NULL,
         type TEXT NOT NULL,
         data BLOB NOT NULL,
-        UNIQUE (thread, ns, checkpoint_id, task_id, idx)
-    )""",
+        PRIMARY KEY (thread, ns, checkpoint_id, task_id, idx)
+    ) WITHOUT ROWID""",
     # Messages, and chunks of lists of messages (their type is NULL). `offered`: the history sink gets it.
     """CREATE TABLE IF NOT EXISTS langgraph_blobs (
         id INTEGER PRIMARY KEY,
@@ -87,6 +91,16 @@ _TABLES = (
     )""",
     """CREATE INDEX IF NOT EXISTS langchain_journal_waiting ON langchain_journal (name, queue, place)
         WHERE payload IS NOT NULL""",
+    # Whoever removes a thread removes all of it; those that remember rows see the counter: `KnownDigests`.
+    """CREATE TRIGGER IF NOT EXISTS langgraph_thread_ends AFTER DELETE ON langgraph_threads BEGIN
+        DELETE FROM langgraph_values WHERE id IN (SELECT each.value FROM langgraph_checkpoints c, json_each(c.refs) each
+            WHERE c.thread = OLD.id AND each.value IS NOT NULL);
+        DELETE FROM langgraph_checkpoints WHERE thread = OLD.id;
+        DELETE FROM langgraph_writes WHERE thread = OLD.id;
+        DELETE FROM langgraph_blobs WHERE thread = OLD.id;
+        DELETE FROM langchain_journal WHERE name = 'langgraph history' AND queue = OLD.name AND payload IS NOT NULL;
+        UPDATE langgraph_meta SET value = value + 1 WHERE name = 'removals';
+    END""",
 )
 
 
@@ -96,19 +110,35 @@ def prepare(connection: sqlite3.Connection) -> bytes:
     Raises:
         SchemaVersionError: A newer release wrote the tables.
     """
+    connection.execute(_TABLES[0])
+    connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('version', ?)", (VERSION,))
+    (version,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'version'").fetchone()
+    if version not in (1, VERSION):
+        msg = f"the checkpoints of this file have version {version!r}, this release knows {VERSION}: upgrade reme"
+        raise SchemaVersionError(msg)
+    if version == 1:
+        connection.execute("ALTER TABLE langgraph_threads ADD COLUMN erased_with INTEGER")
+        for table in _MOVED:
+            connection.execute(f"ALTER TABLE {table} RENAME TO {table}_before")
     for table in _TABLES:
         connection.execute(table)
-    connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('version', ?)", (VERSION,))
+    if version == 1:
+        for table, columns in _MOVED.items():
+            connection.execute(f"INSERT INTO {table} SELECT {columns} FROM {table}_before")  # noqa: S608  # ours
+            connection.execute(f"DROP TABLE {table}_before")
+        connection.execute("UPDATE langgraph_meta SET value = ? WHERE name = 'version'", (VERSION,))
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('removals', 0)")
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('digest_key', ?)", (secrets.token_bytes(32),))
-    kept = dict(connection.execute("SELECT name, value FROM langgraph_meta"))
-    if kept["version"] != VERSION:
-        msg = (
-            f"the checkpoints of this file have version {kept['version']!r}, this release knows {VERSION}: upgrade reme"
-        )
-        raise SchemaVersionError(msg)
-    key: bytes = kept["digest_key"]
-    return key
+    (key,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'digest_key'").fetchone()
+    return cast(bytes, key)
+
+
+_MOVED = MappingProxyType(
+    {
+        "langgraph_values": "id, thread, ns, channel, form, type, data",
+        "langgraph_writes": "thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data",
+    }
+)
 
 
 def find_thread(connection: sqlite3.Connection, name: str) -> int | None:
@@ -117,13 +147,23 @@ def find_thread(connection: sqlite3.Connection, name: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def make_thread(connection: sqlite3.Connection, name: str) -> int:
-    """Return the number of a thread, a new one if nothing of it is kept."""
-    found = find_thread(connection, name)
+def make_thread(connection: sqlite3.Connection, known: KnownDigests, name: str, owner: Scope | None = None) -> int:
+    """Return the number of a thread, a new one if nothing of it is kept; it stays that of the first user it had."""
+    found = known.row((name,)) if owner is None else known.row((name, owner))
     if found is not None:
         return found
-    (made,) = connection.execute("INSERT INTO langgraph_threads (name) VALUES (?) RETURNING id", (name,)).fetchone()
-    return int(made)
+    found = find_thread(connection, name)
+    if found is None:
+        found = connection.execute("INSERT INTO langgraph_threads (name) VALUES (?)", (name,)).lastrowid
+    number = cast(int, found)
+    known.note_row((name,), number)
+    if owner is not None:
+        known.note_row((name, owner), number)
+        connection.execute(
+            "UPDATE langgraph_threads SET erased_with = ? WHERE id = ? AND erased_with IS NULL",
+            (Database.number_of(connection, owner), number),
+        )
+    return number
 
 
 class SaverFile:
@@ -135,6 +175,10 @@ class SaverFile:
         self.memory: ReMe
         self.be_synchronous("FULL")
         self._known: KnownDigests | None = None
+        self._gate = threading.Lock()
+        self._waiting: list[_Write] = []
+        self._submitting = threading.Lock()
+        self._last: Future[list[Any]] | None = None
         self.when_opened: Callable[[], None] | None = None  # called when the first call has opened it
 
     def be_synchronous(self, synchronous: Literal["FULL", "NORMAL"]) -> None:
@@ -158,13 +202,13 @@ class SaverFile:
 
     def write(self, work: Callable[[Connection, KnownDigests], T]) -> T:
         """Run work, which also gets what is known of the file, in a transaction; it is on disk when this returns."""
-        known = self._prepare()
-        return self.database.submit_write(partial(_run, work, known)).result()
+        self._prepare()
+        return self._begin(work).result()
 
     async def awrite(self, work: Callable[[Connection, KnownDigests], T]) -> T:
         """Do what `write` does, without blocking the event loop."""
-        known = await self._aprepare()
-        return await self.database.write(partial(_run, work, known))
+        await self._aprepare()
+        return await asyncio.wrap_future(self._begin(work))
 
     def close(self) -> None:
         """Close the file, if it was opened by path. Closing twice does nothing."""
@@ -178,19 +222,70 @@ class SaverFile:
         if self._is_own:
             await self.memory.close()
 
-    def _prepare(self) -> KnownDigests:
-        return self._known or self._opened(self.database.submit_write(prepare).result())
+    def _begin(self, work: Callable[[Connection, KnownDigests], T]) -> Future[T]:
+        """Begin work. What comes while the file is busy with a commit shares the next transaction."""
+        write = _Write(work)
+        write.done.set_running_or_notify_cancel()  # what was asked for is done, also where nobody waits any more
+        with self._gate:
+            self._waiting.append(write)
+            is_first = len(self._waiting) == 1
+        if is_first:
+            self._submit(self._taken)
+        return write.done
 
-    async def _aprepare(self) -> KnownDigests:
-        return self._known or self._opened(await self.database.write(prepare))
+    def _taken(self) -> list[_Write]:
+        with self._gate:
+            taken, self._waiting = self._waiting, []
+        return taken
 
-    def _opened(self, key: bytes) -> KnownDigests:
-        self._known = known = KnownDigests(key)
+    def _submit(self, take: Callable[[], list[_Write]]) -> None:
+        taken: list[_Write] = []
+        before: Future[list[Any]] | None = None
+
+        def run(connection: Connection) -> list[Any]:
+            taken.extend(take())
+            known = cast(KnownDigests, self._known)
+            known.begin(connection, last_was_kept=before is None or before.exception() is None)
+            return [write.work(connection, known) for write in taken]
+
+        try:
+            with self._submitting:  # so the transaction before is known when this one runs
+                before, self._last = self._last, None
+                self._last = committed = self.database.submit_write(run)
+        except ReMeError as exc:  # closed; it is raised where each of them waits
+            for write in take():
+                write.done.set_exception(exc)
+        else:
+            committed.add_done_callback(lambda committed: self._answer(taken or take(), committed))
+
+    def _answer(self, writes: list[_Write], committed: Future[list[Any]]) -> None:
+        error = committed.exception()
+        if error is None:
+            for write, answer in zip(writes, committed.result(), strict=True):
+                write.done.set_result(answer)
+        elif len(writes) == 1:
+            writes[0].done.set_exception(error)
+        else:  # nothing was written; each alone, since the fault may be that of one
+            for write in writes:
+                self._submit(partial(list, [write]))
+
+    def _prepare(self) -> None:
+        if self._known is None:
+            self._opened(self.database.submit_write(prepare).result())
+
+    async def _aprepare(self) -> None:
+        if self._known is None:
+            self._opened(await self.database.write(prepare))
+
+    def _opened(self, key: bytes) -> None:
+        self._known = KnownDigests(key)
         if self.when_opened is not None:
             self.when_opened()
-        return known
 
 
-def _run(work: Callable[[Connection, KnownDigests], T], known: KnownDigests, connection: Connection) -> T:
-    known.begin(connection)
-    return work(connection, known)
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A work of one caller."""
+
+    work: Callable[[Connection, KnownDigests], Any]
+    done: Future[Any] = field(default_factory=Future)

@@ -19,7 +19,8 @@ from langgraph.checkpoint.base import (
 )
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema import shown
+from reme_core.schema import Scope, shown
+from reme_langchain._owner import find_owner
 from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutRow, Version, WriteRow
 from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._remove_and_copy import copy_thread, delete_runs, delete_thread, prune_thread
@@ -71,12 +72,16 @@ def text(value: object, what: str) -> str:
     return value
 
 
+_OF_THE_ROW = frozenset({"id", "channel_values"})
+
+
 def put_request(
     config: RunnableConfig,
     checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
     new_versions: ChannelVersions,
     codec: ValueCodec,
+    memory_space: str,
     wanted: frozenset[str] = frozenset(),
 ) -> PutRow:
     """Turn a put into a request; the values of `wanted` channels go along although their versions are not new.
@@ -93,11 +98,13 @@ def put_request(
     fresh = [channel for channel in versions if channel in (new_versions or {}) or channel in wanted]
     kept_metadata = get_checkpoint_metadata(config, metadata)
     run = kept_metadata.get("run_id")
+    owner = find_owner(config)
     return PutRow(
         place=place_of(config),
+        owner=None if owner is None else Scope(memory_space=memory_space, user_id=owner),
         checkpoint_id=text(checkpoint["id"], "checkpoint['id']"),
         run=text(run, "run_id") if isinstance(run, str) else None,
-        body=codec.encode("the checkpoint", {k: v for k, v in checkpoint.items() if k != "channel_values"}).whole,
+        body=codec.encode("the checkpoint", {k: v for k, v in checkpoint.items() if k not in _OF_THE_ROW}).whole,
         metadata=_json(kept_metadata),
         new={
             channel: (
@@ -124,7 +131,7 @@ def _version(channel: str, version: object) -> Version:
 
 def _json(metadata: Mapping[str, Any]) -> str:
     try:
-        return json.dumps(metadata)
+        return json.dumps(metadata, separators=(",", ":"))
     except (TypeError, ValueError) as exc:
         msg = f"the metadata of a checkpoint can't be kept, since it is no JSON: {exc}"
         raise TypeError(msg) from exc

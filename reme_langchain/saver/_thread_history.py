@@ -286,7 +286,7 @@ async def _nothing() -> None:
 def _new_messages(
     connection: sqlite3.Connection, known: KnownDigests, row: PutRow, codec: ValueCodec
 ) -> list[tuple[str, bytes]]:
-    thread = make_thread(connection, row.place.thread)
+    thread = make_thread(connection, known, row.place.thread)
     entries = []
     for _, value in row.new.values():
         for part in [] if value is None or value.row is None else value.row.parts(0):

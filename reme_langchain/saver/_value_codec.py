@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
 from itertools import accumulate, pairwise
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, TypeAlias, TypeGuard
 
 import ormsgpack
@@ -23,18 +23,21 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from reme_core.errors import ConfigurationError
 from reme_core.schema import shown
+from reme_langchain.saver._deflate import deflated, inflated
 
 TypeName = tuple[str, str]
+Allowed: TypeAlias = type | ModuleType | TypeName
+"""A class; a module, for all that it defines; or a module and a name."""
 
 
-def make_serde(serde: SerializerProtocol | None, allow: Collection[type | TypeName]) -> SerializerProtocol:
+def make_serde(serde: SerializerProtocol | None, allow: Collection[Allowed]) -> SerializerProtocol:
     """Return the serialiser of a saver: that given, or a strict one, extended by `allow`.
 
     Raises:
         ConfigurationError: An entry of `allow` is neither a class nor (module, name), or the given serialiser has no
             list of allowed types.
     """
-    named = tuple(_named(entry) for entry in allow)
+    named = tuple(name for entry in allow for name in _named(entry))
     if serde is None:
         # Said explicitly: left out, it would follow LANGGRAPH_STRICT_MSGPACK.
         return JsonPlusSerializer(allowed_msgpack_modules=named or None)
@@ -48,22 +51,31 @@ def make_serde(serde: SerializerProtocol | None, allow: Collection[type | TypeNa
     raise ConfigurationError(msg)
 
 
-def _named(entry: object) -> TypeName:
+def _named(entry: object) -> list[TypeName]:
     match entry:
         case type():
-            return entry.__module__, entry.__name__
+            return [(entry.__module__, entry.__name__)]
         case (str() as module, str() as name):
-            return module, name
-    msg = f"allow: wanted classes or pairs (module, name), found {shown(entry)}"
+            return [(module, name)]
+        case ModuleType():
+            made_there = [thing for thing in vars(entry).values() if isinstance(thing, type)]
+            return [(entry.__name__, each.__name__) for each in made_there if each.__module__ == entry.__name__]
+    msg = f"allow: wanted classes, modules or pairs (module, name), found {shown(entry)}"
     raise ConfigurationError(msg)
+
+
+def _is_strict(serde: object) -> TypeGuard[JsonPlusSerializer]:
+    """Return whether types have to be allowed: one that rebuilds all of them has no list to add to."""
+    return isinstance(serde, JsonPlusSerializer) and serde.with_msgpack_allowlist([("", "")]) is not serde
 
 
 class TypeCheck:
     """Says of serialised values whether this serialiser rebuilds them; what it has seen once it knows."""
 
-    def __init__(self, serde: JsonPlusSerializer) -> None:
-        """Keep the serialiser."""
+    def __init__(self, serde: JsonPlusSerializer, declared: Set[TypeName]) -> None:
+        """Keep the serialiser, and the types that graphs declare: they may be such as only the graph makes anew."""
         self._serde = serde
+        self._declared = declared
         self._known: set[TypeName] = set()
 
     def check(self, type_: str, data: bytes) -> None:
@@ -87,8 +99,9 @@ class TypeCheck:
             raise TypeError(msg)
         # What could not be rebuilt is there as what was packed of it, which names no class.
         again, packed = self._serde.dumps_typed(loaded)
-        for module, name in sorted(unknown - (named_types(packed) if again == "msgpack" else set())):
-            raise TypeError(_why_not(module, name))
+        rebuilt = named_types(packed) if again == "msgpack" else set()
+        for module, name in sorted(unknown - rebuilt - self._declared):
+            raise TypeError(why_not_rebuilt(module, name))
         self._known |= unknown
 
 
@@ -124,7 +137,7 @@ def _blocked() -> Iterator[set[TypeName]]:
         unregister()
 
 
-def _why_not(module: str, name: str) -> str:
+def why_not_rebuilt(module: str, name: str) -> str:
     """Say why a class, although allowed, is not rebuilt."""
     try:
         is_there = hasattr(importlib.import_module(module), name)
@@ -196,7 +209,7 @@ class EncodedValue:
 class ValueCodec:
     """Serialises and seals for one saver. Parts are told apart before they are sealed, so equal ones are found."""
 
-    def __init__(self, serde: SerializerProtocol) -> None:
+    def __init__(self, serde: SerializerProtocol, declared: Set[TypeName] = frozenset()) -> None:
         """Keep the serialiser; an `EncryptedSerializer` is taken apart into what packs and what seals."""
         self.serde = serde
         # A subclass may do more in its methods, so it is asked as a whole.
@@ -204,7 +217,12 @@ class ValueCodec:
         self._cipher = None if sealed is None else sealed.cipher
         self._inner = serde if sealed is None else sealed.serde
         self._joins = type(serde) is JsonPlusSerializer
-        self._types = TypeCheck(self._inner) if isinstance(self._inner, JsonPlusSerializer) else None
+        self._types = TypeCheck(self._inner, declared) if _is_strict(self._inner) else None
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether types have to be allowed."""
+        return self._types is not None
 
     def encode(self, what: str, value: object) -> EncodedValue:
         """Serialise a value now, so that later changes of it don't matter.
@@ -232,16 +250,32 @@ class ValueCodec:
                 raise TypeError(msg) from None
 
     def seal(self, plain: Typed) -> Typed:
-        """Encrypt, if this saver does; the form is that of `EncryptedSerializer`."""
+        """Encrypt, if this saver does, in the form of `EncryptedSerializer`; else deflate."""
         if self._cipher is None:
-            return plain
+            return deflated(*plain)
         type_, data = plain
         name, sealed = self._cipher.encrypt(data)
         return f"{type_}+{name}", sealed
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Refuse what is loaded in here if some of it was not rebuilt.
+
+        Raises:
+            ConfigurationError: Names the class, and the entry of `allow` that is missing.
+        """
+        with _blocked() as blocked:
+            yield
+        for module, name in sorted(blocked):
+            msg = (
+                f"the checkpoint holds a {module}.{name}, which is rebuilt only if it is allowed: read it through the "
+                f"graph that declares it, or add allow=[({module!r}, {name!r})], or the class itself, to the saver"
+            )
+            raise ConfigurationError(msg)
+
     def load(self, stored: Typed) -> Any:  # noqa: ANN401  # what a channel holds
         """Rebuild a value written whole."""
-        return self.serde.loads_typed(stored)
+        return self.serde.loads_typed(inflated(*stored))
 
     def decode(self, form: int, whole: Typed, parts: Sequence[Typed]) -> Any:  # noqa: ANN401  # what a channel holds
         """Rebuild a value from what was stored of it."""
@@ -275,12 +309,13 @@ class ValueCodec:
         return type_, bytes(data)  # a bytearray is handed through as it is, and may change before it is written
 
     def _load_list(self, parts: Sequence[Typed]) -> list[Any]:
-        if self._joins and {type_ for type_, _ in parts} == {"msgpack"}:
+        plain = [inflated(*part) for part in parts]
+        if self._joins and {type_ for type_, _ in plain} == {"msgpack"}:
             # As in `_row`, one call unpacks them all.
-            joined = b"".join([_array_head(len(parts)), *[data for _, data in parts]])
+            joined = b"".join([_array_head(len(plain)), *[data for _, data in plain]])
             messages: list[Any] = self.serde.loads_typed(("msgpack", joined))
             return messages
-        return [self.load(part) for part in parts]
+        return [self.serde.loads_typed(part) for part in plain]
 
 
 def digest_of(part: Typed, key: bytes) -> bytes:

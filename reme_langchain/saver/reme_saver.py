@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
@@ -26,7 +27,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from reme_core.errors import InvalidInputError
-from reme_langchain._opening import MemoryOrPath
+from reme_langchain._opening import MemoryOrPath, NothingToDo
 from reme_langchain.saver._checkpoint_rows import (
     PutRow,
     StoredTuple,
@@ -37,6 +38,7 @@ from reme_langchain.saver._checkpoint_rows import (
     read_rows,
     rebuild,
 )
+from reme_langchain.saver._declared_types import DeclaredTypes
 from reme_langchain.saver._delta_channels import read_history, rebuild_history
 from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._saver_file import SaverFile
@@ -52,7 +54,7 @@ from reme_langchain.saver._saver_requests import (
     write_requests,
 )
 from reme_langchain.saver._thread_history import History, HistorySink
-from reme_langchain.saver._value_codec import TypeName, ValueCodec, make_serde
+from reme_langchain.saver._value_codec import Allowed, TypeName, ValueCodec, make_serde
 
 _PAGE = 16  # checkpoints that `list` reads at once
 _LARGE = 1 << 18  # bytes; to rebuild more takes so long that it is not done on the event loop
@@ -66,8 +68,10 @@ class ReMeSaver(BaseCheckpointSaver[str]):
     from within a running loop as well. What a call wrote is on disk when it returns. Lists of messages are kept message
     by message, so a conversation grows by what is new in it.
 
-    Only known types are rebuilt when a checkpoint is read; others are refused when it is written, with a `TypeError`
-    that names the entry of `allow` to add. Errors of the file are `StoreError`s.
+    Only known types are rebuilt when a checkpoint is read, and those that the graph declares which calls. Others are
+    refused when it is written, with a `TypeError` that names the entry of `allow` to add, and when it is read, with a
+    `ConfigurationError`. A serialiser of yours that rebuilds everything is not restricted. Errors of the file are
+    `StoreError`s.
     """
 
     def __init__(
@@ -75,7 +79,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         store: MemoryOrPath = None,
         *,
         serde: SerializerProtocol | None = None,
-        allow: Collection[type | TypeName] = (),
+        allow: Collection[Allowed] = (),
         history: HistorySink | None = None,
     ) -> None:
         """Keep the settings; nothing is opened.
@@ -83,13 +87,17 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         Args:
             store: The memory in whose file the checkpoints lie, which stays open; or a path, as `ReMe` takes it.
             serde: A serialiser in place of the strict one, such as an `EncryptedSerializer`.
-            allow: Classes, or pairs (module, name), that are rebuilt beside the known ones.
+            allow: Classes, modules, or pairs (module, name), that are rebuilt beside the known ones and those that
+                the graph declares.
             history: What gets the messages that are new in a thread: a `MemoryHistory`, which has them as soon as their
                 checkpoint is kept, or a sink of yours, in the background; None: nothing does.
         """
         super().__init__(serde=make_serde(serde, allow))
         self._file = SaverFile(store)
         self._codec = ValueCodec(self.serde)
+        self._learning = threading.Lock()
+        self._declared = DeclaredTypes()
+        self._allowed: frozenset[TypeName] = frozenset()
         self._history = None if history is None else History(self._file, history, self._codec)
         if self._history is not None:
             self._file.when_opened = self._history.begin
@@ -100,7 +108,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         path: str | Path,
         *,
         serde: SerializerProtocol | None = None,
-        allow: Collection[type | TypeName] = (),
+        allow: Collection[Allowed] = (),
         history: HistorySink | None = None,
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
     ) -> Self:
@@ -117,6 +125,15 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         saver._file.be_synchronous(synchronous)
         return saver
 
+    @classmethod
+    def from_conn_string(cls, conn_string: str) -> Self:
+        """Do what `from_path` does: `with ReMeSaver.from_conn_string("memory.db") as saver`, or `async with`."""
+        return cls.from_path(conn_string)
+
+    def setup(self) -> NothingToDo:
+        """Do nothing, with or without `await`: the file is made when it is opened."""
+        return NothingToDo()
+
     def __repr__(self) -> str:
         """Name the file."""
         return f"ReMeSaver({self._file.memory!r})"
@@ -125,11 +142,13 @@ class ReMeSaver(BaseCheckpointSaver[str]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint of the config's id, or without one the newest; None if there is none."""
+        self._allow_declared()
         found = self._file.read(partial(find_row, place=place_of(config)))
         return None if found is None else rebuild(found, self._codec)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Do what `get_tuple` does, without blocking the event loop."""
+        self._allow_declared()
         found = await self._file.aread(partial(find_row, place=place_of(config)))
         return None if found is None else await self._rebuilt(found)
 
@@ -151,6 +170,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
             before: Only those with a smaller id than that of this config.
             limit: At most so many, 0 or more.
         """
+        self._allow_declared()
         query = list_request(config, filter, before, limit)
         ids = self._file.read(partial(list_rows, query=query))
         for start in range(0, len(ids), _PAGE):
@@ -166,6 +186,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Do what `list` does, without blocking the event loop."""
+        self._allow_declared()
         query = list_request(config, filter, before, limit)
         ids = await self._file.aread(partial(list_rows, query=query))
         for start in range(0, len(ids), _PAGE):
@@ -201,7 +222,9 @@ class ReMeSaver(BaseCheckpointSaver[str]):
             TypeError: A value can't be serialised, or would not be rebuilt; nothing was written.
             InvalidInputError: An id or version can't be kept; nothing was written.
         """
-        request = partial(put_request, config, checkpoint, metadata, new_versions, self._codec)
+        request = partial(
+            put_request, config, checkpoint, metadata, new_versions, self._codec, self._file.memory.memory_space
+        )
         row = request()
         wanted = self._file.write(self._put(row))
         if wanted:
@@ -218,7 +241,9 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Do what `put` does, without blocking the event loop on the file. Cancelling it does not undo it."""
-        request = partial(put_request, config, checkpoint, metadata, new_versions, self._codec)
+        request = partial(
+            put_request, config, checkpoint, metadata, new_versions, self._codec, self._file.memory.memory_space
+        )
         row = request()
         wanted = await self._file.awrite(self._put(row))
         if wanted:
@@ -335,7 +360,7 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         """
         clone = cast(Self, super().with_allowlist(extra_allowlist))
         if clone is not self:
-            clone._codec = ValueCodec(clone.serde)  # noqa: SLF001  # its own
+            clone._codec = ValueCodec(clone.serde, self._allowed)  # noqa: SLF001  # its own
             if self._history is not None:
                 self._history.allow(extra_allowlist)
         return clone
@@ -371,6 +396,19 @@ class ReMeSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Close it."""
         await self.aclose()
+
+    def _allow_declared(self) -> None:
+        if not self._codec.is_strict:
+            return
+        with self._learning:
+            names = self._declared.of_callers() - self._allowed
+            if not names:
+                return
+            self.serde = super().with_allowlist(names).serde
+            self._allowed |= names
+            self._codec = ValueCodec(self.serde, self._allowed)
+            if self._history is not None:
+                self._history.allow(names)
 
     async def _rebuilt(self, found: StoredTuple) -> CheckpointTuple:
         if found.size > _LARGE:

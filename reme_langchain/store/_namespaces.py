@@ -102,11 +102,13 @@ class NamespaceRule:
         pattern: The labels, from the root.
         kind: The memory type, where no label names it; left out it is `personal`.
         space: The memory space, where no label names it; `default` is that of the memory handed to the store.
+        topics: Whether labels may follow the pattern; False: only namespaces of just these labels are memories.
     """
 
     pattern: Sequence[str]
     kind: str | None = field(default=None, kw_only=True)
     space: str = field(default=OWN_SPACE, kw_only=True)
+    topics: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the pattern.
@@ -161,8 +163,11 @@ _ROOT = "memories"
 _CACHED = 4096  # namespaces; a scope takes some 5 µs to build, a look-up 0.1
 
 
-DEFAULT_RULES: tuple[NamespaceRule, ...] = (NamespaceRule((_ROOT, OWNER, KIND)),)
-"""`("memories", owner, kind, *topic)`: the namespaces that `memory_namespace` builds."""
+DEFAULT_RULES: tuple[NamespaceRule, ...] = (
+    NamespaceRule((_ROOT, OWNER, KIND)),
+    NamespaceRule((_ROOT, OWNER), kind="personal", topics=False),
+)
+"""`("memories", owner, kind, *topic)`, which `memory_namespace` builds, and langmem's `("memories", owner)`."""
 
 
 def memory_namespace(owner: str | int, kind: str = "personal", *, topic: Sequence[str | int] = ()) -> Namespace:
@@ -242,6 +247,8 @@ class RuleSet:
         """Return whose memories lie in a namespace, and of which type; None if what lies there are plain items."""
         for rule in self._rules:
             length = len(rule.pattern)
+            if len(namespace) > length and not rule.topics:
+                continue
             found = self._bind(rule, namespace[:length]) if len(namespace) >= length else None
             if found is None:
                 continue
@@ -287,7 +294,10 @@ def _kinds_of(rule: NamespaceRule) -> tuple[MemoryType, ...]:
 
 
 def _same_namespaces(one: NamespaceRule, other: NamespaceRule) -> bool:
-    """Tell whether some namespace matches both; labels beyond the shorter pattern are its topic, any at all."""
+    """Tell whether some namespace matches both; labels beyond the shorter pattern are its topic, if it has one."""
+    shorter, longer = sorted((one, other), key=lambda rule: len(rule.pattern))
+    if len(shorter.pattern) < len(longer.pattern) and not shorter.topics:
+        return False
     return all(_same_label(a, b) for a, b in zip(one.pattern, other.pattern, strict=False))
 
 

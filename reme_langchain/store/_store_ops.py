@@ -31,7 +31,7 @@ from reme_core.ports import (
     SearchItems,
     Vector,
 )
-from reme_core.schema import shown
+from reme_core.schema import Scope, shown
 from reme_langchain.store._json_values import copy_object, read_filter
 from reme_langchain.store._namespaces import RuleSet
 
@@ -81,9 +81,10 @@ Write: TypeAlias = PutRequest | ItemAddress
 
 @dataclass(slots=True)
 class OperationPlan:
-    """A batch, by kind; reads stand beside the place of their result."""
+    """A batch, by kind; reads stand beside the place of their result. `owner`: the user whose run asks for it."""
 
     size: int = 0
+    owner: Scope | None = None
     gets: list[tuple[int, ItemAddress]] = field(default_factory=list)
     searches: list[tuple[int, SearchRequest]] = field(default_factory=list)
     listings: list[tuple[int, ListRequest]] = field(default_factory=list)
@@ -261,7 +262,8 @@ def _listing(op: ListNamespacesOp) -> ListRequest:
     conditions = []
     for item in op.match_conditions or ():
         _check_match_type(item.match_type)
-        conditions.append(MatchCondition(item.match_type, _namespace(item.path)))
+        path: object = item.path  # one label, where a str was given: nobody means its letters
+        conditions.append(MatchCondition(item.match_type, _namespace((path,) if isinstance(path, str) else path)))
     return ListRequest(
         conditions=tuple(conditions),
         max_depth=None if op.max_depth is None else _count(op.max_depth, "max_depth"),

@@ -17,7 +17,9 @@ from reme_core import EventLoopThread, ReMe
 from reme_core.errors import ConfigurationError, CorruptDataError, InvalidInputError, StoreClosedError
 from reme_core.ports import Item as StoredItem
 from reme_core.ports import ItemAddress, Matrix, Namespace, PutItem, Vector, WriteItems
-from reme_langchain._opening import DEFAULT_FOLDER, MemoryOrPath, open_memory
+from reme_core.schema import Scope
+from reme_langchain._opening import DEFAULT_FOLDER, MemoryOrPath, NothingToDo, open_memory
+from reme_langchain._owner import find_owner
 from reme_langchain.store._expiry_sweeper import ExpirySweeper
 from reme_langchain.store._indexing import WHOLE, ItemIndex, read_index
 from reme_langchain.store._namespaces import (
@@ -126,6 +128,17 @@ class ReMeStore(BaseStore):
     ) -> Self:
         """Return a store on a working folder or a file, for `with` or `async with`; see the constructor."""
         return cls(path, index=index, ttl=ttl, rules=rules, synchronous=synchronous)
+
+    @classmethod
+    def from_conn_string(
+        cls, conn_string: str, *, index: IndexConfig | None = None, ttl: TTLConfig | None = None
+    ) -> Self:
+        """Do what `from_path` does: `with ReMeStore.from_conn_string("memory.db") as store`, or `async with`."""
+        return cls(conn_string, index=index, ttl=ttl)
+
+    def setup(self) -> NothingToDo:
+        """Do nothing, with or without `await`: the file is made when it is opened."""
+        return NothingToDo()
 
     def __repr__(self) -> str:
         """Name the memory."""
@@ -239,7 +252,10 @@ class ReMeStore(BaseStore):
     def _begin(self, ops: Iterable[Op]) -> OperationPlan:
         if self._sweeper is not None:
             self._sweeper.start()
-        return self._reader.read(ops)
+        plan = self._reader.read(ops)
+        if plan.writes and (user_id := find_owner()) is not None:  # here: elsewhere nobody knows the run
+            plan.owner = Scope(memory_space=self._memory.memory_space, user_id=user_id)
+        return plan
 
     async def _execute(self, plan: OperationPlan) -> list[Result]:
         """Embed, then read, then write; whatever fails leaves nothing written."""
@@ -280,7 +296,9 @@ class ReMeStore(BaseStore):
         if index is not None:
             vectors = await index.vectors_of([index.texts_of(put.value, put.fields) for put in puts])
         rows = iter(vectors)
-        return [_put_item(write, next(rows)) if isinstance(write, PutRequest) else write for write in writes]
+        return [
+            _put_item(write, next(rows), plan.owner) if isinstance(write, PutRequest) else write for write in writes
+        ]
 
     async def _search(self, search: SearchRequest, vector: Vector | None, at: datetime) -> list[SearchItem]:
         if not search.limit:
@@ -341,8 +359,11 @@ def _index_from_environment() -> IndexConfig | None:
     return index
 
 
-def _put_item(put: PutRequest, vectors: Matrix | None) -> PutItem:
-    return PutItem(address=put.address, value=put.value, vectors=vectors, ranked=put.fields != (), ttl_s=put.ttl_s)
+def _put_item(put: PutRequest, vectors: Matrix | None, owner: Scope | None) -> PutItem:
+    is_ranked = put.fields != ()
+    return PutItem(
+        address=put.address, value=put.value, vectors=vectors, ranked=is_ranked, ttl_s=put.ttl_s, owner=owner
+    )
 
 
 def _item(item: StoredItem, namespace: Namespace) -> Item:

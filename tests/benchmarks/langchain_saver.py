@@ -73,32 +73,31 @@ async def single_calls(folder: Path) -> dict[str, Times]:
     return found
 
 
-async def conversation(saver: Any) -> list[float]:
-    """Return the milliseconds of each turn."""
-
+def chat(saver: Any) -> Any:
     def reply(_: Chat) -> dict[str, object]:
         return {"messages": [AIMessage("a" * 400)]}
 
-    graph = StateGraph(Chat).add_node("reply", reply).add_edge(START, "reply").compile(checkpointer=saver)
+    return StateGraph(Chat).add_node("reply", reply).add_edge(START, "reply").compile(checkpointer=saver)
+
+
+async def turns(folder: Path, chats: int, length: int) -> tuple[Times, dict[str, float]]:
+    """Return the milliseconds of each turn, both savers turn by turn, and the megabytes on disk after closing."""
     times: Times = {}
-    for _ in range(TURNS):
-        asked = {"messages": [HumanMessage("h" * 400)]}
-        await clocked(times, "turn", graph.ainvoke(asked, {"configurable": {"thread_id": "t"}}))
-    return times["turn"]
-
-
-async def conversations(folder: Path) -> dict[str, tuple[float, float]]:
-    """Return for each saver the milliseconds of a late turn, and the megabytes on disk after closing."""
-    found = {}
-    for name, opened in (
-        (OURS, ReMeSaver.from_path(folder / OURS / "chat.db")),
-        (THEIRS, AsyncSqliteSaver.from_conn_string(str(folder / THEIRS / "chat.db"))),
+    for name in (OURS, THEIRS):
+        (folder / name).mkdir(parents=True)
+    async with (
+        ReMeSaver.from_path(folder / OURS / "chat.db") as ours,
+        AsyncSqliteSaver.from_conn_string(str(folder / THEIRS / "chat.db")) as theirs,  # synchronous is FULL there, too
     ):
-        (folder / name).mkdir()
-        async with opened as saver:
-            turns = await conversation(saver)
-        found[name] = (statistics.median(turns[-20:]), size_of(folder / name) / 1e6)
-    return found
+        graphs = {OURS: chat(ours), THEIRS: chat(theirs)}
+        for graph in graphs.values():  # opens the file
+            await graph.ainvoke({"messages": [HumanMessage("h")]}, {"configurable": {"thread_id": "first"}})
+        for number in range(chats * length):
+            pair = list(graphs.items())
+            for name, graph in pair if number % 2 else pair[::-1]:
+                config = {"configurable": {"thread_id": f"{number // length}"}}
+                await clocked(times, name, graph.ainvoke({"messages": [HumanMessage("h" * 400)]}, config))
+    return times, {name: size_of(folder / name) / 1e6 for name in graphs}
 
 
 def size_of(folder: Path) -> int:
@@ -108,7 +107,8 @@ def size_of(folder: Path) -> int:
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         calls = asyncio.run(single_calls(Path(name)))
-        chats = asyncio.run(conversations(Path(name)))
+        short, _ = asyncio.run(turns(Path(name) / "short", 60, 5))
+        late, sizes = asyncio.run(turns(Path(name) / "long", 1, TURNS))
     figures = [
         Figure(
             f"checkpointer, {call}",
@@ -120,12 +120,17 @@ def measure() -> list[Figure]:
         )
         for call in calls[OURS]
     ]
-    (turn, size), (their_turn, their_size) = chats[OURS], chats[THEIRS]
     return [
         *figures,
-        Figure("checkpointer, turn 300 of a chat", turn, "ms", their_turn, True, f"{THEIRS} {their_turn:.1f} ms"),
-        Figure("checkpointer, 300 turns on disk", size, "MB", 7.0, True, f"{THEIRS} {their_size:.0f} MB"),
+        _of_turns("a turn of short chats", short, slice(None)),
+        _of_turns("turn 300 of a chat", late, slice(-20, None)),
+        Figure("checkpointer, 300 turns on disk", sizes[OURS], "MB", 1.0, True, f"{THEIRS} {sizes[THEIRS]:.0f} MB"),
     ]
+
+
+def _of_turns(what: str, times: Times, part: slice) -> Figure:
+    ours, theirs = statistics.median(times[OURS][part]), statistics.median(times[THEIRS][part])
+    return Figure(f"checkpointer, {what}", ours, "ms", theirs, True, f"{THEIRS} {theirs:.1f} ms")
 
 
 if __name__ == "__main__":

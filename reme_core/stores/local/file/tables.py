@@ -121,6 +121,12 @@ _SINCE_VERSION_9 = (
     "CREATE INDEX memories_waiting ON memories (scope, row) WHERE waits",
 )
 
+# The scope of the user in whose run a plain item was written, if one was; it ends with that scope.
+_SINCE_VERSION_10 = (
+    "ALTER TABLE items ADD COLUMN erased_with INTEGER",
+    "CREATE INDEX items_of_scope ON items (erased_with) WHERE erased_with IS NOT NULL",
+)
+
 
 def _run(statements: Sequence[str], connection: sqlite3.Connection) -> None:
     for statement in statements:
@@ -155,6 +161,7 @@ MIGRATIONS: Sequence[Migration] = (
     _to_version_7,
     tell_ends_from_replacements,
     partial(_run, _SINCE_VERSION_9),
+    partial(_run, _SINCE_VERSION_10),
 )
 """Step i leads from version i + 1 to version i + 2."""
 
@@ -206,6 +213,7 @@ TABLES = (
     *_SINCE_VERSION_7,
     *OWN_TIMES,
     *_SINCE_VERSION_9,
+    *_SINCE_VERSION_10,
 )
 
 WORD_TABLES = (

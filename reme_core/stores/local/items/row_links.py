@@ -67,9 +67,11 @@ def remove_item_of(connection: sqlite3.Connection, memory_row: int) -> None:
 
 
 def remove_items_of_scope(connection: sqlite3.Connection, scope: int) -> None:
-    """Remove the items that are memories of a scope."""
+    """Remove the items that are memories of a scope, and the plain ones that were written in runs of its user."""
     found = connection.execute(
-        "SELECT item, ns FROM memories CROSS JOIN items ON memory_row = row WHERE scope = ?", (scope,)
+        "SELECT item, ns FROM memories CROSS JOIN items ON memory_row = row WHERE scope = ?1 "
+        "UNION SELECT item, ns FROM items WHERE erased_with = ?1",
+        (scope,),
     ).fetchall()
     remove_items(connection, [item for item, _ in found])
     remove_empty(connection, {ns for _, ns in found})

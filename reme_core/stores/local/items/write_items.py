@@ -52,11 +52,12 @@ def write_with_memory(
 
 
 def delete_memory(connection: sqlite3.Connection, memory_row: int, at: int, *, fts5: bool) -> None:
-    """Delete a memory with all that hangs on it, its item included."""
-    (body,) = connection.execute("SELECT body FROM memories WHERE row = ?", (memory_row,)).fetchone()
+    """Delete a memory with all that hangs on it, its item included, and what its history says."""
+    (body, scope) = connection.execute("SELECT body, scope FROM memories WHERE row = ?", (memory_row,)).fetchone()
     memory = Memory.model_validate_json(body)
     batch = WriteBatch(deletes=[DeleteMemory(memory_id=memory.memory_id)], actor=_ACTOR, at=from_microseconds(at))
     put_batch(connection, memory.scope, batch, fts5=fts5)
+    connection.execute("DELETE FROM events WHERE scope = ? AND memory_id = ?", (scope, memory.memory_id))
 
 
 def _row_at(connection: sqlite3.Connection, memory_space: str, write: ReadyWrite) -> ItemRow | None:
@@ -109,9 +110,9 @@ def _put(
         )
     else:
         cursor = connection.execute(
-            "INSERT INTO items (ns, key, created, updated, expires, ttl, memory_row, value)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (ns, write.key, times.created, *columns),
+            "INSERT INTO items (ns, key, created, updated, expires, ttl, memory_row, value, erased_with)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (ns, write.key, times.created, *columns, _owner(connection, write)),
         )
         item = int(cursor.lastrowid or 0)
     if write.vectors is not None:
@@ -245,7 +246,8 @@ def _write_plain(
         row = held.get((write.path, write.key))
         replaces = row is not None and not write.fresh and not (batch.omit_expired and row.is_over(batch.at))
         if row is not None and row.item is not None and write.put is not None and replaces:
-            updates.append((write.text, max(batch.at, row.updated + 1), _expiry(write, batch), write.ttl, row.item))
+            times = max(batch.at, row.updated + 1), _expiry(write, batch), write.ttl
+            updates.append((write.text, *times, _owner(connection, write), row.item))
             changed.append((row.item, write))
             continue
         if row is not None:
@@ -254,7 +256,11 @@ def _write_plain(
             added.append(write)
     remove_items(connection, [row.item for row in gone if row.item is not None])
     drop_vectors(connection, [item for item, _ in changed])
-    connection.executemany("UPDATE items SET value = ?, updated = ?, expires = ?, ttl = ? WHERE item = ?", updates)
+    connection.executemany(
+        "UPDATE items SET value = ?, updated = ?, expires = ?, ttl = ?, erased_with = coalesce(?, erased_with)"
+        " WHERE item = ?",
+        updates,
+    )
     numbers = {path: make_namespace(connection, memory_space, path) for path in {write.path for write in added}}
     numbers |= {write.path: row.ns for _, write in changed if (row := held[write.path, write.key]).ns is not None}
     changed += zip(_insert(connection, added, numbers, batch), added, strict=True)
@@ -274,14 +280,20 @@ def _insert(
     if not added:
         return range(0)
     connection.executemany(
-        "INSERT INTO items (ns, key, created, updated, expires, ttl, value) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO items (ns, key, created, updated, expires, ttl, value, erased_with)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (numbers[write.path], write.key, batch.at, batch.at, _expiry(write, batch), write.ttl, write.text)
-            for write in added
+            (numbers[write.path], write.key, batch.at, batch.at, _expiry(write, batch), write.ttl, write.text, owner)
+            for write, owner in zip(added, [_owner(connection, write) for write in added], strict=True)
         ],
     )
     (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
     return range(last - len(added) + 1, last + 1)
+
+
+def _owner(connection: sqlite3.Connection, write: ReadyWrite) -> int | None:
+    owner = None if write.put is None or write.record is not None else write.put.owner
+    return None if owner is None else make_scope_number(connection, owner)
 
 
 def _expiry(write: ReadyWrite, batch: ReadyBatch) -> int | None:

@@ -366,3 +366,31 @@ async def test_what_a_failed_run_left_in_a_thread_is_never_anothers_memory(memor
     fay = [item.message.text for item in (await memory.find_messages(user_id="fay")).messages]
     assert gus == ["hello", "hello gus"]
     assert fay == ["and me?", "hello fay"]
+
+
+async def test_what_another_user_left_is_noted_until_it_is_on_disk(tmp_path: Path) -> None:
+    async def run(agent: Any, user: str, text: str) -> None:
+        await agent.ainvoke({"messages": [("user", text)]}, {"configurable": {"thread_id": "room", "user_id": user}})
+
+    saver = InMemorySaver()
+    memory = ReMe("space", tmp_path, llm=None, embedding=None)
+    with ReMeMiddleware(memory, recall=None) as middleware:
+        agent = create_agent(ScriptedChat(["hello fay"]), middleware=[middleware], checkpointer=saver)
+        await run(agent, "fay", "hello")
+        bare = create_agent(ScriptedChat(["noted"]), [], checkpointer=saver)
+        await run(bare, "fay", "my PIN is 4711")  # words and an answer behind the cursor
+        _break(tmp_path)
+        agent = create_agent(ScriptedChat(["hello gus"]), middleware=[middleware], checkpointer=saver)
+        await run(agent, "gus", "hello")
+        assert isinstance(middleware.last_error, StoreError)
+        for user in ("fay", "gus"):  # as where the process ends here
+            middleware._appends.drop(json.dumps([user, "room"]))
+    _break(tmp_path, back=True)
+    with ReMeMiddleware(memory, recall=None) as middleware:
+        agent = create_agent(ScriptedChat(["welcome"]), middleware=[middleware], checkpointer=saver)
+        await run(agent, "gus", "again")
+        assert middleware.drain(WAIT_S)
+    fay, gus = await texts(memory, "fay"), await texts(memory, "gus")
+    assert fay[:3] == ["hello", "hello fay", "my PIN is 4711"]
+    assert gus == ["hello", "hello gus", "again", "welcome"]
+    await memory.close()

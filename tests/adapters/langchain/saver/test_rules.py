@@ -596,8 +596,8 @@ async def test_equal_messages_of_a_thread_are_kept_once_and_edited_ones_apart(ca
 
     assert (await call("get_tuple", at)).checkpoint["channel_values"]["messages"] == messages
     assert (await call("get_tuple", last)).checkpoint["channel_values"]["messages"] == edited
-    # 131 messages; chunks 0–63 (as said, and edited), 64–127
-    assert counts(saver, thread)["blobs"] == 131 + 3
+    # 131 messages; chunks 0–31 (as said, and edited), 32–63, 64–95, 96–127
+    assert counts(saver, thread)["blobs"] == 131 + 5
 
 
 @pytest.mark.requirement("LG-SAVER-30")

@@ -111,7 +111,7 @@ async def test_space_and_owner_come_from_the_rule_and_the_topic_is_kept_as_metad
 @pytest.mark.requirement("LG-STORE-81")
 async def test_namespaces_that_no_rule_matches_hold_plain_items(shared: Shared) -> None:
     plain = [
-        ("memories",), ("memories", "ann"), ("memories", "ann", "moods"), ("memories", "ann", "history"),
+        ("memories",), ("memories", "ann", "moods"), ("memories", "ann", "history"),
         ("memories", "ann", "meta"), ("memories", "%41nn", "personal"), ("memories", "50%", "personal"),
         ("memories", "/etc", "personal"), ("memories", "x" * 600, "personal"), ("memories", "*", "personal"),
         ("memories", "ann", "Personal"), ("Memories", "ann", "personal"), ("notes", "ann", "personal"),

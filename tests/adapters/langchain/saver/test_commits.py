@@ -1,0 +1,144 @@
+"""What a chat costs on disk: transactions, statements and bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
+from langgraph.checkpoint.base.id import uuid6
+
+from reme_core import ReMe
+from reme_core.errors import ReMeError
+from reme_langchain import ReMeSaver
+
+
+def at(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
+
+
+def checkpoint(number: int, **values: object) -> Checkpoint:
+    made = empty_checkpoint()
+    made["id"] = str(uuid6(clock_seq=number))
+    made["channel_values"] = values
+    made["channel_versions"] = dict.fromkeys(values, f"{number:016}.0")
+    return made
+
+
+async def put(saver: ReMeSaver, thread: str, number: int, **values: object) -> Any:
+    made = checkpoint(number, **values)
+    return await saver.aput(at(thread), made, {}, made["channel_versions"])
+
+
+def commits(log: Path) -> int:
+    """Count the transactions of a write-ahead log: https://sqlite.org/fileformat.html#the_write_ahead_log."""
+    data = log.read_bytes()
+    frame = 24 + int.from_bytes(data[8:12], "big")
+    salt = data[16:24]
+    frames = (data[start : start + 24] for start in range(32, len(data), frame))
+    return sum(head[8:16] == salt and head[4:8] != bytes(4) for head in frames)
+
+
+async def busy(memory: ReMe, release: threading.Event) -> None:
+    """Keep the thread that writes, as a slow disk does, until it is released."""
+    await memory.database.write(lambda _: release.wait(20))
+
+
+async def behind_a_slow_commit(memory: ReMe, saver: ReMeSaver, *calls: Any) -> list[Any]:
+    release = threading.Event()
+    slow = asyncio.ensure_future(busy(memory, release))
+    await asyncio.sleep(0)
+    asked = [asyncio.ensure_future(call) for call in calls]
+    for _ in range(5):
+        await asyncio.sleep(0)  # each of them waits for the file by then
+    release.set()
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    await slow
+    return answers
+
+
+async def test_writes_that_come_during_a_commit_share_the_next_one(tmp_path: Path) -> None:
+    async with ReMe("m", tmp_path, llm=None, embedding=None) as memory:
+        saver = ReMeSaver(memory)
+        await put(saver, "t", 0, x=1)
+        log = tmp_path / "memory.db-wal"
+        before = commits(log)
+        await behind_a_slow_commit(memory, saver, *(put(saver, f"t{n}", 1, x=n) for n in range(8)))
+        assert commits(log) - before <= 2  # the first, which found the queue empty, and the others
+        for n in range(8):
+            found = await saver.aget_tuple(at(f"t{n}"))
+            assert found is not None
+            assert found.checkpoint["channel_values"] == {"x": n}
+
+
+async def test_a_write_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
+    async with ReMe("m", tmp_path, llm=None, embedding=None) as memory:
+        saver = ReMeSaver(memory)
+        await put(saver, "full", 0, x=1)
+        said = [HumanMessage("hello", id="1")]
+        answers = await behind_a_slow_commit(
+            memory,
+            saver,
+            put(saver, "a", 1, messages=said),
+            saver.acopy_thread("a", "full"),
+            put(saver, "b", 1, messages=said),
+        )
+        assert [isinstance(answer, ReMeError) for answer in answers] == [False, True, False]
+        for thread in "ab":
+            found = await saver.aget_tuple(at(thread))
+            assert found is not None
+            assert found.checkpoint["channel_values"]["messages"] == said
+
+
+async def test_a_put_of_a_running_chat_takes_few_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python gives up its lock for each, and a busy thread keeps it for up to 5 ms.
+    seen: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        made = connect(*args, **options)
+        made.set_trace_callback(seen.append)
+        return made
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    async with ReMeSaver.from_path(tmp_path / "m.db") as saver:
+        said = [HumanMessage("0", id="0")]
+        for number in range(1, 4):
+            said.append(HumanMessage(f"{number}", id=f"{number}"))
+            seen.clear()
+            await put(saver, "t", number, messages=said)
+        assert len(seen) <= 6  # begin, removals, message, list, checkpoint, commit
+        await saver.aget_tuple(at("t"))  # the first one opens a connection
+        seen.clear()
+        await saver.aget_tuple(at("t"))
+        assert len(seen) <= 7
+
+
+async def test_a_file_of_the_tables_before_keeps_its_writes(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    async with ReMeSaver.from_path(path) as saver:
+        stored = await put(saver, "t", 1, x=1)
+        await saver.aput_writes(stored, [("x", 2), ("y", "long " * 50)], "task", "path")
+    with sqlite3.connect(path) as connection:  # as it was: a number for each write, and nothing deflated
+        connection.executescript(
+            "DROP TRIGGER langgraph_thread_ends; ALTER TABLE langgraph_threads DROP COLUMN erased_with; "
+            "ALTER TABLE langgraph_writes RENAME TO other; CREATE TABLE langgraph_writes (id INTEGER PRIMARY KEY, "
+            "thread INTEGER NOT NULL, ns TEXT NOT NULL, checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL, "
+            "idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, form INTEGER NOT NULL, "
+            "type TEXT NOT NULL, data BLOB NOT NULL, UNIQUE (thread, ns, checkpoint_id, task_id, idx)); "
+            "INSERT INTO langgraph_writes SELECT NULL, * FROM (SELECT thread, ns, checkpoint_id, task_id, idx, "
+            "task_path, channel, form, type, data FROM other); DROP TABLE other; "
+            "ALTER TABLE langgraph_values ADD COLUMN version; UPDATE langgraph_values SET version = id; "
+            "UPDATE langgraph_meta SET value = 1 WHERE name = 'version'"
+        )
+    connection.close()
+    for _ in range(2):  # it is moved once
+        async with ReMeSaver.from_path(path) as saver:
+            found = await saver.aget_tuple(stored)
+            assert found is not None
+            assert found.pending_writes == [("task", "x", 2), ("task", "y", "long " * 50)]
