@@ -35,6 +35,7 @@ from reme_core.schema import (
     DumpedLibrary,
     Erased,
     Event,
+    FileCheck,
     Forgotten,
     Job,
     LoadedLibrary,
@@ -496,6 +497,14 @@ class SyncReMe(BlockingReMe):
     def list_tools(self, *, user_id: str, limit: int = 100, cursor: str | None = None) -> ToolPage:
         """See `ReMe.list_tools`."""
         return self._run(self._memory.list_tools(user_id=user_id, limit=limit, cursor=cursor))
+
+    def backup(self, path: str | Path, *, overwrite: bool = False) -> FileCheck:
+        """See `ReMe.backup`."""
+        return self._run(self._memory.backup(path, overwrite=overwrite))
+
+    def check(self, *, repair_digests: bool = False) -> FileCheck:
+        """See `ReMe.check`."""
+        return self._run(self._memory.check(repair_digests=repair_digests))
 
     def export(self, path: str | Path, *, user_id: str) -> TransferCounts:
         """See `ReMe.export`."""

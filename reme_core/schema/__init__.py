@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reme_core.schema.checks import QUERY_CHARS, bounded_query, describe, shown
+from reme_core.schema.files import FileCheck
 from reme_core.schema.hits import (
     ChatReply,
     DumpedLibrary,
@@ -109,6 +110,7 @@ __all__ = [
     "EventKind",
     "Feedback",
     "FileBlock",
+    "FileCheck",
     "Forgotten",
     "Hit",
     "ImageBlock",

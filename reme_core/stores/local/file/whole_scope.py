@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 
 from reme_core.ports import Counts, Target
 from reme_core.schema import Erased, MemoryType, Scope
@@ -38,6 +39,27 @@ def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
         offload_bytes=offload_bytes,
         tool_calls=_count(connection, "SELECT count(*) FROM tool_calls WHERE scope = ?", number),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldScope:
+    """A scope of the file, and how much is kept in it."""
+
+    scope: Scope
+    memories: int
+    messages: int
+
+
+def list_scopes(connection: sqlite3.Connection) -> list[HeldScope]:
+    """Return all scopes of the file, by space and user."""
+    rows = connection.execute(
+        "SELECT memory_space, user_id, (SELECT count(*) FROM memories WHERE memories.scope = scopes.scope),"
+        " (SELECT count(*) FROM messages WHERE messages.scope = scopes.scope) FROM scopes ORDER BY 1, 2"
+    )
+    return [
+        HeldScope(scope=Scope(memory_space=space, user_id=user), memories=memories, messages=messages)
+        for space, user, memories, messages in rows
+    ]
 
 
 def count_targets(connection: sqlite3.Connection, scope: Scope) -> dict[Target, int]:
