@@ -14,6 +14,7 @@ from reme_core.rules import beside, check_useless, kept_by_updates, reason_for, 
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, read_cursor, write_cursor
 from reme_core.stores.local import memory_conditions as waiting
+from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number
 from reme_core.stores.local.file.vectors_and_words import add_words, check_vector, remove_words
 from reme_core.stores.local.items import row_links as item_links
@@ -308,6 +309,7 @@ def list_page(connection: sqlite3.Connection, scope: Scope, query: ListMemories)
     )
 
 
+@reading_rows()
 def list_events(connection: sqlite3.Connection, scope: Scope, query: EventQuery) -> list[Event]:
     """Return events, oldest first."""
     number = find_scope(connection, scope)

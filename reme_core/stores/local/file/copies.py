@@ -126,7 +126,7 @@ def restore_file(copy: Path, target: Path) -> Path | None:
         SchemaVersionError: The copy is newer than this release, or not ours.
         CorruptDataError: The copy is damaged.
     """
-    if target.exists() and target.samefile(copy):
+    if target.exists() and copy.exists() and target.samefile(copy):
         msg = f"{str(copy)!r} is the file itself: give a copy of it"
         raise StoreAccessError(msg)
     kept = target.with_name(f"{target.name}-replaced-{utc_now():%Y%m%d-%H%M%S}-{new_id()[:4]}")

@@ -16,6 +16,7 @@ from reme_core.errors import (
     ConfigurationError,
     CorruptDataError,
     InvalidInputError,
+    ReMeError,
     StorageFullError,
     StoreAccessError,
     StoreError,
@@ -212,6 +213,18 @@ def _damaged(path: str, how: str) -> CorruptDataError:
     return CorruptDataError(
         f"{path!r} holds a value that can't be what was written ({how}): see `reme check`, and restore a copy"
     )
+
+
+@contextmanager
+def reading_rows() -> Iterator[None]:
+    """Tell a value of a row that is no value of its kind as CorruptDataError, without the value."""
+    try:
+        yield
+    except (ReMeError, ValidationError):  # the latter is told by `mapped_errors`
+        raise
+    except (ValueError, TypeError) as exc:
+        msg = f"the file holds a row that can't be what was written ({type(exc).__name__}): see `reme check`"
+        raise CorruptDataError(msg) from exc
 
 
 def _mapped(exc: sqlite3.Error, path: str) -> StoreError:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from reme_core.errors import ConfigurationError, SchemaVersionError
+from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.migrations import OWN_TIMES, segment_anew, tell_ends_from_replacements
 from reme_core.stores.local.file.row_digests import DIGEST_TABLE, fill_digests
 from reme_core.text import TERMS_VERSION
@@ -319,6 +320,7 @@ def check_version(connection: sqlite3.Connection, path: str, *, newest: int = SC
             connection.execute("COMMIT")
 
 
+@reading_rows()
 def _terms_version(connection: sqlite3.Connection, path: str) -> int:
     """Return the version of the segmentation that the file was written with (SchemaVersionError if newer)."""
     version = int(connection.execute("SELECT value FROM meta WHERE key = 'terms'").fetchone()[0])

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from reme_core.ports import Counts, Target
 from reme_core.schema import Erased, MemoryType, Scope
+from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.purging import mark_erased
 from reme_core.stores.local.file.scope_numbers import find_scope
 from reme_core.stores.local.items.row_links import remove_items_of_scope
 from reme_core.stores.local.offload_rows import count_offloads
 
 
+@reading_rows()
 def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
     """Count the rows of a scope."""
     number = find_scope(connection, scope)
