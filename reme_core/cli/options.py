@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from reme_core.cli.output import Output
+from reme_core.cli.output import Output, listed
+from reme_core.cli.visible import one_line
 from reme_core.errors import InvalidInputError, InvalidLinesError, NotFoundError, ReMeError
 from reme_core.facade.reme import ReMe
 from reme_core.facade.settings import FILE_NAME, UNSET
+from reme_core.stores import HeldScope, list_scopes
 
 User: TypeAlias = Annotated[
     str | None, typer.Option("--user", "-u", envvar="REME_USER", help="Whose memory; there is no default.")
@@ -37,6 +40,7 @@ Superseded: TypeAlias = Annotated[bool, typer.Option("--superseded", help="Also 
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 DEFAULT_FOLDER = ".reme"
 DEFAULT_WAIT_S = 10.0
+_SHOWN_SPACES = 5
 # A command asks once: no next question finds more. Some 500,000 messages are loaded in this time.
 _LOADING_WAIT_S = 10.0
 OPTION_NAMES = {
@@ -77,6 +81,7 @@ class CommonOptions:
         space: The memory space.
         folder: The folder of the file.
         wait_s: How long to wait for another process that is writing.
+        hints: Whether hints go to stderr: people read it.
     """
 
     user: str | None
@@ -84,6 +89,7 @@ class CommonOptions:
     space: str
     folder: str
     wait_s: float
+    hints: bool = False
 
     @property
     def user_id(self) -> str:
@@ -115,7 +121,7 @@ class CommonOptions:
 
     def open(self, *, with_llm: bool = False, with_embedding: bool = False) -> ReMe:
         """Make the memory; models, where wanted, are those that the environment names."""
-        return ReMe(
+        memory = ReMe(
             self.space,
             self.folder,
             llm=UNSET if with_llm else None,
@@ -126,6 +132,9 @@ class CommonOptions:
                 "loading_wait_s": _LOADING_WAIT_S,
             },
         )
+        if self.hints and memory.llm is not None and sys.stderr.isatty():
+            typer.echo(f"{memory.llm!r} is asked; this may take a while (Ctrl-C leaves the rest to later)", err=True)
+        return memory
 
     @asynccontextmanager
     async def existing(
@@ -135,15 +144,32 @@ class CommonOptions:
         user_id = self.user_id
         self.check_file()
         async with self.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
+            if self.hints and (hint := other_spaces(await memory.database.read(list_scopes), self.space)):
+                typer.echo(f"reme: {hint}", err=True)
             yield memory, user_id
+
+    async def scopes(self) -> Sequence[HeldScope]:
+        """Return all scopes of the file that is there (NoFileError)."""
+        self.check_file()
+        async with self.open() as memory:
+            return await memory.database.read(list_scopes)
 
 
 def begin(
     user: str | None, space: str, folder: str, wait: float, *, shared: bool = False, as_json: bool = False
 ) -> tuple[CommonOptions, Output]:
     """Return whose memory it is about, and what prints."""
-    where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait)
+    where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait, hints=not as_json)
     return where, Output(as_json=as_json)
+
+
+def other_spaces(scopes: Sequence[HeldScope], space: str) -> str:
+    """Return a hint where a space is empty and others are not, else an empty text."""
+    names = list(dict.fromkeys(item.scope.memory_space for item in scopes))
+    if not names or space in names:
+        return ""
+    others = listed(*map(repr, names[:_SHOWN_SPACES]))
+    return f"memory space {one_line(space)!r} is empty; there is {others}: use --space"
 
 
 def types_of(types: Sequence[str]) -> str | Sequence[str]:
