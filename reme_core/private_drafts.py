@@ -14,8 +14,8 @@ _PREFIX, _SUFFIX = ".reme-", ".part"
 
 
 @contextmanager
-def private_draft(target: Path) -> Iterator[tuple[Path, int]]:
-    """Make an empty draft beside a target; hand out its path and its descriptor. It goes unless it is moved.
+def private_draft(target: Path) -> Iterator[Path]:
+    """Make an empty draft beside a target; hand out its path. It goes unless it is moved.
 
     Drafts that killed processes have left in this folder are removed: those of running ones are locked.
 
@@ -26,31 +26,34 @@ def private_draft(target: Path) -> Iterator[tuple[Path, int]]:
     draft = target.with_name(f"{_PREFIX}{uuid.uuid4().hex}{_SUFFIX}")
     descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
-        _lock(descriptor)
-        yield draft, descriptor
+        with _locked(descriptor):
+            yield draft
     finally:
-        os.close(descriptor)
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
 
 
 def _remove_left_ones(folder: Path) -> None:
     for draft in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
-        with contextlib.suppress(OSError):  # gone meanwhile, locked, or not ours
-            descriptor = os.open(draft, os.O_RDWR)
-            try:
-                _lock(descriptor)
-                draft.unlink()
-            finally:
-                os.close(descriptor)
+        # An OSError: it is gone meanwhile, locked, or not ours.
+        with contextlib.suppress(OSError), _locked(os.open(draft, os.O_RDWR)):
+            draft.unlink()
 
 
-def _lock(descriptor: int) -> None:
-    """Lock an open file until it is closed, where the system can (OSError if another process holds it).
+@contextmanager
+def _locked(descriptor: int) -> Iterator[None]:
+    """Hold the lock of an open file, then close it (OSError if another process holds the lock).
 
-    Windows can't, and needs it not: there an open file can't be removed.
+    Windows has no such lock and needs none: there a file that is being written can't be removed.
     """
-    if sys.platform != "win32":
+    if sys.platform == "win32":
+        os.close(descriptor)
+        yield
+    else:
         import fcntl  # noqa: PLC0415  # there is none on Windows
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(descriptor)

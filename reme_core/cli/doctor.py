@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
@@ -42,7 +43,9 @@ from reme_core.facade.reme import ReMe
 from reme_core.facade.settings import UNSET
 from reme_core.ports import ChatRequest
 from reme_core.schema import Message
-from reme_core.stores import FileFacts, file_facts, has_fts5, is_read_only
+
+if TYPE_CHECKING:
+    from reme_core.stores import FileFacts
 
 _ANSWER_S = 20.0
 _LEAST_FREE_BYTES = 64 << 20  # a migration, a backup, or the log of one long transaction may take as much as the file
@@ -107,6 +110,8 @@ def _wrong(name: str, error: ReMeError) -> Finding:
 
 
 def _versions() -> Iterator[Finding]:
+    from reme_core.stores import has_fts5  # noqa: PLC0415  # help is shown without it
+
     with closing(sqlite3.connect(":memory:")) as connection:
         words = "" if has_fts5(connection) else ", without FTS5: keywords are found by reading all texts"
     told = f"reme {__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}{words}"
@@ -134,6 +139,8 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 
 def _place(file: Path) -> Iterator[Finding]:
+    from reme_core.stores import is_read_only  # noqa: PLC0415  # help is shown without it
+
     folder = next(place for place in (file.parent, *file.absolute().parents) if place.is_dir())
     if is_read_only(file) or not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         msg = f"{str(file)!r} or its folder can't be written: change the rights (chmod u+w), or give another --dir"
@@ -150,6 +157,8 @@ def _place(file: Path) -> Iterator[Finding]:
 
 
 def _file(where: CommonOptions) -> tuple[Finding, FileFacts | None]:
+    from reme_core.stores import file_facts  # noqa: PLC0415  # help is shown without it
+
     file = where.file
     if not file.exists():
         return Finding(name="file", text=f"{file} is not there yet: reme add makes it", is_hint=True), None

@@ -47,7 +47,7 @@ def restore(
     as_json: Json = False,
 ) -> int:
     """Put a copy in the place of the memory file, which nobody may have open; what was there is kept beside it."""
-    from reme_core.stores import restore_file  # noqa: PLC0415  # only what a command needs is loaded
+    from reme_core.stores import restore_file  # noqa: PLC0415  # help is shown without it
 
     where, output = begin(None, "default", folder, DEFAULT_WAIT_S, as_json=as_json)
     where.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def check(
         msg = "--repair-digests is for the memory file: leave FILE out"
         raise InvalidInputError(msg)
     if file is not None:
-        from reme_core.stores import check_file  # noqa: PLC0415  # as above
+        from reme_core.stores import check_file  # noqa: PLC0415  # as in restore
 
         return _print_check(output, check_file(Path(file).expanduser()), "checked")
     where.check_file()

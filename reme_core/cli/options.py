@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -17,7 +17,9 @@ from reme_core.cli.visible import one_line
 from reme_core.errors import InvalidInputError, InvalidLinesError, NotFoundError, ReMeError
 from reme_core.facade.reme import ReMe
 from reme_core.facade.settings import FILE_NAME, UNSET
-from reme_core.stores import HeldScope, list_scopes
+
+if TYPE_CHECKING:
+    from reme_core.stores import HeldScope
 
 User: TypeAlias = Annotated[
     str | None, typer.Option("--user", "-u", envvar="REME_USER", help="Whose memory; there is no default.")
@@ -144,7 +146,7 @@ class CommonOptions:
         user_id = self.user_id
         self.check_file()
         async with self.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
-            if self.hints and (hint := other_spaces(await memory.database.read(list_scopes), self.space)):
+            if self.hints and (hint := other_spaces(await _scopes_of(memory), self.space)):
                 typer.echo(f"reme: {hint}", err=True)
             yield memory, user_id
 
@@ -152,7 +154,7 @@ class CommonOptions:
         """Return all scopes of the file that is there (NoFileError)."""
         self.check_file()
         async with self.open() as memory:
-            return await memory.database.read(list_scopes)
+            return await _scopes_of(memory)
 
 
 def begin(
@@ -161,6 +163,12 @@ def begin(
     """Return whose memory it is about, and what prints."""
     where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait, hints=not as_json)
     return where, Output(as_json=as_json)
+
+
+async def _scopes_of(memory: ReMe) -> Sequence[HeldScope]:
+    from reme_core.stores import list_scopes  # noqa: PLC0415  # help is shown without it
+
+    return await memory.database.read(list_scopes)
 
 
 def other_spaces(scopes: Sequence[HeldScope], space: str) -> str:

@@ -42,8 +42,8 @@ async def write_lines(path: Path, lines: AsyncIterator[str]) -> None:
     """
     try:
         target, mode = await asyncio.to_thread(_target, path)
-        with private_draft(target) as (draft, descriptor):
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n", closefd=False) as file:
+        with private_draft(target) as draft:
+            with draft.open("w", encoding="utf-8", newline="\n") as file:
                 waiting, size = list[str](), 0
                 async for line in lines:
                     waiting += (line, "\n")

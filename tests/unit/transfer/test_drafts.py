@@ -77,6 +77,6 @@ async def test_a_file_that_was_there_keeps_its_rights(tmp_path: Path) -> None:
 
 def test_a_draft_goes_with_an_error_and_files_of_others_stay(tmp_path: Path) -> None:
     (tmp_path / ".mine.part").touch()
-    with pytest.raises(KeyError), private_draft(tmp_path / "export") as (draft, _):
+    with pytest.raises(KeyError), private_draft(tmp_path / "export") as draft:
         {}[draft]
     assert drafts(tmp_path) == [tmp_path / ".mine.part"]

@@ -163,7 +163,7 @@ def remove_safety_copies(path: Path) -> None:
 def _draft(target: Path) -> Iterator[Path]:
     """Hand out an empty draft of a file (StoreAccessError)."""
     try:
-        with private_draft(target) as (draft, _):
+        with private_draft(target) as draft:
             yield draft
     except OSError as exc:
         msg = f"{str(target)!r} can't be written ({exc.strerror}): give a path in a folder that exists and is writable"

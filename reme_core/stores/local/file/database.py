@@ -293,6 +293,7 @@ class Database:
         threads.read_only = is_read_only(path)
         if threads.read_only:
             with closing(self._bare()) as connection:
+                check_sqlite(connection)
                 prepare(connection, self._path, fts5=has_fts5(connection))
             return
         with private_file(path):

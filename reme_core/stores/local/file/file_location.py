@@ -112,14 +112,16 @@ def is_read_only(path: Path) -> bool:
 
 
 def address_to_read(path: Path) -> str:
-    """Return the address by which SQLite reads a file: one that can't be written is taken for one that nobody writes.
+    """Return the address by which SQLite opens a file: one that can't be written is taken for one that nobody writes.
 
-    A log beside it is read as well; SQLite can't do that where its index is missing and can't be made.
+    Unless somebody has it open, or a log is beside it, which is read as well. SQLite can't do that where the index of
+    the log is missing and can't be made.
     """
     if not is_read_only(path):
         return f"{path.absolute().as_uri()}?mode=rw"
-    log = path.with_name(path.name + "-wal")
-    mode = "mode=ro" if log.exists() and log.stat().st_size else "mode=ro&immutable=1"
+    log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    is_used = index.exists() or (log.exists() and log.stat().st_size)
+    mode = "mode=ro" if is_used else "mode=ro&immutable=1"
     return f"{path.absolute().as_uri()}?{mode}"
 
 
