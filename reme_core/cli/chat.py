@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Annotated, Self, TypeVar
@@ -67,7 +68,7 @@ def _talk(where: CommonOptions, output: Output, *, session_id: str | None) -> Ex
     """
     user_id = where.user_id
     session = new_id() if session_id is None else read_id(session_id, "session")
-    memory = where.open(with_llm=True, with_embedding=True)
+    memory = replace(where, hints=False).open(with_llm=True, with_embedding=True)
     if memory.tool_context(user_id=user_id).model is None:
         raise ConfigurationError(missing_model_message("chat"))
     with InputLoop() as loop:
