@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Annotated
 
@@ -62,7 +63,7 @@ def _talk(where: CommonOptions, output: Output, *, session_id: str | None) -> Ex
     """
     user_id = where.user_id
     session = new_id() if session_id is None else read_id(session_id, "session")
-    memory = where.open(with_llm=True, with_embedding=True)
+    memory = replace(where, hints=False).open(with_llm=True, with_embedding=True)
     if memory.tool_context(user_id=user_id).model is None:
         raise ConfigurationError(missing_model_message("chat"))
     # The main thread reads and prints, so that Ctrl-C reaches it wherever it is.

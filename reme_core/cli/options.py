@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from inspect import Signature, signature
 from pathlib import Path
-from typing import Annotated, Concatenate, ParamSpec, TypeAlias, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec, TypeAlias, cast, get_type_hints
 
 import typer
 
-from reme_core.cli.output import Output
+from reme_core.cli.output import Output, listed
+from reme_core.cli.visible import one_line
 from reme_core.errors import InvalidInputError, InvalidLinesError, NotFoundError, ReMeError
 from reme_core.facade.parts import FILE_NAME, UNSET
 from reme_core.facade.reme import ReMe
+
+if TYPE_CHECKING:
+    from reme_core.stores import HeldScope
 
 User: TypeAlias = Annotated[
     str | None, typer.Option("--user", "-u", envvar="REME_USER", help="Whose memory; there is no default.")
@@ -38,6 +43,7 @@ Superseded: TypeAlias = Annotated[bool, typer.Option("--superseded", help="Also 
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 DEFAULT_FOLDER = ".reme"
 DEFAULT_WAIT_S = 10.0
+_SHOWN_SPACES = 5
 # A command asks once: no next question finds more. Some 500,000 messages are loaded in this time.
 _LOADING_WAIT_S = 10.0
 OPTION_NAMES = {
@@ -78,6 +84,7 @@ class CommonOptions:
         space: The memory space.
         folder: The folder of the file.
         wait_s: How long to wait for another process that is writing.
+        hints: Whether hints go to stderr: people read it.
     """
 
     user: str | None
@@ -85,6 +92,7 @@ class CommonOptions:
     space: str
     folder: str
     wait_s: float
+    hints: bool = False
 
     @property
     def user_id(self) -> str:
@@ -116,7 +124,7 @@ class CommonOptions:
 
     def open(self, *, with_llm: bool = False, with_embedding: bool = False) -> ReMe:
         """Make the memory; models, where wanted, are those that the environment names."""
-        return ReMe(
+        memory = ReMe(
             self.space,
             self.folder,
             llm=UNSET if with_llm else None,
@@ -127,6 +135,9 @@ class CommonOptions:
                 "loading_wait_s": _LOADING_WAIT_S,
             },
         )
+        if self.hints and memory.llm is not None and sys.stderr.isatty():
+            typer.echo(f"{memory.llm!r} is asked; this may take a while (Ctrl-C leaves the rest to later)", err=True)
+        return memory
 
     @asynccontextmanager
     async def existing(
@@ -136,7 +147,15 @@ class CommonOptions:
         user_id = self.user_id
         self.check_file()
         async with self.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
+            if self.hints and (hint := other_spaces(await _scopes_of(memory), self.space)):
+                typer.echo(f"reme: {hint}", err=True)
             yield memory, user_id
+
+    async def scopes(self) -> Sequence[HeldScope]:
+        """Return all scopes of the file that is there (NoFileError)."""
+        self.check_file()
+        async with self.open() as memory:
+            return await _scopes_of(memory)
 
 
 P = ParamSpec("P")
@@ -155,7 +174,7 @@ def with_common_options(command: Callable[Concatenate[CommonOptions, Output, P],
         as_json: Json = False,
         **own: object,
     ) -> int:
-        where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait)
+        where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait, hints=not as_json)
         typed = cast("Callable[..., int]", command)
         return typed(where, Output(as_json=as_json), **own)
 
@@ -166,6 +185,29 @@ def with_common_options(command: Callable[Concatenate[CommonOptions, Output, P],
     run.__name__, run.__doc__, run.__annotations__ = command.__name__, command.__doc__, types
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where `inspect.signature` looks first
     return run
+
+
+def begin(
+    user: str | None, space: str, folder: str, wait: float, *, shared: bool = False, as_json: bool = False
+) -> tuple[CommonOptions, Output]:
+    """Return whose memory it is about, and what prints."""
+    where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait, hints=not as_json)
+    return where, Output(as_json=as_json)
+
+
+async def _scopes_of(memory: ReMe) -> Sequence[HeldScope]:
+    from reme_core.stores import list_scopes  # noqa: PLC0415  # help is shown without it
+
+    return await memory.database.read(list_scopes)
+
+
+def other_spaces(scopes: Sequence[HeldScope], space: str) -> str:
+    """Return a hint where a space is empty and others are not, else an empty text."""
+    names = list(dict.fromkeys(item.scope.memory_space for item in scopes))
+    if not names or space in names:
+        return ""
+    others = listed(*map(repr, names[:_SHOWN_SPACES]))
+    return f"memory space {one_line(space)!r} is empty; there is {others}: use --space"
 
 
 def types_of(types: Sequence[str]) -> str | Sequence[str]:

@@ -14,15 +14,15 @@ import typer
 from typer.main import get_command
 
 from reme_core import __version__
-from reme_core.cli import chat, jobs, learning, memories, offloads, search, transfer
+from reme_core.cli import chat, doctor, jobs, learning, maintenance, memories, offloads, search, transfer
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
+from reme_core.cli.file_settings import settings_of_files
 from reme_core.cli.visible import one_line
 from reme_core.errors import ReMeError
 
 app = typer.Typer(
     name="reme",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Durable, scoped memory: add what was said, find it again.",
     epilog="Exit codes: 0 done, 1 nothing found, 2 bad input, 3 not found, 4 busy (try again), 5 damaged or newer "
@@ -52,10 +52,17 @@ for _name, _command in (
     ("tools", learning.tools),
     ("dump", transfer.dump),
     ("load", transfer.load),
+    ("backup", maintenance.backup),
+    ("restore", maintenance.restore),
+    ("check", maintenance.check),
+    ("users", maintenance.users),
+    ("spaces", maintenance.spaces),
+    ("doctor", doctor.doctor),
 ):
     app.command(_name)(_command)
 
 TRACEBACK_VARIABLE = "REME_TRACEBACK"
+_COMPLETING = "_REME_COMPLETE"  # set by the shell that asks; the name that typer makes of ours
 _SILENT = logging.NullHandler()
 
 
@@ -81,13 +88,16 @@ def run(arguments: Sequence[str]) -> int:
     # Without a handler, logging writes what it is told of failed jobs to stderr, where each failure has its one line.
     logging.getLogger("reme").addHandler(_SILENT)
     try:
-        code = int(_commands().main(args=list(arguments), prog_name="reme", standalone_mode=False) or 0)
+        with settings_of_files():
+            code = int(_commands().main(args=list(arguments), prog_name="reme", standalone_mode=False) or 0)
         sys.stdout.flush()
     except typer.TyperException as exc:
         message = one_line(exc.format_message()) or "no command given"
         line = failure_line(message, kind="UsageError", code=ExitCode.BAD_INPUT, as_json=as_json)
         return _fail(line, ExitCode.BAD_INPUT)
-    except (BrokenPipeError, SystemExit):  # typer and rich exit when a pipe is closed, and for nothing else here
+    except (BrokenPipeError, SystemExit) as exc:  # typer and rich exit when a pipe is closed, typer when it completes
+        if _COMPLETING in os.environ and isinstance(exc, SystemExit):
+            return int(exc.code or 0)
         _drop_output()
         return ExitCode.PIPE_CLOSED
     except KeyboardInterrupt:

@@ -63,6 +63,9 @@ class MemoryParts(Protocol):
 
     def _working_ports(self) -> WorkingPorts: ...
 
+    @property
+    def database(self) -> Database: ...  # noqa: D102  # described where it is
+
     def _scope(self, user_id: object) -> Scope: ...
 
 
@@ -72,6 +75,15 @@ def file_path(value: object) -> Path:
         return Path(value).expanduser()
     msg = f"path: wanted the path of a file, found {shown(value)}"
     raise InvalidInputError(msg)
+
+
+async def local_file(ports: Ports) -> Path:
+    """Return the path of the local file, which is opened, and made if it is not there (ConfigurationError)."""
+    if ports.file is None:
+        msg = f"{ports.store!r} is no local store: it has no file of ours"
+        raise ConfigurationError(msg)
+    await ports.file.database.read(lambda connection: None)
+    return Path(ports.file.database.path)
 
 
 class AdapterSupport:

@@ -189,6 +189,8 @@ class SyncReMe:
     retrieve_tool_memory = _waiting(ReMe.retrieve_tool_memory)
     list_tool_calls = _waiting(ReMe.list_tool_calls)
     list_tools = _waiting(ReMe.list_tools)
+    backup = _waiting(ReMe.backup)
+    check = _waiting(ReMe.check)
     export = _waiting(ReMe.export)
     import_ = _waiting(ReMe.import_)
     dump = _waiting(ReMe.dump)

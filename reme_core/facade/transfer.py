@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from reme_core.facade.parts import MemoryParts, file_path
-from reme_core.schema import DumpedLibrary, LoadedLibrary, TransferCounts
+from reme_core.facade.parts import MemoryParts, file_path, local_file
+from reme_core.schema import DumpedLibrary, FileCheck, LoadedLibrary, TransferCounts
 from reme_core.steps import user_input as inputs
 
 
 class TransferMethods:
     """The methods of `ReMe` that write and read files."""
+
+    async def backup(self: MemoryParts, path: str | Path, *, overwrite: bool = False) -> FileCheck:
+        """Copy the local file, with all spaces and users, as it is now; others may write meanwhile.
+
+        The copy is readable by its owner alone, and put in place once it has been checked as `check` does.
+
+        Raises:
+            StoreAccessError: There is a file already, and `overwrite` is not said; or it can't be written.
+            CorruptDataError: The file is damaged; nothing is put in place.
+        """
+        from reme_core.stores import copy_file
+
+        source, target = await local_file(self._ports), file_path(path)
+        may_overwrite = inputs.read_flag(overwrite, "overwrite")
+        return await asyncio.to_thread(copy_file, source, target, overwrite=may_overwrite)
+
+    async def check(self: MemoryParts, *, repair_digests: bool = False) -> FileCheck:
+        """Read all of the local file, and name what is damaged in it: even one changed byte of a stored text.
+
+        Args:
+            repair_digests: Take the texts as they are now for right ones, and write their digests anew, afterwards.
+
+        Raises:
+            CorruptDataError: The file can't be read at all.
+        """
+        from reme_core.stores import check_file, fill_digests
+
+        path = await local_file(self._ports)
+        checked = await asyncio.to_thread(check_file, path)
+        if inputs.read_flag(repair_digests, "repair_digests"):
+            await self.database.write(fill_digests)
+        return checked
 
     async def export(self: MemoryParts, path: str | Path, *, user_id: str) -> TransferCounts:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""

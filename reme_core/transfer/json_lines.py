@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import contextlib
 import io
 import json
 import os
@@ -17,7 +16,8 @@ from typing import BinaryIO
 from pydantic import JsonValue
 
 from reme_core.errors import StoreAccessError
-from reme_core.schema import LineProblem, new_id
+from reme_core.private_drafts import private_draft
+from reme_core.schema import LineProblem
 
 # A list is read as a whole: its items have no ends of their own to stop at.
 _MAX_LIST_BYTES = 1 << 28
@@ -33,33 +33,32 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 async def write_lines(path: Path, lines: AsyncIterator[str]) -> None:
     """Write lines to a file, which is replaced once all of them are on disk.
 
-    What stands at the path already gives its permissions; through a symbolic link, what it leads to is replaced.
+    What stands at the path already gives its permissions, a new file is its owner's alone; through a symbolic link,
+    what it leads to is replaced. What a killed process leaves is its owner's alone, too, and removed by the next one
+    that writes to this folder.
 
     Raises:
         StoreAccessError: The file can't be written, is no regular file, or is a database or belongs to one.
     """
-    draft: Path | None = None
     try:
         target, mode = await asyncio.to_thread(_target, path)
-        draft = target.with_name(f".{new_id()}.part")
-        with os.fdopen(_open_draft(draft, mode), "w", encoding="utf-8", newline="\n") as file:
-            waiting, size = list[str](), 0
-            async for line in lines:
-                waiting += (line, "\n")
-                size += len(line)
-                if size >= _WRITTEN_AT_ONCE:
-                    await asyncio.to_thread(file.writelines, waiting)
-                    waiting, size = [], 0
-            await asyncio.to_thread(file.writelines, waiting)
-            await asyncio.to_thread(_settle, file.flush, file.fileno())
-        await asyncio.to_thread(draft.replace, target)
+        with private_draft(target) as draft:
+            with draft.open("w", encoding="utf-8", newline="\n") as file:
+                waiting, size = list[str](), 0
+                async for line in lines:
+                    waiting += (line, "\n")
+                    size += len(line)
+                    if size >= _WRITTEN_AT_ONCE:
+                        await asyncio.to_thread(file.writelines, waiting)
+                        waiting, size = [], 0
+                await asyncio.to_thread(file.writelines, waiting)
+                await asyncio.to_thread(_settle, file.flush, file.fileno())
+            if mode is not None:
+                draft.chmod(mode)
+            await asyncio.to_thread(draft.replace, target)
     except OSError as exc:
         msg = f"{str(path)!r} can't be written ({exc.strerror}): give a path in a folder that exists and is writable"
         raise StoreAccessError(msg) from exc
-    finally:
-        if draft is not None:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
 
 
 def _target(path: Path) -> tuple[Path, int | None]:
@@ -92,20 +91,6 @@ def _what(mode: int) -> str:
     if stat.S_ISDIR(mode):
         return "a folder"
     return "a pipe" if stat.S_ISFIFO(mode) else "no regular file"
-
-
-def _open_draft(draft: Path, mode: int | None) -> int:
-    """Open a draft with the permissions that it is to have; it never has more of them, not even for a moment."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-    if mode is None:
-        return os.open(draft, flags, 0o666)
-    descriptor = os.open(draft, flags, mode & 0o600)
-    try:
-        draft.chmod(mode)
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _check_regular(path: Path) -> None:

@@ -14,6 +14,7 @@ from reme_core.rules import beside, check_useless, check_vector, kept_by_updates
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
 from reme_core.stores.local import memory_conditions as waiting
+from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number
 from reme_core.stores.local.file.tables import insert_row
 from reme_core.stores.local.file.vectors_and_words import add_words, remove_words
@@ -285,6 +286,7 @@ def list_page(connection: sqlite3.Connection, scope: Scope, query: ListMemories)
     return MemoryPage(memories=tuple(Memory.model_validate_json(body) for *_, body in page), next_cursor=cursor)
 
 
+@reading_rows()
 def list_events(connection: sqlite3.Connection, scope: Scope, query: EventQuery) -> list[Event]:
     """Return events, oldest first."""
     number = find_scope(connection, scope)

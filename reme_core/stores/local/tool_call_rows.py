@@ -16,6 +16,7 @@ from reme_core.errors import ConflictError, ToolCallNotFoundError
 from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.schema import Scope, ToolCallResult, ToolError, ToolStatistics
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor
+from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.scope_numbers import find_scope, make_scope_number
 from reme_core.stores.local.memory_rows import from_microseconds, microseconds
 from reme_core.text import error_class
@@ -156,6 +157,7 @@ def list_tools(connection: sqlite3.Connection, scope: Scope, query: ListTools) -
     return ToolPage(tools=tuple((name, count) for name, count in page), next_cursor=cursor)
 
 
+@reading_rows()
 def tool_statistics(connection: sqlite3.Connection, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:
     """Add up the calls of each tool, in the order asked."""
     number = find_scope(connection, scope)

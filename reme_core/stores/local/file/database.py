@@ -11,25 +11,31 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
-from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
+from reme_core.errors import ConfigurationError, StoreAccessError, StoreClosedError, StoreError
 from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
+from reme_core.stores.local.file.copies import keep_before_migration, remove_safety_copies
 from reme_core.stores.local.file.file_location import (
     OpenedFiles,
+    address_to_read,
     check_place,
     check_unused,
+    is_read_only,
     mapped_errors,
     mark_used,
     private_file,
 )
 from reme_core.stores.local.file.purging import Purge, erased_scopes
+from reme_core.stores.local.file.row_digests import keep_digests
 from reme_core.stores.local.file.scope_numbers import make_scope_number
-from reme_core.stores.local.file.tables import check_version, has_fts5, prepare
+from reme_core.stores.local.file.tables import check_sqlite, check_version, has_fts5, prepare
 from reme_core.text import terms
 
 T = TypeVar("T")
@@ -227,7 +233,7 @@ class Database:
     def _purge(self, threads: _Threads, _: None = None) -> None:
         with mapped_errors(self._path):
             threads.prepare_once(lambda: self._create(threads))
-            connection = self._connect(threads)
+            connection = self._to_write(threads)
             connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
             connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes back is done again
             Purge(
@@ -237,6 +243,7 @@ class Database:
                 patience_s=max(self._settings.busy_timeout_s, _PURGE_PATIENCE_S),
                 is_closing=lambda: threads.closing,
             ).run()
+            remove_safety_copies(self._settings.path)
 
     def _go_on_purging(self, threads: _Threads) -> None:
         """Clear what a process that ended has left to clear, in the background."""
@@ -268,7 +275,7 @@ class Database:
     def _writing(self, threads: _Threads) -> sqlite3.Connection:
         if threads.writing is None:
             threads.prepare_once(lambda: self._create(threads))
-            threads.writing = self._connect(threads)
+            threads.writing = self._to_write(threads)
         return threads.writing
 
     def _reading(self, threads: _Threads) -> sqlite3.Connection:
@@ -283,14 +290,21 @@ class Database:
     def _create(self, threads: _Threads) -> None:
         path = self._settings.path
         check_place(path)
+        threads.read_only = is_read_only(path)
+        if threads.read_only:
+            with closing(self._bare()) as connection:
+                check_sqlite(connection)
+                prepare(connection, self._path, fts5=has_fts5(connection))
+            return
         with private_file(path):
             connection = self._bare()
             try:
+                check_sqlite(connection)
                 # Before anything is written: what isn't ours stays as it is.
                 if check_version(connection, self._path) == 0:
                     check_unused(path)
                 self._use_log(connection)
-                prepare(connection, self._path, fts5=has_fts5(connection))
+                prepare(connection, self._path, fts5=has_fts5(connection), keep=partial(keep_before_migration, path))
                 due = bool(erased_scopes(connection))
             finally:
                 connection.close()
@@ -313,6 +327,14 @@ class Database:
             else:
                 return
 
+    def _to_write(self, threads: _Threads) -> sqlite3.Connection:
+        if threads.read_only:
+            msg = f"{self._path!r}, or its folder, can only be read: copy it to a place that can be written"
+            raise StoreAccessError(msg)
+        connection = self._connect(threads)
+        keep_digests(connection)
+        return connection
+
     def _connect(self, threads: _Threads) -> sqlite3.Connection:
         connection = self._bare()
         threads.opened.append(connection)
@@ -327,7 +349,7 @@ class Database:
         # Connections stay with their thread but for close(), which runs when those threads have ended. A file that is
         # gone is not made anew: `private_file` alone makes it.
         connection = sqlite3.connect(
-            f"{self._settings.path.absolute().as_uri()}?mode=rw",
+            address_to_read(self._settings.path),
             uri=True,
             timeout=self._settings.busy_timeout_s,
             isolation_level=None,
@@ -347,6 +369,7 @@ class _Threads:
         self.purger = ThreadPoolExecutor(1, thread_name_prefix="reme-purge")
         self.behind = ThreadPoolExecutor(1, thread_name_prefix="reme-load")  # a thread is made when there is work
         self.closing = False
+        self.read_only = False
         self.writing: sqlite3.Connection | None = None
         self.opened: list[sqlite3.Connection] = []
         self.files = OpenedFiles(None)

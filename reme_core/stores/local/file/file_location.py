@@ -16,6 +16,7 @@ from reme_core.errors import (
     ConfigurationError,
     CorruptDataError,
     InvalidInputError,
+    ReMeError,
     StorageFullError,
     StoreAccessError,
     StoreError,
@@ -97,7 +98,31 @@ def _narrow(path: Path) -> None:
 
 
 _USED = "-used"
+BESIDE = ("", "-wal", "-shm", "-journal")
+"""What SQLite adds to the name of a file for those that it keeps beside it, and nothing for the file itself."""
 _MARKER = "The store beside this file was in use. If it is gone and a new one is wanted, delete this file.\n"
+
+
+def is_read_only(path: Path) -> bool:
+    """Tell whether a file is there and it, or its folder, can't be written."""
+    by_effective = os.access in os.supports_effective_ids
+    return path.is_file() and not all(
+        os.access(place, os.W_OK, effective_ids=by_effective) for place in (path, path.parent)
+    )
+
+
+def address_to_read(path: Path) -> str:
+    """Return the address by which SQLite opens a file: one that can't be written is taken for one that nobody writes.
+
+    Unless somebody has it open, or a log is beside it, which is read as well. SQLite can't do that where the index of
+    the log is missing and can't be made.
+    """
+    if not is_read_only(path):
+        return f"{path.absolute().as_uri()}?mode=rw"
+    log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
+    is_used = index.exists() or (log.exists() and log.stat().st_size)
+    mode = "mode=ro" if is_used else "mode=ro&immutable=1"
+    return f"{path.absolute().as_uri()}?{mode}"
 
 
 def mark_used(path: Path) -> None:
@@ -169,20 +194,39 @@ def _file_system(folder: Path, mounts: Path) -> str | None:
 
 @contextmanager
 def mapped_errors(path: str) -> Iterator[None]:
-    """Turn SQLite's errors into ours, each with what to do.
+    """Turn SQLite's errors into ours, each with what to do; no message holds words of a stored text.
 
     Source: https://sqlite.org/rescode.html
     """
     try:
         yield
     except sqlite3.Error as exc:
+        if str(exc).startswith("Could not decode to UTF-8"):  # what Python adds is the text
+            raise _damaged(path, "a text is no UTF-8") from None
         raise _mapped(exc, path) from exc
     except ValidationError as exc:
-        msg = f"{path!r} holds a value that can't be what was written ({describe(exc, 'it')}): restore a copy"
-        raise CorruptDataError(msg) from exc
+        raise _damaged(path, describe(exc, "it", with_values=False)) from exc
     except (OverflowError, UnicodeEncodeError) as exc:
         msg = f"a value can't be stored or looked for: {exc}"
         raise InvalidInputError(msg) from exc
+
+
+def _damaged(path: str, how: str) -> CorruptDataError:
+    return CorruptDataError(
+        f"{path!r} holds a value that can't be what was written ({how}): see `reme check`, and restore a copy"
+    )
+
+
+@contextmanager
+def reading_rows() -> Iterator[None]:
+    """Tell a value of a row that is no value of its kind as CorruptDataError, without the value."""
+    try:
+        yield
+    except (ReMeError, ValidationError):  # the latter is told by `mapped_errors`
+        raise
+    except (ValueError, TypeError) as exc:
+        msg = f"the file holds a row that can't be what was written ({type(exc).__name__}): see `reme check`"
+        raise CorruptDataError(msg) from exc
 
 
 def _mapped(exc: sqlite3.Error, path: str) -> StoreError:

@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from reme_core.errors import SchemaVersionError
+from reme_core.errors import ConfigurationError, SchemaVersionError
+from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.migrations import OWN_TIMES, segment_anew, tell_ends_from_replacements
+from reme_core.stores.local.file.row_digests import DIGEST_TABLE, fill_digests
 from reme_core.text import TERMS_VERSION
 
 APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files
@@ -152,6 +154,11 @@ def _to_version_7(connection: sqlite3.Connection) -> None:
     connection.execute("UPDATE messages SET by_user = 1 WHERE json_extract(body, '$.role') = 'user'")
 
 
+def _to_version_11(connection: sqlite3.Connection) -> None:
+    connection.execute(DIGEST_TABLE)
+    fill_digests(connection)
+
+
 MIGRATIONS: Sequence[Migration] = (
     partial(_run, _SINCE_VERSION_2),
     _to_version_3,
@@ -162,6 +169,7 @@ MIGRATIONS: Sequence[Migration] = (
     tell_ends_from_replacements,
     partial(_run, _SINCE_VERSION_9),
     partial(_run, _SINCE_VERSION_10),
+    _to_version_11,
 )
 """Step i leads from version i + 1 to version i + 2."""
 
@@ -214,6 +222,7 @@ TABLES = (
     *OWN_TIMES,
     *_SINCE_VERSION_9,
     *_SINCE_VERSION_10,
+    DIGEST_TABLE,
 )
 
 WORD_TABLES = (
@@ -235,12 +244,31 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone() is not None
 
 
+OLDEST_SQLITE = (3, 35, 0)
+"""RETURNING, which the adapters' tables are written with. Source: https://sqlite.org/changes.html"""
+
+
+def check_sqlite(connection: sqlite3.Connection, *, version: tuple[int, ...] = sqlite3.sqlite_version_info) -> None:
+    """Refuse a build of SQLite that lacks what the statements here need (ConfigurationError)."""
+    has_json = connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'json_each'").fetchone()
+    if version < OLDEST_SQLITE or has_json is None:
+        found, wanted = (".".join(map(str, parts)) for parts in (version, OLDEST_SQLITE))
+        msg = f"wanted SQLite {wanted} or later with its JSON functions, found {found}: use a newer Python"
+        raise ConfigurationError(msg)
+
+
 def prepare(
-    connection: sqlite3.Connection, path: str, *, migrations: Sequence[Migration] = MIGRATIONS, fts5: bool
+    connection: sqlite3.Connection,
+    path: str,
+    *,
+    migrations: Sequence[Migration] = MIGRATIONS,
+    fts5: bool,
+    keep: Callable[[int], None] = lambda version: None,
 ) -> None:
     """Create the tables in an empty file, or bring an older file up to this version, in one transaction.
 
-    Words that an older segmentation cut are cut anew, or they would not be found any more.
+    Words that an older segmentation cut are cut anew, or they would not be found any more. `keep` is called with the
+    version of an older file before its tables are changed; no other process writes to it then.
 
     Raises:
         SchemaVersionError: The file is newer than this release, is not ours, or has full-text tables that this build
@@ -256,6 +284,8 @@ def prepare(
         version = _version_of(connection, path, newest)
         if version:
             _check_word_tables(connection, path, fts5=fts5)
+            if version < newest:
+                keep(version)
             for step in migrations[version - 1 :]:
                 step(connection)
         else:
@@ -288,6 +318,7 @@ def check_version(connection: sqlite3.Connection, path: str, *, newest: int = SC
             connection.execute("COMMIT")
 
 
+@reading_rows()
 def _terms_version(connection: sqlite3.Connection, path: str) -> int:
     """Return the version of the segmentation that the file was written with (SchemaVersionError if newer)."""
     version = int(connection.execute("SELECT value FROM meta WHERE key = 'terms'").fetchone()[0])

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import dataclass
 
 from reme_core.ports import Counts, Target
 from reme_core.schema import Erased, MemoryType, Scope
+from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.purging import mark_erased
 from reme_core.stores.local.file.scope_numbers import find_scope
 from reme_core.stores.local.items.row_links import remove_items_of_scope
 from reme_core.stores.local.offload_rows import count_offloads
 
 
+@reading_rows()
 def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
     """Count the rows of a scope."""
     number = find_scope(connection, scope)
@@ -38,6 +41,27 @@ def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
         offload_bytes=offload_bytes,
         tool_calls=_count(connection, "SELECT count(*) FROM tool_calls WHERE scope = ?", number),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldScope:
+    """A scope of the file, and how much is kept in it."""
+
+    scope: Scope
+    memories: int
+    messages: int
+
+
+def list_scopes(connection: sqlite3.Connection) -> list[HeldScope]:
+    """Return all scopes of the file, by space and user."""
+    rows = connection.execute(
+        "SELECT memory_space, user_id, (SELECT count(*) FROM memories WHERE memories.scope = scopes.scope),"
+        " (SELECT count(*) FROM messages WHERE messages.scope = scopes.scope) FROM scopes ORDER BY 1, 2"
+    )
+    return [
+        HeldScope(scope=Scope(memory_space=space, user_id=user), memories=memories, messages=messages)
+        for space, user, memories, messages in rows
+    ]
 
 
 def count_targets(connection: sqlite3.Connection, scope: Scope) -> dict[Target, int]:

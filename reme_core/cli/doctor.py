@@ -1,0 +1,230 @@
+"""`reme doctor`: what a set-up consists of, what is wrong with it, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sqlite3
+import sysconfig
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
+
+from reme_core import __version__
+from reme_core.cli.exits import ExitCode, exit_code
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    CommonOptions,
+    Folder,
+    Json,
+    Space,
+    Wait,
+    begin,
+    other_spaces,
+)
+from reme_core.cli.output import counted
+from reme_core.errors import (
+    ConfigurationError,
+    DimensionMismatchError,
+    ModelUnavailableError,
+    ReMeError,
+    StorageFullError,
+    StoreAccessError,
+)
+from reme_core.facade.parts import UNSET
+from reme_core.facade.reme import ReMe
+from reme_core.ports import ChatRequest
+from reme_core.schema import Message
+
+if TYPE_CHECKING:
+    from reme_core.stores import FileFacts
+
+_ANSWER_S = 20.0
+_LEAST_FREE_BYTES = 64 << 20  # a migration, a backup, or the log of one long transaction may take as much as the file
+_FRAMEWORKS = {
+    "agentscope": (((1, 0, 16), (2,)), ((2, 0, 4), (3,))),
+    "langchain": (((1, 4, 7), (2,)),),
+    "langgraph": (((1, 2, 22), (2,)),),
+}
+"""Versions of frameworks that the adapters are made for, from and below, as pyproject.toml has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        name: The thing.
+        text: What it is, or what is missing and what to do.
+        is_hint: Something works less well than it could.
+        error: What is wrong, with its cure; None where nothing is.
+    """
+
+    name: str
+    text: str
+    is_hint: bool = False
+    error: ReMeError | None = None
+
+    @property
+    def state(self) -> str:
+        """The state in a word."""
+        return "wrong" if self.error is not None else "hint" if self.is_hint else "ok"
+
+
+def doctor(
+    *, space: Space = "default", folder: Folder = DEFAULT_FOLDER, wait: Wait = DEFAULT_WAIT_S, as_json: Json = False
+) -> int:
+    """Look at versions, file, rights, room and models, and say what is wrong and what to do; models are asked once."""
+    where, output = begin(None, space, folder, wait, as_json=as_json)
+    found = asyncio.run(examine(where))
+    if output.as_json:
+        told: list[JsonValue] = [{"name": item.name, "state": item.state, "text": item.text} for item in found]
+        output.value({"findings": told})
+    else:
+        for item in found:
+            output.line(item.state, f"{item.name}:", item.text, style="" if item.error is None else "bold red")
+    return next((exit_code(item.error) for item in found if item.error is not None), ExitCode.DONE)
+
+
+async def examine(where: CommonOptions) -> list[Finding]:
+    """Look at everything; nothing is written, and nothing is raised for what is wrong."""
+    file, facts = _file(where)
+    found = [*_versions(), *_place(where.file), file]
+    if facts is not None:
+        found += _contents(facts, where.space)
+    found.append(await _chat_model(where))
+    found.append(await _embedding_model(where, None if facts is None else facts.dimension))
+    return found
+
+
+def _wrong(name: str, error: ReMeError) -> Finding:
+    return Finding(name=name, text=str(error), error=error)
+
+
+def _versions() -> Iterator[Finding]:
+    from reme_core.stores import has_fts5  # noqa: PLC0415  # help is shown without it
+
+    with closing(sqlite3.connect(":memory:")) as connection:
+        words = "" if has_fts5(connection) else ", without FTS5: keywords are found by reading all texts"
+    told = f"reme {__version__}, Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}{words}"
+    yield Finding(name="versions", text=told, is_hint=bool(words))
+    for name, ranges in _FRAMEWORKS.items():
+        try:
+            found = version(name)
+        except PackageNotFoundError:
+            continue
+        numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdecimal())
+        if any(first <= numbers < end for first, end in ranges):
+            yield Finding(name=name, text=found)
+            continue
+        wanted = " or ".join(f"'{name}>={_dotted(first)},<{_dotted(end)}'" for first, end in ranges)
+        msg = f"{name} {found} is installed, the adapters are made for others: pip install {wanted}"
+        yield _wrong(name, ConfigurationError(msg))
+    own, first = shutil.which("reme", path=sysconfig.get_path("scripts")), shutil.which("reme")
+    if own is not None and first is not None and not Path(own).samefile(first):
+        msg = f"the first 'reme' on the path is {first}, another program: call {own}, or put its folder first in PATH"
+        yield _wrong("program", ConfigurationError(msg))
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
+
+
+def _place(file: Path) -> Iterator[Finding]:
+    from reme_core.stores import is_read_only  # noqa: PLC0415  # help is shown without it
+
+    folder = next(place for place in (file.parent, *file.absolute().parents) if place.is_dir())
+    if is_read_only(file) or not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        msg = f"{str(file)!r} or its folder can't be written: change the rights (chmod u+w), or give another --dir"
+        yield _wrong("rights", StoreAccessError(msg))
+    else:
+        yield Finding(name="rights", text=f"{folder} can be written")
+    free = shutil.disk_usage(folder).free
+    size = file.stat().st_size if file.is_file() else 0
+    if free < max(_LEAST_FREE_BYTES, size):
+        msg = f"{free:,} bytes are free at {str(folder)!r}, the file has {size:,}: free some space, or move the folder"
+        yield _wrong("room", StorageFullError(msg))
+    else:
+        yield Finding(name="room", text=f"{free:,} bytes free")
+
+
+def _file(where: CommonOptions) -> tuple[Finding, FileFacts | None]:
+    from reme_core.stores import file_facts  # noqa: PLC0415  # help is shown without it
+
+    file = where.file
+    if not file.exists():
+        return Finding(name="file", text=f"{file} is not there yet: reme add makes it", is_hint=True), None
+    try:
+        facts = file_facts(file)
+    except ReMeError as exc:
+        return _wrong("file", exc), None
+    told = f"{file} ({file.stat().st_size:,} bytes, schema version {facts.schema_version}); reme check reads all of it"
+    return Finding(name="file", text=told), facts
+
+
+def _contents(facts: FileFacts, space: str) -> Iterator[Finding]:
+    hint = other_spaces(facts.scopes, space)
+    users = sum(item.scope.memory_space == space for item in facts.scopes)
+    yield Finding(name="space", text=hint or f"{space!r}, {counted(users, 'user')}", is_hint=bool(hint))
+    if facts.waiting:
+        told = f"{counted(facts.waiting, 'text')} without a vector, found by words alone: reme flush, with a model"
+        yield Finding(name="vectors", text=told, is_hint=True)
+    if facts.dead_jobs:
+        told = f"{counted(facts.dead_jobs, 'job')} given up: reme jobs says why, reme jobs --retry ID tries again"
+        yield Finding(name="jobs", text=told, is_hint=True)
+
+
+async def _chat_model(where: CommonOptions) -> Finding:
+    name = "chat model"
+    try:
+        memory = ReMe(where.space, where.folder, llm=UNSET, embedding=None)
+        try:
+            if memory.llm is None:
+                told = "none, so messages are kept as they are said: set REME_LLM_MODEL and REME_LLM_API_KEY for one"
+                return Finding(name=name, text=told, is_hint=True)
+            request = ChatRequest(messages=[Message(role="user", content="Say OK.")])
+            async with asyncio.timeout(_ANSWER_S):
+                await memory.llm.chat(request)
+            return Finding(name=name, text=f"{memory.llm!r} answers")
+        finally:
+            await memory.close(finish_jobs=False)
+    except TimeoutError:
+        return _wrong(name, _no_answer("REME_LLM_BASE_URL"))
+    except ReMeError as exc:
+        return _wrong(name, exc)
+
+
+async def _embedding_model(where: CommonOptions, stored: int | None) -> Finding:
+    name = "embedding model"
+    try:
+        memory = ReMe(where.space, where.folder, llm=None, embedding=UNSET)
+        try:
+            model = memory.embedder
+            if model is None:
+                told = "none, so texts are found by their words: set REME_EMBEDDING_MODEL and REME_EMBEDDING_API_KEY"
+                return Finding(name=name, text=told, is_hint=True)
+            if stored is not None and stored != model.dimension:
+                error = DimensionMismatchError(expected=stored, found=model.dimension, what="the embedding model")
+                return _wrong(name, error)
+            async with asyncio.timeout(_ANSWER_S):
+                await model.embed(["OK"])
+            return Finding(name=name, text=f"{model!r} answers")
+        finally:
+            await memory.close(finish_jobs=False)
+    except TimeoutError:
+        return _wrong(name, _no_answer("REME_EMBEDDING_BASE_URL"))
+    except ReMeError as exc:
+        return _wrong(name, exc)
+
+
+def _no_answer(variable: str) -> ModelUnavailableError:
+    msg = f"no answer within {_ANSWER_S:.0f} seconds: is the server up, and is the URL right ({variable})?"
+    return ModelUnavailableError(msg)

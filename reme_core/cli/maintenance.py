@@ -1,0 +1,147 @@
+"""The commands about the file as a whole: its copies, its check, and whose memories it holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Json, Space, Wait, begin
+from reme_core.cli.output import Output, counted, listed
+from reme_core.errors import InvalidInputError
+from reme_core.schema import FileCheck
+
+
+def backup(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The copy to write.")],
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Copy the memory file, all users and spaces, while others may write; the copy is checked."""
+    where, output = begin(None, "default", folder, wait, as_json=as_json)
+    if Path(file).exists() and not force:
+        msg = f"{file!r} exists: give another path, or --force to replace it"
+        raise InvalidInputError(msg)
+    return asyncio.run(_backup(where, output, file, force=force))
+
+
+async def _backup(where: CommonOptions, output: Output, file: str, *, force: bool) -> ExitCode:
+    where.check_file()
+    async with where.open() as memory:
+        checked = await memory.backup(file, overwrite=force)
+    _print_check(output, checked, "copied to")
+    return ExitCode.DONE
+
+
+def restore(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A copy that reme backup wrote.")],
+    *,
+    folder: Folder = DEFAULT_FOLDER,
+    as_json: Json = False,
+) -> int:
+    """Put a copy in the place of the memory file, which nobody may have open; what was there is kept beside it."""
+    from reme_core.stores import restore_file  # noqa: PLC0415  # help is shown without it
+
+    where, output = begin(None, "default", folder, DEFAULT_WAIT_S, as_json=as_json)
+    where.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = restore_file(Path(file).expanduser(), where.file)
+    if output.as_json:
+        output.value({"file": str(where.file), "replaced": None if kept is None else str(kept)})
+    else:
+        output.line(f"restored {where.file}", "" if kept is None else f"what was there is now {kept}")
+    return ExitCode.DONE
+
+
+def check(
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="A copy; by default the memory file.")] = None,
+    *,
+    repair_digests: Annotated[
+        bool, typer.Option("--repair-digests", help="Afterwards, take the texts as they are now for right ones.")
+    ] = False,
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Read all of the file and tell what is damaged, down to one changed byte of a text."""
+    where, output = begin(None, "default", folder, wait, as_json=as_json)
+    if file is not None and repair_digests:
+        msg = "--repair-digests is for the memory file: leave FILE out"
+        raise InvalidInputError(msg)
+    if file is not None:
+        from reme_core.stores import check_file  # noqa: PLC0415  # as in restore
+
+        return _print_check(output, check_file(Path(file).expanduser()), "checked")
+    where.check_file()
+    return asyncio.run(_check(where, output, repair_digests=repair_digests))
+
+
+async def _check(where: CommonOptions, output: Output, *, repair_digests: bool) -> ExitCode:
+    async with where.open() as memory:
+        checked = await memory.check(repair_digests=repair_digests)
+    if repair_digests:
+        output.remark("digests are written anew: the texts as they are now count as right")
+    return _print_check(output, checked, "checked")
+
+
+def _print_check(output: Output, checked: FileCheck, done: str) -> ExitCode:
+    if output.as_json:
+        output.value(checked.model_dump(mode="json"))
+    else:
+        for problem in checked.problems:
+            output.line(problem)
+        wrong = counted(len(checked.problems), "problem") if checked.problems else "no problem"
+        output.line(f"{done} {checked.path}: {counted(checked.rows, 'row')}, {wrong} ({checked.file_bytes:,} bytes)")
+    return ExitCode.UNREADABLE if checked.problems else ExitCode.DONE
+
+
+def users(
+    *, space: Space = "default", folder: Folder = DEFAULT_FOLDER, wait: Wait = DEFAULT_WAIT_S, as_json: Json = False
+) -> int:
+    """List the users of a memory space, and how much is kept of each."""
+    where, output = begin(None, space, folder, wait, as_json=as_json)
+    return asyncio.run(_users(where, output))
+
+
+async def _users(where: CommonOptions, output: Output) -> ExitCode:
+    held = [item for item in await where.scopes() if item.scope.memory_space == where.space]
+    if output.as_json:
+        output.value(
+            {
+                "users": [
+                    {"user_id": item.scope.user_id, "memories": item.memories, "messages": item.messages}
+                    for item in held
+                ]
+            }
+        )
+        return ExitCode.DONE
+    for item in held:
+        kept = listed(counted(item.memories, "memory"), counted(item.messages, "message"))
+        output.line(item.scope.user_id or "(shared)", kept)
+    if not held:
+        output.remark(f"no users in memory space {where.space!r}: reme spaces lists those there are")
+    return ExitCode.DONE
+
+
+def spaces(*, folder: Folder = DEFAULT_FOLDER, wait: Wait = DEFAULT_WAIT_S, as_json: Json = False) -> int:
+    """List the memory spaces of the file."""
+    where, output = begin(None, "default", folder, wait, as_json=as_json)
+    return asyncio.run(_spaces(where, output))
+
+
+async def _spaces(where: CommonOptions, output: Output) -> ExitCode:
+    held = Counter(item.scope.memory_space for item in await where.scopes())
+    if output.as_json:
+        output.value({"spaces": [{"memory_space": name, "users": count} for name, count in sorted(held.items())]})
+        return ExitCode.DONE
+    for name, count in sorted(held.items()):
+        output.line(name, counted(count, "user"))
+    if not held:
+        output.remark("nothing is kept in this file yet")
+    return ExitCode.DONE

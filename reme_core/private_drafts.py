@@ -1,0 +1,59 @@
+"""Drafts of files that are put in place once they are whole: readable by their owner alone, and never left for long."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PREFIX, _SUFFIX = ".reme-", ".part"
+
+
+@contextmanager
+def private_draft(target: Path) -> Iterator[Path]:
+    """Make an empty draft beside a target; hand out its path. It goes unless it is moved.
+
+    Drafts that killed processes have left in this folder are removed: those of running ones are locked.
+
+    Raises:
+        OSError: It can't be made, or what is done within fails so.
+    """
+    _remove_left_ones(target.parent)
+    draft = target.with_name(f"{_PREFIX}{uuid.uuid4().hex}{_SUFFIX}")
+    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    try:
+        with _locked(descriptor):
+            yield draft
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _remove_left_ones(folder: Path) -> None:
+    for draft in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+        # An OSError: it is gone meanwhile, locked, or not ours.
+        with contextlib.suppress(OSError), _locked(os.open(draft, os.O_RDWR)):
+            draft.unlink()
+
+
+@contextmanager
+def _locked(descriptor: int) -> Iterator[None]:
+    """Hold the lock of an open file, then close it (OSError if another process holds the lock).
+
+    Windows has no such lock and needs none: there a file that is being written can't be removed.
+    """
+    if sys.platform == "win32":
+        os.close(descriptor)
+        yield
+    else:
+        import fcntl  # noqa: PLC0415  # there is none on Windows
+
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,199 @@
+"""Copies of the file: made while others write, checked afterwards, and put back."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from reme_core.errors import CorruptDataError, StoreAccessError, StoreUnavailableError
+from reme_core.private_drafts import private_draft
+from reme_core.schema import FileCheck, new_id, utc_now
+from reme_core.stores.local.file.file_location import BESIDE, address_to_read, mapped_errors
+from reme_core.stores.local.file.row_digests import check_rows
+from reme_core.stores.local.file.tables import SCHEMA_VERSION, check_version
+from reme_core.stores.local.file.vectors_and_words import stored_dimension
+from reme_core.stores.local.file.whole_scope import HeldScope, list_scopes
+
+_TOLD = 20
+_WAIT_S = 10.0
+_SAFETY_COPY = "-before-version-"
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+    address = address_to_read(path)
+    with (
+        mapped_errors(str(path)),
+        closing(sqlite3.connect(address, uri=True, timeout=_WAIT_S, isolation_level=None)) as connection,
+    ):
+        connection.execute("PRAGMA query_only = ON")
+        yield connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFacts:
+    """Facts about a file that is only looked at.
+
+    Attributes:
+        schema_version: The version of its tables, 0 if it is empty.
+        dimension: Of its vectors, None while it has none.
+        scopes: All its scopes.
+        waiting: How many texts have no vector yet and are to get one.
+        dead_jobs: How many jobs were given up.
+    """
+
+    schema_version: int
+    dimension: int | None = None
+    scopes: tuple[HeldScope, ...] = ()
+    waiting: int = 0
+    dead_jobs: int = 0
+
+
+def file_facts(path: Path) -> FileFacts:
+    """Look at a file; nothing is changed, even if it is of an older version. Raises as `check_file`."""
+    with _reading(path) as connection:
+        version = check_version(connection, str(path))
+        if version < SCHEMA_VERSION:
+            return FileFacts(schema_version=version)
+        (waiting,) = connection.execute(
+            "SELECT (SELECT count(*) FROM messages WHERE waits) + (SELECT count(*) FROM memories WHERE waits)"
+        ).fetchone()
+        (dead,) = connection.execute("SELECT count(*) FROM jobs WHERE state = 'dead'").fetchone()
+        return FileFacts(
+            schema_version=version,
+            dimension=stored_dimension(connection),
+            scopes=tuple(list_scopes(connection)),
+            waiting=waiting,
+            dead_jobs=dead,
+        )
+
+
+def check_file(path: Path) -> FileCheck:
+    """Read all of a file: SQLite's own check, then each row; see `check_rows`. Blocks.
+
+    Raises:
+        StoreAccessError: It isn't there or can't be read.
+        SchemaVersionError: It is newer than this release, or not ours.
+        CorruptDataError: It can't be read at all.
+    """
+    if not path.is_file():
+        msg = f"{str(path)!r} is not there, or no file: check the path"
+        raise StoreAccessError(msg)
+    with _reading(path) as connection:
+        version = check_version(connection, str(path))
+        connection.execute("BEGIN")  # one snapshot, whoever writes meanwhile
+        found = [f"SQLite: {what}" for (what,) in connection.execute("PRAGMA integrity_check(20)") if what != "ok"]
+        rows = 0
+        if version == SCHEMA_VERSION:  # in an older file nothing tells what was written
+            for problem in check_rows(connection):
+                rows += 1
+                if problem is not None and len(found) <= _TOLD:
+                    found.append(problem if len(found) < _TOLD else "and more")
+    return FileCheck(
+        path=str(path), file_bytes=path.stat().st_size, schema_version=version, rows=rows, problems=tuple(found)
+    )
+
+
+def copy_file(source: Path, target: Path, *, overwrite: bool = False) -> FileCheck:
+    """Copy a file as it is at one moment, whoever writes to it meanwhile; the copy is checked, then put in place.
+
+    Raises:
+        StoreAccessError: The target is there, and `overwrite` is not said; or it can't be written.
+        CorruptDataError: The copy, and so the file, is damaged; nothing is put in place.
+    """
+    if target.is_dir() or (target.exists() and (not overwrite or target.samefile(source))):
+        msg = f"{str(target)!r} exists: give another path, or say that it is to be overwritten"
+        raise StoreAccessError(msg)
+    with _draft(target) as draft:
+        _copy(source, draft)
+        checked = check_file(draft)
+        if checked.problems:
+            msg = f"{str(source)!r} is damaged, no copy was made: {checked.problems[0]}; see `reme check`"
+            raise CorruptDataError(msg)
+        draft.replace(target)
+    return checked.model_copy(update={"path": str(target)})
+
+
+def restore_file(copy: Path, target: Path) -> Path | None:
+    """Put a copy in the place of a file, which is kept beside it. Returns where that is now, None if there was none.
+
+    Raises:
+        StoreUnavailableError: Somebody has the file open.
+        SchemaVersionError: The copy is newer than this release, or not ours.
+        CorruptDataError: The copy is damaged.
+    """
+    if target.exists() and copy.exists() and target.samefile(copy):
+        msg = f"{str(copy)!r} is the file itself: give a copy of it"
+        raise StoreAccessError(msg)
+    kept = target.with_name(f"{target.name}-replaced-{utc_now():%Y%m%d-%H%M%S}-{new_id()[:4]}")
+    with _draft(target) as draft:
+        _copy(copy, draft)
+        checked = check_file(draft)
+        if checked.problems or not checked.schema_version:
+            msg = f"{str(copy)!r} is damaged or empty, nothing was restored: {''.join(checked.problems[:1])}"
+            raise CorruptDataError(msg)
+        with _alone(target):
+            for end in BESIDE:  # a log without its file, too: it must not be taken for that of the copy
+                with suppress(FileNotFoundError):
+                    target.with_name(target.name + end).rename(kept.with_name(kept.name + end))
+            draft.replace(target)
+    return kept if kept.exists() else None
+
+
+def keep_before_migration(path: Path, version: int) -> None:
+    """Copy a file that is about to be migrated, in place of earlier such copies; its name says the version."""
+    kept = path.with_name(f"{path.name}{_SAFETY_COPY}{version + 1}")
+    with _draft(kept) as draft:
+        _copy(path, draft)
+        remove_safety_copies(path)
+        draft.replace(kept)
+
+
+def remove_safety_copies(path: Path) -> None:
+    """Remove the copy that the last migration has left: it still holds what was erased since."""
+    for kept in path.parent.glob(f"{path.name}{_SAFETY_COPY}*"):
+        kept.unlink(missing_ok=True)
+
+
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """Hand out an empty draft of a file (StoreAccessError)."""
+    try:
+        with private_draft(target) as draft:
+            yield draft
+    except OSError as exc:
+        msg = f"{str(target)!r} can't be written ({exc.strerror}): give a path in a folder that exists and is writable"
+        raise StoreAccessError(msg) from exc
+
+
+def _copy(source: Path, draft: Path) -> None:
+    if not source.is_file():
+        msg = f"{str(source)!r} is not there, or no file: check the path"
+        raise StoreAccessError(msg)
+    with _reading(source) as connection, mapped_errors(str(draft)), closing(sqlite3.connect(draft)) as copy:
+        connection.backup(copy)  # all pages in one step: one snapshot, and no writer makes it begin anew
+        copy.execute("PRAGMA journal_mode = DELETE")
+    with draft.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a file that nobody else has open (StoreUnavailableError)."""
+    if not path.exists():
+        yield
+        return
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=0)) as connection:
+        try:
+            # SQLite leaves the log only where no other connection is there.
+            connection.execute("PRAGMA journal_mode = DELETE")
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.DatabaseError as exc:
+            if exc.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+                msg = f"{str(path)!r} is in use: end the programs that have it open, then try again"
+                raise StoreUnavailableError(msg) from exc
+        yield  # what is too damaged to be opened is replaced
