@@ -136,9 +136,9 @@ class Editor:
         )
         return stored
 
-    async def delete(self, scope: Scope, memory_id: str, *, reason: str, at: datetime) -> None:
-        """Remove a memory; its events stay, so that it can be brought back (MemoryNotFoundError)."""
-        deletes = [DeleteMemory(memory_id=memory_id)]
+    async def delete(self, scope: Scope, memory_id: str, *, reason: str, at: datetime, erase: bool = False) -> None:
+        """Remove a memory; unless it is erased, its events stay, and it can be brought back (MemoryNotFoundError)."""
+        deletes = [DeleteMemory(memory_id=memory_id, erase=erase)]
         await self.store.put(scope, WriteBatch(deletes=deletes, reason=reason, run_id=new_id(), at=at))
 
     async def _put(

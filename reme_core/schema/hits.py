@@ -272,7 +272,15 @@ class UndoResult(MappingModel):
 
 
 class Erased(MappingModel):
-    """What a deletion of a whole scope removed."""
+    """What a deletion of a whole scope removed, and from where.
+
+    Attributes:
+        store_items: Items that were memories, or written in the user's name: LangGraph's, and sessions of AgentScope.
+        adapter_rows: Rows of tables of adapters, such as threads and checkpoints, by table.
+        files: Files beside the store: drafts of exports, and what adapters keep outside of it.
+        pages_cleared: Whether the pages of the file hold nothing of it any more.
+        index_cleared: Whether the vector engine beside the file holds nothing of it any more; None: there is none.
+    """
 
     memories: int = 0
     messages: int = 0
@@ -281,6 +289,12 @@ class Erased(MappingModel):
     jobs: int = 0
     offloads: int = 0
     tool_calls: int = 0
+    sessions: int = 0
+    store_items: int = 0
+    adapter_rows: dict[str, int] = Field(default_factory=dict)
+    files: int = 0
+    pages_cleared: bool = False
+    index_cleared: bool | None = None
 
 
 class LineProblem(MappingModel):

@@ -69,9 +69,8 @@ async def test_a_job_whose_last_try_never_ended_tells_the_failure_before_it(tmp_
             await memory.summary([SAID], **U)
         scope = Scope(memory_space="space", user_id="u")
         [job] = await memory.list_jobs(**U)
-        claim = ClaimJob(
-            owner="gone", now=clock.now(), hold=timedelta(minutes=1), is_gone=lambda _: True, kinds=(job.kind,), waiting=True
-        )
+        hold, kinds = timedelta(minutes=1), (job.kind,)
+        claim = ClaimJob(owner="gone", now=clock.now(), hold=hold, is_gone=lambda _: True, kinds=kinds, waiting=True)
         assert await memory.store.claim_job(scope, claim)
         clock.advance(seconds=3600)
         with pytest.raises(PartialFailureError):
