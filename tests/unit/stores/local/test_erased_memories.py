@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,23 @@ async def test_a_full_file_can_be_deleted_from(tmp_path: Path) -> None:
         assert b"xyzzy" not in bytes_on_disk(tmp_path / "memory.db")
         await memory.add_memory("there is room again", **ALICE)
     await store.close()
+
+
+async def test_the_log_is_cut_when_a_long_reader_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    log = path.with_name("memory.db-wal")
+    async with open_memory(tmp_path) as memory:
+        await memory.add_memory("tea", **ALICE)
+        reader = sqlite3.connect(path, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM memories").fetchone()
+        for number in range(14):
+            await memory.add_memory(f"{number} {'x' * 1000}", **ALICE, metadata={"text": f"{number}" * 400_000})
+        grown = log.stat().st_size
+        reader.close()
+        for number in range(4):
+            await memory.add_memory(f"cup {number}", **ALICE)
+        assert grown > 10_000_000 > 9_000_000 > log.stat().st_size
 
 
 async def test_a_draft_of_an_export_that_was_killed_goes_with_the_user(tmp_path: Path) -> None:
