@@ -149,8 +149,9 @@ def read_metadata_filter(value: object) -> dict[str, Scalar]:
         read_text(key, "metadata")
         if isinstance(item, str):
             read_text(item, f"metadata[{key!r}]")
-        elif isinstance(item, int):
-            _checked(check_numbers, item, f"metadata[{key!r}]")
+        elif isinstance(item, int) and not is_whole_64(item):
+            msg = f"metadata[{key!r}]: a number beyond 64 bits can't be looked for: keep it as a string"
+            raise UnsupportedFilterError(msg)
         elif isinstance(item, float) and not math.isfinite(item):
             msg = f"metadata[{key!r}]: nothing stored equals {item}: filter by a finite number, a string or None"
             raise InvalidInputError(msg)
@@ -233,12 +234,13 @@ def read_question(value: object, *, is_timed: bool) -> str:
 
 def read_count(value: object, name: str) -> int:
     """Read a number of results or tokens, from 1 to 10,000 results (InvalidInputError)."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1 or not is_whole_64(value):
-        msg = f"{name}: wanted a whole number from 1 on, of at most 64 bits, found {shown(value)}"
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        msg = f"{name}: wanted a whole number from 1 on, found {shown(value)}"
         raise InvalidInputError(msg)
     if name in {"limit", "top_k"} and value > MAX_LIMIT:
         msg = f"{name}: at most {MAX_LIMIT} at once, found {shown(value)}: page, or export"
         raise InvalidInputError(msg)
+    _checked(check_numbers, value, name)
     return value
 
 
