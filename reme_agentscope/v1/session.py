@@ -12,7 +12,7 @@ from agentscope.session import SessionBase
 from reme_agentscope._shared.opening import OpenedMemory, user_of
 from reme_core.errors import ConfigurationError, CorruptDataError, NotFoundError
 from reme_core.ports import GetItems, ItemAddress, PutItem, WriteItems
-from reme_core.schema import shown
+from reme_core.schema import make_scope, shown
 
 if TYPE_CHECKING:
     from reme_core import ReMe
@@ -55,7 +55,13 @@ class ReMeSession(SessionBase):
         memory, now = self._memory.get(), self._memory.get().clock.now()
         states = json.dumps({name: module.state_dict() for name, module in state_modules_mapping.items()})
         ttl_s = None if self._expires_after is None else self._expires_after.total_seconds()
-        put = PutItem(address=_address(session_id, user_id), value={"states": states}, ranked=False, ttl_s=ttl_s)
+        put = PutItem(
+            address=_address(session_id, user_id),
+            value={"states": states},
+            ranked=False,
+            ttl_s=ttl_s,
+            owner=make_scope(memory.memory_space, user_of(user_id or None)),
+        )
         await memory.store.write_items(memory.memory_space, WriteItems(writes=[put], at=now))
         if ttl_s is not None:
             await memory.store.sweep_items(memory.memory_space, now)

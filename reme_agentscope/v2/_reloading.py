@@ -36,6 +36,11 @@ class OffloadFiles:
         """Keep the place; nothing is made."""
         self._folder = folder / "agentscope" / _digest(user_id)
 
+    @property
+    def folder(self) -> Path:
+        """The part of this user."""
+        return self._folder
+
     def put_text(self, session_id: str, text: str) -> str:
         """Return the handle of a text that is on disk; the same text of the same session has the same one.
 

@@ -21,6 +21,7 @@ from reme_agentscope._shared.opening import OpenedMemory, logged, told, user_of
 from reme_agentscope.v2._reloading import DATA_SESSION, OffloadFiles, ReloadContext
 from reme_core.adapting import RELOAD_TOOL
 from reme_core.errors import ReMeError, StoreError
+from reme_core.schema import make_scope
 from reme_core.schema.plain import as_json, clean_text, usable_id
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class ReMeOffloader:
     where the folder fails. The text that it returns names the reference and the tool that loads it again. It raises
     only where nothing could be written: the agent's context is then left as it was.
 
-    Whose it is says `user_name`; sessions share no reference. Files stay until somebody removes the folder
-    `agentscope` of the working folder: erasing a user's memories does not touch them.
+    Whose it is says `user_name`; sessions share no reference. `delete_all_memories` of that user removes the files too,
+    as the memory was told of their folder; files of a memory that was never reached stay.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class ReMeOffloader:
         self._user_id = user_of(user_name)
         self._memory = OpenedMemory(reme, working_dir=str(workspace_dir))
         self._files = OffloadFiles(Path(workspace_dir).expanduser(), user_id=self._user_id)
+        self._is_noted = False
 
     def __repr__(self) -> str:
         """Name its memory."""
@@ -121,6 +123,7 @@ class ReMeOffloader:
             _LOG.error("a data block of type %.80r is no base64 and was not offloaded: %s", media_type, told(exc))
             return block
         try:
+            await self._note_folder()
             url = (await asyncio.to_thread(self._files.put_data, data, media_type)).as_uri()
         except OSError as exc:
             _LOG.error("data go into the memory, as the folder takes no file: %s", told(exc))
@@ -140,10 +143,25 @@ class ReMeOffloader:
 
     async def _put_into_file(self, session_id: str, text: str, *, after: Exception) -> str:
         try:
+            await self._note_folder()
             return await asyncio.to_thread(self._files.put_text, session_id, text)
         except OSError as exc:
             msg = f"nothing was offloaded: the memory failed ({told(after)}), and so did the folder ({told(exc)})"
             raise StoreError(msg) from exc
+
+    async def _note_folder(self) -> None:
+        """Tell the memory of the folder, so that erasing the user removes it; anew with the next file if that fails."""
+        if self._is_noted:
+            return
+        try:
+            memory = self._memory.get()
+            scope = make_scope(memory.memory_space, self._user_id)
+            database, folder = memory.database, self._files.folder
+            await database.write(lambda connection: database.note_file(connection, scope, folder))
+        except Exception as exc:  # noqa: BLE001  # whatever the memory has: what leaves the context is kept all the same
+            _LOG.warning("erasing the user would not remove %r: %s", str(self._files.folder), told(exc))
+        else:
+            self._is_noted = True
 
     async def _put_into_memory(self, session_id: str, text: str, *, name: str, after: Exception) -> str:
         try:

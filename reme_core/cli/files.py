@@ -76,7 +76,9 @@ def read_trajectories(source: str) -> Sequence[FileItem]:
 
 
 def read_text(source: str) -> str:
-    """Read a file, or standard input for `-`, as UTF-8 (InvalidInputError)."""
+    """Read a regular file, or standard input for `-`, as UTF-8 (InvalidInputError)."""
+    if source != STANDARD_INPUT:
+        _check_regular(Path(source).expanduser())
     try:
         data = sys.stdin.buffer.read() if source == STANDARD_INPUT else Path(source).expanduser().read_bytes()
     except (OSError, ValueError) as exc:

@@ -24,7 +24,7 @@ from reme_core.cli.visible import one_line
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.ports import Counts
-from reme_core.schema import Event, Memory, SummaryResult
+from reme_core.schema import Erased, Event, Memory, SummaryResult
 
 _SHOWN = 60
 
@@ -215,6 +215,7 @@ def delete(
     memory_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The id of a memory.")] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Everything of the user, for good.")] = False,
+    erase: Annotated[bool, typer.Option("--erase", help="The history of the memory, too, for good.")] = False,
     yes: Yes = False,
 ) -> int:
     """Delete a memory, or with --all everything of a user."""
@@ -223,18 +224,24 @@ def delete(
         raise InvalidInputError(msg)
     if memory_id is None:
         return asyncio.run(_delete_all(where, output, is_sure=yes))
-    return asyncio.run(_delete_memory(where, output, memory_id, is_sure=yes))
+    return asyncio.run(_delete_memory(where, output, memory_id, erase=erase, is_sure=yes))
 
 
-async def _delete_memory(where: CommonOptions, output: Output, memory_id: str, *, is_sure: bool) -> ExitCode:
+async def _delete_memory(
+    where: CommonOptions, output: Output, memory_id: str, *, erase: bool, is_sure: bool
+) -> ExitCode:
     """Delete one memory; asks first."""
     async with where.existing() as (memory, user_id):
-        found = await memory.get_memory(memory_id, user_id=user_id)
         if not is_sure:
-            ask(f"delete {one_line(found.content)[:_SHOWN]!r}?")
-        await memory.delete_memory(memory_id, user_id=user_id, reason="reme delete")
+            last = (await memory.history(memory_id, user_id=user_id))[-1]  # it may be deleted already
+            found = last.after or last.before
+            what = "" if found is None else f" {one_line(found.content)[:_SHOWN]!r}"
+            ask(f"delete{what}{' and its history, for good' if erase else ''}?")
+        await memory.delete_memory(memory_id, user_id=user_id, reason="reme delete", erase=erase)
     if output.as_json:
         output.value({"deleted": memory_id})
+    elif erase:
+        output.line(f"deleted {memory_id} and its history; the messages that it comes from stay")
     else:
         output.line(f"deleted {memory_id}; reme history still shows it")
     return ExitCode.DONE
@@ -251,16 +258,34 @@ async def _delete_all(where: CommonOptions, output: Output, *, is_sure: bool) ->
     if output.as_json:
         output.value(erased.model_dump(mode="json"))
     else:
-        gone = listed(
-            counted(erased.messages, "message"),
-            counted(erased.blocks, "block"),
-            counted(erased.offloads, "offload") if erased.offloads else "",
-            counted(erased.tool_calls, "tool call") if erased.tool_calls else "",
-            counted(erased.memories, "memory"),
-            counted(erased.events, "event"),
-        )
-        output.line(f"deleted {gone}")
+        for line in _told_erased(erased):
+            output.line(line)
     return ExitCode.DONE
+
+
+def _told_erased(erased: Erased) -> list[str]:
+    """Tell what was removed from where, a line for each place."""
+    gone = listed(
+        counted(erased.messages, "message"),
+        counted(erased.blocks, "block"),
+        counted(erased.offloads, "offload") if erased.offloads else "",
+        counted(erased.tool_calls, "tool call") if erased.tool_calls else "",
+        counted(erased.memories, "memory"),
+        counted(erased.events, "event"),
+        counted(erased.jobs, "job") if erased.jobs else "",
+        counted(erased.store_items, "item") if erased.store_items else "",
+    )
+    lines = [f"deleted {gone}"]
+    if erased.adapter_rows:
+        rows = listed(*(f"{count} of {one_line(table)}" for table, count in erased.adapter_rows.items()))
+        lines.append(f"rows of adapters: {rows}")
+    if erased.files:
+        lines.append(f"files beside the store: {erased.files}")
+    if erased.pages_cleared:
+        lines.append("nothing of it is left in the pages of the file")
+    if erased.index_cleared:
+        lines.append("nothing of it is left in the vector engine")
+    return lines
 
 
 def _what_is_there(counts: Counts) -> str:

@@ -174,13 +174,24 @@ class MemoryMethods:
             at=self._clock.now(),
         )
 
-    async def delete_memory(self: MemoryParts, memory_id: str, *, user_id: str, reason: str = "") -> None:
-        """Remove a memory; its history stays (MemoryNotFoundError)."""
+    async def delete_memory(
+        self: MemoryParts, memory_id: str, *, user_id: str, reason: str = "", erase: bool = False
+    ) -> None:
+        """Remove a memory; its history stays.
+
+        With `erase=True` its history goes too, that of one deleted before as well, and the file is cleared of both,
+        which `undo` can't take back. The messages that it comes from stay, and so do other memories that say the same.
+
+        Raises:
+            MemoryNotFoundError: No such memory in this scope.
+            StoreUnavailableError: It is erased, but another process holds old pages; the next start clears them.
+        """
         await self._editor.delete(
             self._scope(user_id),
             inputs.read_id(memory_id, "memory_id"),
             reason=inputs.read_text(reason, "reason"),
             at=self._clock.now(),
+            erase=inputs.read_flag(erase, "erase"),
         )
 
     async def list_memories(

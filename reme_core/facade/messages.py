@@ -76,6 +76,9 @@ class MessageMethods:
     async def delete_all_memories(self: MemoryParts, *, user_id: str) -> Erased:
         """Remove everything of a user for good: messages, blocks, memories, events, vectors and texts.
 
+        What adapters keep of the user goes too: LangGraph's threads and items, AgentScope's sessions and files. The
+        answer tells what was removed from where.
+
         Raises:
             StoreUnavailableError: It is deleted, but another process holds old pages; call again.
         """

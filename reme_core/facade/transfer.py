@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from reme_core.facade.parts import MemoryParts, file_path, local_file
-from reme_core.schema import DumpedLibrary, FileCheck, LoadedLibrary, TransferCounts
+from reme_core.schema import DumpedLibrary, FileCheck, LoadedLibrary, Scope, TransferCounts
 from reme_core.steps import user_input as inputs
+
+if TYPE_CHECKING:
+    from reme_core.transfer.json_lines import NoteDraft
+
+
+def _noting(memory: MemoryParts, scope: Scope) -> NoteDraft:
+    """Return what notes drafts in the local file, so that one left by a killed process goes with the scope."""
+    from reme_core.transfer.json_lines import unnoted
+
+    store = memory._ports.file  # noqa: SLF001  # this is a part of the memory
+    if store is None:
+        return unnoted
+
+    @asynccontextmanager
+    async def noting(draft: Path) -> AsyncIterator[None]:
+        await store.note_file(scope, draft)
+        try:
+            yield
+        finally:
+            await store.forget_file(scope, draft)
+
+    return noting
 
 
 class TransferMethods:
@@ -50,7 +74,8 @@ class TransferMethods:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
         from reme_core.transfer.scope_transfer import export_scope
 
-        return await export_scope(self._ports.store, self._scope(user_id), file_path(path))
+        scope = self._scope(user_id)
+        return await export_scope(self._ports.store, scope, file_path(path), noting=_noting(self, scope))
 
     async def import_(
         self: MemoryParts, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None
@@ -102,13 +127,15 @@ class TransferMethods:
         """
         from reme_core.transfer.scope_transfer import dump_library
 
+        scope = self._scope(user_id)
         return await dump_library(
             self._ports.store,
-            self._scope(user_id),
+            scope,
             file_path(path),
             types=inputs.read_types(memory_type),
             targets=inputs.read_targets(memory_target),
             include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
+            noting=_noting(self, scope),
         )
 
     async def load(

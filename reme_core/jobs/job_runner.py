@@ -206,8 +206,7 @@ class JobRunner:
     async def _attempt(self, scope: Scope, job: Job, owner: str, worker: Worker) -> JobOutcome:
         meter = UsageCounter()
         if job.attempts > self._trying.max_attempts:
-            died = RunError(f"begun {job.attempts - 1} times and never ended: the process died each time")
-            return await self._failed(scope, job, owner, died, meter)
+            return await self._failed(scope, job, owner, _never_ended(job), meter)
         try:
             return await self._held(scope, job, owner, self._do(scope, job, owner, worker, meter))
         except JobNotFoundError as exc:  # done by somebody who took it over, dropped, or the scope was erased
@@ -236,7 +235,11 @@ class JobRunner:
             return await self._failed(scope, job, owner, failure, meter)
 
     async def _failed(self, scope: Scope, job: Job, owner: str, failure: ReMeError, meter: UsageCounter) -> JobOutcome:
-        await self._settle_unless_taken(scope, self._after(job, owner, failure))
+        try:
+            await self._settle_unless_taken(scope, self._after(job, owner, failure))
+        except asyncio.CancelledError:  # what waited to be written is not: the attempt doesn't count
+            await self._give_back(scope, job, owner)
+            raise
         return JobOutcome(job=job, usage=meter.usage, failure=failure)
 
     async def _held(self, scope: Scope, job: Job, owner: str, work: Coroutine[None, None, T]) -> T:
@@ -353,6 +356,13 @@ async def _ended(task: asyncio.Future[T]) -> bool:
         except asyncio.CancelledError:
             is_cancelled = True
     return is_cancelled
+
+
+def _never_ended(job: Job) -> RunError:
+    told = f"; the failure that was last told is {job.error}" if job.error else ""
+    return RunError(
+        f"begun {job.attempts - 1} times, and its last try did not end: the process died or was stopped{told}"
+    )
 
 
 def _nobody(job: Job) -> ConfigurationError:

@@ -38,13 +38,14 @@ class Metered(Protocol):
 
 
 class Tally:
-    """Counts what one call costs, while it runs. It starts with the clock running."""
+    """Counts what one call costs, while it runs; `is_cut`: its answer was too long. The clock runs from the start."""
 
     def __init__(self) -> None:
         """Start counting."""
         self.attempts = 0
         self.prompt_tokens = 0
         self.completion_tokens = 0
+        self.is_cut = False
         self._started = time.perf_counter()
         self._milliseconds: float | None = None
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, MutableMapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,82 +20,20 @@ from openai import AsyncOpenAI, AsyncStream, DefaultAsyncHttpxClient
 from pydantic import JsonValue, SecretStr
 
 from reme_core.errors import ConfigurationError, ModelOutputError
+from reme_core.models.call_slots import CallSlots
 from reme_core.models.defaults import Meter, Tally
-from reme_core.models.endpoint_failures import TRANSPORT_ERROR, USED_UP, EndpointAddress, translate, was_reached
+from reme_core.models.endpoint_failures import (
+    BYTE_STREAM,
+    TRANSPORT_ERROR,
+    USED_UP,
+    EndpointAddress,
+    translate,
+    was_reached,
+)
 from reme_core.schema import Usage
 
 if TYPE_CHECKING:
     from openai._types import RequestOptions
-
-
-class CallSlots:
-    """At most `limit` holders at a time, first come first served.
-
-    An asyncio semaphore belongs to one event loop; this one is shared by all loops and threads of the process.
-    """
-
-    def __init__(self, limit: int) -> None:
-        """Allow `limit` holders, at least 1."""
-        self._lock = threading.Lock()
-        self._free = limit
-        self._waiters: deque[_Waiter] = deque()
-
-    @asynccontextmanager
-    async def hold(self) -> AsyncIterator[None]:
-        """Wait for a slot and hold it. Cancelling the wait gives up the place in the queue."""
-        await self._acquire()
-        try:
-            yield
-        finally:
-            self._release()
-
-    async def _acquire(self) -> None:
-        with self._lock:
-            if self._free:
-                self._free -= 1
-                return
-            waiter = _Waiter(asyncio.get_running_loop())
-            self._waiters.append(waiter)
-        try:
-            await waiter.woken
-        except BaseException:  # a cancelled wait; it goes on below
-            self._withdraw(waiter)
-            raise
-
-    def _release(self) -> None:
-        with self._lock:
-            while self._waiters:
-                if self._waiters.popleft().grant():
-                    return
-            self._free += 1
-
-    def _withdraw(self, waiter: _Waiter) -> None:
-        with self._lock:
-            granted = waiter.granted
-            if not granted and waiter in self._waiters:
-                self._waiters.remove(waiter)
-        if granted:
-            self._release()
-
-
-class _Waiter:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.woken: asyncio.Future[None] = loop.create_future()
-        self.granted = False
-        self._loop = loop
-
-    def grant(self) -> bool:
-        """Hand the slot over; False where the waiter's loop is closed, and nobody waits any more."""
-        try:
-            self._loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:
-            return False
-        self.granted = True
-        return True
-
-    def _wake(self) -> None:
-        if not self.woken.done():
-            self.woken.set_result(None)
 
 
 _LINGER_S = 30.0
@@ -106,6 +43,10 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 # The client has one hook for the requests of all its calls; it runs in the task of the call.
 _TALLY: ContextVar[Tally] = ContextVar("tally of the call under way")
+
+
+ANSWER_BYTES = 8 << 20
+"""What is read of a chat model's answer: a hundred times what any model writes."""
 
 
 def as_secret(api_key: SecretStr | str | None) -> SecretStr | None:
@@ -121,8 +62,16 @@ class Endpoint:
     closed with the loop (`asyncio.run` does it), by `close`, or soon after this object is gone.
     """
 
-    def __init__(self, place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
-        """Check the options; nothing is opened yet.
+    def __init__(
+        self,
+        place: EndpointAddress,
+        *,
+        timeout_s: float,
+        max_retries: int,
+        max_concurrency: int,
+        answer_bytes: int = ANSWER_BYTES,
+    ) -> None:
+        """Check the options; nothing is opened yet. Of an answer at most `answer_bytes` are read.
 
         Raises:
             ConfigurationError: Naming the option.
@@ -131,7 +80,8 @@ class Endpoint:
         self.place = place
         self.slots = CallSlots(max_concurrency)
         self._timeout_s = timeout_s
-        self._clients = _LoopClients(place, max_retries)
+        self._clients = _LoopClients(place, max_retries, answer_bytes)
+        self._answer_bytes = answer_bytes
 
     async def post(self, path: str, body: dict[str, JsonValue], *, tally: Tally, timeout_s: float | None = None) -> str:
         """Send a request and return the text of the answer, whatever its form. It holds a slot until the end.
@@ -140,10 +90,21 @@ class Endpoint:
             ModelUnavailableError: It failed, and so did the retries, or all of it took longer than the time-out.
             ModelRejectedError: The endpoint refuses it.
             ContextTooLongError: It is too long for the model.
+            ModelOutputError: The answer is longer than what is read of one.
         """
         async with self.slots.hold(), self._bounded(tally, timeout_s):
             client = await self._clients.get()
-            return await client.post(path, cast_to=str, body=body, options=_options(self.place))
+            text = await client.post(path, cast_to=str, body=body, options=_options(self.place))
+        self._check_whole(tally)
+        return text
+
+    def _check_whole(self, tally: Tally) -> None:
+        if tally.is_cut:
+            msg = (
+                f"{self.place.model!r} at {self.place.url!r}: an answer of more than {self._answer_bytes} bytes: "
+                f"is it a model's? Check {self.place.url_variable}"
+            )
+            raise ModelOutputError(msg, raw="")
 
     async def open_stream(
         self, path: str, body: dict[str, JsonValue], *, tally: Tally, timeout_s: float | None = None
@@ -164,13 +125,13 @@ class Endpoint:
             )
 
     async def pieces(
-        self, stream: AsyncStream[object], *, timeout_s: float | None = None
+        self, stream: AsyncStream[object], *, tally: Tally, timeout_s: float | None = None
     ) -> AsyncGenerator[object, None]:
         """Yield what the stream brings; the time-out is that between two pieces. What has begun is not tried again.
 
         Raises:
             ModelUnavailableError: The stream broke, or went silent.
-            ModelOutputError: A piece is not JSON.
+            ModelOutputError: A piece is not JSON, or there is no end of them.
         """
         iterator = aiter(stream)
         while True:
@@ -178,6 +139,7 @@ class Endpoint:
                 async with asyncio.timeout(timeout_s or self._timeout_s):
                     piece = await anext(iterator)
             except StopAsyncIteration:
+                self._check_whole(tally)
                 return
             except TRANSPORT_ERROR as exc:
                 broken = openai.APIConnectionError(request=stream.response.request)
@@ -256,7 +218,15 @@ class EndpointModel:
 
 
 async def _count_request(_request: object) -> None:
-    _TALLY.get().attempts += 1
+    tally = _TALLY.get()
+    tally.attempts += 1
+    tally.is_cut = False
+
+
+class _ByteStream(Protocol):
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def aclose(self) -> None: ...
 
 
 class _Answer(Protocol):
@@ -264,6 +234,7 @@ class _Answer(Protocol):
 
     status_code: int
     headers: MutableMapping[str, str]
+    stream: _ByteStream
 
     async def aread(self) -> bytes: ...
 
@@ -272,6 +243,35 @@ async def _mark_used_up(answer: _Answer) -> None:
     """Keep the client from trying again where the quota is used up: a 429 that no waiting heals."""
     if answer.status_code == 429 and USED_UP.encode() in await answer.aread():
         answer.headers["x-should-retry"] = "false"
+
+
+class _BoundedStream(BYTE_STREAM):  # type: ignore[misc]  # that of the library below
+    """The body of an answer, which ends at a bound: who reads it is told by the tally."""
+
+    def __init__(self, stream: _ByteStream, tally: Tally, limit: int) -> None:
+        self._stream = stream
+        self._tally = tally
+        self._left = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._stream:
+            self._left -= len(part)
+            if self._left < 0:
+                self._tally.is_cut = True
+                return
+            yield part
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _bounding(limit: int) -> Callable[[_Answer], Awaitable[None]]:
+    """Return the hook that bounds the bytes of each answer."""
+
+    async def bound(answer: _Answer) -> None:
+        answer.stream = _BoundedStream(answer.stream, _TALLY.get(), limit)
+
+    return bound
 
 
 def _check_options(place: EndpointAddress, *, timeout_s: float, max_retries: int, max_concurrency: int) -> None:
@@ -293,13 +293,17 @@ def _check_options(place: EndpointAddress, *, timeout_s: float, max_retries: int
 def _options(place: EndpointAddress) -> RequestOptions:
     """Leave out what the client would add from the environment, and the key where there is none."""
     headers: dict[str, str | openai.Omit] = {"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()}
+    headers["Accept-Encoding"] = "identity"  # the bound is on what goes over the wire
     if place.secret is None:
         headers["Authorization"] = openai.Omit()
     return {"headers": headers}
 
 
-def _open_client(place: EndpointAddress, max_retries: int) -> AsyncOpenAI:
-    """Make a client without time-outs of its own: the bound on the whole call is here."""
+def _open_client(place: EndpointAddress, max_retries: int, answer_bytes: int) -> AsyncOpenAI:
+    """Make a client without time-outs of its own: the bound on the whole call is here.
+
+    It follows no redirect: the prompt would go to whom nobody named.
+    """
     return AsyncOpenAI(
         api_key=place.secret.get_secret_value() if place.secret else "none",
         base_url=place.base_url,
@@ -307,14 +311,16 @@ def _open_client(place: EndpointAddress, max_retries: int) -> AsyncOpenAI:
         timeout=None,
         # Not the client's default wrapper, which, when garbage, closes itself on whichever loop runs at that time.
         http_client=DefaultAsyncHttpxClient(
-            timeout=None, event_hooks={"request": [_count_request], "response": [_mark_used_up]}
+            timeout=None,
+            follow_redirects=False,
+            event_hooks={"request": [_count_request], "response": [_bounding(answer_bytes), _mark_used_up]},
         ),
     )
 
 
-async def _lifetime(place: EndpointAddress, max_retries: int) -> AsyncGenerator[AsyncOpenAI, None]:
+async def _lifetime(place: EndpointAddress, max_retries: int, answer_bytes: int) -> AsyncGenerator[AsyncOpenAI, None]:
     """Yield a client once, and close it when the generator is closed: the event loop does that before it ends."""
-    client = _open_client(place, max_retries)
+    client = _open_client(place, max_retries, answer_bytes)
     try:
         yield client
     finally:
@@ -344,9 +350,10 @@ class _LoopClient:
 class _LoopClients:
     """One client for each running loop."""
 
-    def __init__(self, place: EndpointAddress, max_retries: int) -> None:
+    def __init__(self, place: EndpointAddress, max_retries: int, answer_bytes: int) -> None:
         self._place = place
         self._max_retries = max_retries
+        self._answer_bytes = answer_bytes
         self._lock = threading.Lock()
         self._held: dict[asyncio.AbstractEventLoop, _LoopClient] = {}
 
@@ -357,7 +364,7 @@ class _LoopClients:
                 del self._held[other]
             held = self._held.get(loop)
         if held is None or held.client.is_closed():
-            lifetime = _lifetime(self._place, self._max_retries)
+            lifetime = _lifetime(self._place, self._max_retries, self._answer_bytes)
             client = await anext(lifetime)  # does not let other tasks run, so a loop has one client
             held = _LoopClient(client, lifetime, loop.call_later(_LINGER_S, _let_go, lifetime))
             with self._lock:

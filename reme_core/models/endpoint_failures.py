@@ -21,18 +21,14 @@ from reme_core.ports import ResponseSchema
 Foreign: TypeAlias = openai.OpenAIError | TimeoutError
 
 
-def _transport_error() -> type[Exception]:
-    """Find the base error of the HTTP library below: httpx under openai 2, httpx2 under openai 3.
+# The HTTP library below: httpx under openai 2, httpx2 under openai 3.
+_LIBRARY = importlib.import_module(openai.DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")[0])
 
-    Streams of openai 2 let it through as it is.
-    """
-    base = openai.DefaultAsyncHttpxClient.__mro__[1]
-    library = importlib.import_module(base.__module__.partition(".")[0])
-    error: type[Exception] = library.TransportError
-    return error
+TRANSPORT_ERROR: type[Exception] = _LIBRARY.TransportError
+"""The base error of that library; streams of openai 2 let it through as it is."""
 
-
-TRANSPORT_ERROR = _transport_error()
+BYTE_STREAM: type = _LIBRARY.AsyncByteStream
+"""The body of an answer in that library."""
 
 USED_UP = "insufficient_quota"
 """The code of a 429 that no waiting heals."""
@@ -126,6 +122,8 @@ def _from_status(exc: openai.APIStatusError, place: EndpointAddress, what: str, 
     if may_pass(exc):
         return ModelUnavailableError(f"{what}, {tries}: try again later")
     match exc.status_code:
+        case 301 | 302 | 303 | 307 | 308:
+            hint = f"redirects are not followed: set {place.url_variable} to where the endpoint is"
         case 401:
             hint = f"the key was refused: set {place.key_variable}, or pass `api_key`"
         case 403:

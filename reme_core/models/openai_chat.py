@@ -279,7 +279,7 @@ class OpenAIChat(EndpointModel):
             async with (
                 self._endpoint.slots.hold(),
                 await self._negotiate(request, send) as stream,
-                aclosing(self._endpoint.pieces(stream, timeout_s=request.timeout_s)) as pieces,
+                aclosing(self._endpoint.pieces(stream, tally=tally, timeout_s=request.timeout_s)) as pieces,
             ):
                 async for data in pieces:
                     piece = parse_wire(data, raw=str(data))

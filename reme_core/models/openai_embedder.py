@@ -127,6 +127,8 @@ def _unit_rows(rows: Sequence[Sequence[float]], dimension: int) -> Matrix:
 _PATH = "/embeddings"
 _ABOUT_DIMENSIONS = re.compile(r"dimensions|matryoshka")
 
+_ANSWER_BYTES = 64 << 20  # vectors are long as JSON: some 60 kB each at 3,072 dimensions
+
 BATCH_SIZE = 10
 """Texts in a request. DashScope's text-embedding-v4 takes 10; OpenAI takes 2,048 and, in all, 300,000 tokens."""
 
@@ -184,7 +186,15 @@ class OpenAIEmbedder(EndpointModel):
             url_variable="REME_EMBEDDING_BASE_URL",
             secret=as_secret(api_key),
         )
-        super().__init__(Endpoint(place, timeout_s=timeout_s, max_retries=max_retries, max_concurrency=max_concurrency))
+        super().__init__(
+            Endpoint(
+                place,
+                timeout_s=timeout_s,
+                max_retries=max_retries,
+                max_concurrency=max_concurrency,
+                answer_bytes=_ANSWER_BYTES,
+            )
+        )
         self._dimension = dimension
         self._batch_size = batch_size
         self._max_chars = max_chars

@@ -107,12 +107,15 @@ class DeleteMemory:
         expected_revision: As in `PutMemory`.
         only_if_useless: Only while its counts make it so (ConflictError); None: whatever they are.
         reason: As in `PutMemory`.
+        erase: Its history goes as well, that of an earlier deletion too, and nothing of it stays readable in the file.
+            Such a deletion is no event, and can't be undone.
     """
 
     memory_id: str
     expected_revision: int | None = None
     only_if_useless: Uselessness | None = None
     reason: str | None = None
+    erase: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import replaced
 from reme_core.schema import Event, Memory, Scope, UndoResult, describe, new_id
+from reme_core.schema.checks import check_numbers
 from reme_core.steps.distillation import run_events
 from reme_core.steps.user_input import check_time_not_future
 
@@ -94,10 +95,7 @@ class Editor:
         fields = {**before.model_dump(), **changes, "updated_at": at}
         for name in {"valid_from", "valid_to"} & changes.keys():
             fields[f"{name}_precision"] = changes.get(f"{name}_precision")
-        try:
-            memory = Memory.model_validate(fields)
-        except ValidationError as exc:
-            raise InvalidInputError(describe(exc, "memory")) from exc
+        memory = _memory(fields, "memory")
         expected = before.revision if expected_revision is None else expected_revision
         if memory.index_text == before.index_text:  # the vector stays as well, so no model is needed
             put = PutMemory(memory=memory, expected_revision=expected)
@@ -136,9 +134,9 @@ class Editor:
         )
         return stored
 
-    async def delete(self, scope: Scope, memory_id: str, *, reason: str, at: datetime) -> None:
-        """Remove a memory; its events stay, so that it can be brought back (MemoryNotFoundError)."""
-        deletes = [DeleteMemory(memory_id=memory_id)]
+    async def delete(self, scope: Scope, memory_id: str, *, reason: str, at: datetime, erase: bool = False) -> None:
+        """Remove a memory; unless it is erased, its events stay, and it can be brought back (MemoryNotFoundError)."""
+        deletes = [DeleteMemory(memory_id=memory_id, erase=erase)]
         await self.store.put(scope, WriteBatch(deletes=deletes, reason=reason, run_id=new_id(), at=at))
 
     async def _put(
@@ -173,18 +171,21 @@ def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:
         msg = f"memories[{place}]: {sorted(map(str, unknown))[0]!r} can't be set; there are {', '.join(sorted(_GIVEN))}"
         raise InvalidInputError(msg)
     given = {name: value for name, value in fields.items() if value is not None}
+    whole = {**given, **scope.model_dump(), "created_at": at, "updated_at": at}
+    return _memory(whole, f"memories[{place}]")
+
+
+def _memory(fields: Mapping[str, object], where: str) -> Memory:
+    """Make a memory of fields that somebody gave (InvalidInputError)."""
     try:
-        return Memory.model_validate(
-            {
-                **given,
-                "memory_space": scope.memory_space,
-                "user_id": scope.user_id,
-                "created_at": at,
-                "updated_at": at,
-            }
-        )
+        memory = Memory.model_validate(fields)
+        check_numbers(memory.metadata)
     except ValidationError as exc:
-        raise InvalidInputError(describe(exc, f"memories[{place}]")) from exc
+        raise InvalidInputError(describe(exc, where)) from exc
+    except ValueError as exc:
+        msg = f"{where}.metadata: {exc}"
+        raise InvalidInputError(msg) from exc
+    return memory
 
 
 async def undo_run(store: Store, embedder: Embedder | None, scope: Scope, run_id: str, *, at: datetime) -> UndoResult:

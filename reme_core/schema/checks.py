@@ -140,6 +140,28 @@ def _check_json(item: object, path: str, *, depth: int) -> None:
             _check_json(child, f"{path}.{key}" if path else key, depth=depth + 1)
 
 
+def is_whole_64(value: int) -> bool:
+    """Tell whether a whole number has room in 64 bits with a sign, as the file and its indexes keep them."""
+    return value.bit_length() < 64
+
+
+def check_numbers(value: JsonValue) -> None:
+    """Refuse whole numbers that no filter could look for; of a value whose depth is checked.
+
+    Raises:
+        ValueError: One needs more than 64 bits.
+    """
+    if isinstance(value, dict):
+        for part in value.values():
+            check_numbers(part)
+    elif isinstance(value, list):
+        for part in value:
+            check_numbers(part)
+    elif isinstance(value, int) and not is_whole_64(value):
+        msg = f"has a whole number of {value.bit_length()} bits, at most 64 are allowed: use a string"
+        raise ValueError(msg)
+
+
 Text = Annotated[str, Strict(), AfterValidator(check_text)]
 Id = Annotated[str, Strict(), AfterValidator(check_id)]
 

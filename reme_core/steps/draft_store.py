@@ -118,6 +118,8 @@ class DraftStore(WrappedStore):
             InvalidInputError: Also for another scope than that of the changes so far.
         """
         checked = check_batch(scope, batch)
+        if any(delete.erase for delete in checked.deletes):
+            await self.erase(scope)
         async with self._lock:  # what is read below must still be so when the changes are kept
             if self._scope not in {None, scope}:
                 msg = f"this draft is for {self._scope!r} and not for {scope!r}: make one for each scope"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from reme_core.errors import ConfigurationError, InvalidInputError, UnsupportedFilterError
 from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, read_zone, shown
-from reme_core.schema.checks import check_id, check_text
+from reme_core.schema.checks import check_id, check_numbers, check_text, is_whole_64
 
 if TYPE_CHECKING:
     from reme_core.ports import OnConflict, Scalar
@@ -26,6 +26,8 @@ _DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL)
 _LANGUAGES = ("en", "zh")
 MAX_LIMIT = 10_000
 MAX_NAME_CHARS = 256
+# Beyond, it is no keyword but a file in its place; questions are read to their beginning instead.
+_MAX_KEYWORD_CHARS = 100_000
 
 
 def _checked(check: Callable[[A], B], value: A, name: str) -> B:
@@ -147,6 +149,9 @@ def read_metadata_filter(value: object) -> dict[str, Scalar]:
         read_text(key, "metadata")
         if isinstance(item, str):
             read_text(item, f"metadata[{key!r}]")
+        elif isinstance(item, int) and not is_whole_64(item):
+            msg = f"metadata[{key!r}]: a number beyond 64 bits can't be looked for: keep it as a string"
+            raise UnsupportedFilterError(msg)
         elif isinstance(item, float) and not math.isfinite(item):
             msg = f"metadata[{key!r}]: nothing stored equals {item}: filter by a finite number, a string or None"
             raise InvalidInputError(msg)
@@ -186,7 +191,7 @@ def read_flag(value: object, name: str) -> bool:
 
 def read_revision(value: object) -> int:
     """Read the revision that a caller has seen (InvalidInputError)."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1 and is_whole_64(value):
         return value
     msg = f"expected_revision: wanted the revision of a memory, from 1 on, found {shown(value)}"
     raise InvalidInputError(msg)
@@ -194,7 +199,11 @@ def read_revision(value: object) -> int:
 
 def read_query(value: object, name: str = "query") -> str:
     """Read a question or a keyword: any text with something in it (InvalidInputError)."""
-    text = _checked(check_text, _string(value, name).replace("\0", " "), name)
+    given = _string(value, name)
+    if len(given) > _MAX_KEYWORD_CHARS:
+        msg = f"{name}: has {len(given)} characters, at most {_MAX_KEYWORD_CHARS} are looked for: give some words of it"
+        raise InvalidInputError(msg)
+    text = _checked(check_text, given.replace("\0", " "), name)
     if not text.strip():
         msg = f"{name}: is empty; give some words, or list to see everything"
         raise InvalidInputError(msg)
@@ -231,6 +240,7 @@ def read_count(value: object, name: str) -> int:
     if name in {"limit", "top_k"} and value > MAX_LIMIT:
         msg = f"{name}: at most {MAX_LIMIT} at once, found {shown(value)}: page, or export"
         raise InvalidInputError(msg)
+    _checked(check_numbers, value, name)
     return value
 
 

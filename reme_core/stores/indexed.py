@@ -72,7 +72,14 @@ class IndexedStore(WrappedStore):
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
         """Write a batch; see `Store.put`."""
         written = await self._store.put(scope, batch)
-        await self._try_to_follow(scope)
+        if not any(delete.erase for delete in batch.deletes):
+            await self._try_to_follow(scope)
+            return written
+        try:
+            await self._follow(scope)
+        except StoreUnavailableError as exc:
+            msg = f"the memory is deleted; clearing it from the index failed: {exc} The next search clears it."
+            raise StoreUnavailableError(msg) from exc
         return written
 
     async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
@@ -116,7 +123,7 @@ class IndexedStore(WrappedStore):
             except StoreUnavailableError as exc:
                 msg = f"the scope is deleted; clearing it from the index failed: {exc} Call again to clear it."
                 raise StoreUnavailableError(msg) from exc
-        return erased
+        return erased.model_copy(update={"index_cleared": True})
 
     async def close(self) -> None:
         """Close the index and the store."""

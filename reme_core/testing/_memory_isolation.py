@@ -111,7 +111,7 @@ class MemoryIsolation:
     async def test_erasing_a_scope_leaves_every_other_alone(self, store: Store, scope: Scope) -> None:
         [fact] = await add(store, PutMemory(memory=memory("fact"), vector=axis(0)))
         await add(store, memory("fact", scope=scope), scope=scope)
-        assert await store.erase(scope) == Erased(memories=1, events=1)
+        assert _counts(await store.erase(scope)) == (1, 1)
         assert await visible(store, scope) == []
         assert len(await visible(store, ALICE)) == 5
         assert await store.get(ALICE, [fact.memory_id]) == [fact]
@@ -120,10 +120,18 @@ class MemoryIsolation:
         first, second = await add(store, PutMemory(memory=memory("fact one"), vector=axis(0)), memory("fact two"))
         await add(store, closed(first, minute=9))
         await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=second.memory_id),)))
-        assert await store.erase(ALICE) == Erased(memories=1, events=4)
+        assert _counts(await store.erase(ALICE)) == (1, 4)
         assert await visible(store, ALICE) == []
         assert await store.events(ALICE, EventQuery(memory_id=second.memory_id)) == []
-        assert await store.erase(ALICE) == Erased()
+        assert _counts(await store.erase(ALICE)) == (0, 0)
+
+    async def test_an_erased_memory_takes_its_history_with_it(self, store: Store) -> None:
+        first, second = await add(store, PutMemory(memory=memory("fact one"), vector=axis(0)), memory("fact two"))
+        await add(store, changed(first, {"content": "fact"}))
+        await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=first.memory_id, erase=True),)))
+        assert await store.events(ALICE, EventQuery(memory_id=first.memory_id)) == []
+        assert len(await store.events(ALICE, EventQuery())) == 1
+        assert [hit.memory for hit in await store.search(ALICE, MemorySearch(text="fact"))] == [second]
 
     async def test_an_erased_scope_starts_anew(self, store: Store) -> None:
         [first] = await add(store, PutMemory(memory=memory("fact"), vector=axis(0)))
@@ -209,3 +217,7 @@ async def _take_step(store: Store, scope: Scope, held: dict[str, Memory], step: 
             found = await store.search(scope, MemorySearch(text="fact", vector=axis(0), limit=100))
             current = {key: item for key, item in held.items() if item.is_current}
             assert {item.memory.memory_id: item.memory for item in found} == current
+
+
+def _counts(erased: Erased) -> tuple[int, int]:
+    return erased.memories, erased.events

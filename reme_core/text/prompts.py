@@ -15,6 +15,7 @@ from pydantic import JsonValue
 
 from reme_core.errors import ConfigurationError
 from reme_core.schema import ContentBlock, FileBlock, ImageBlock, Message, Role, TextBlock
+from reme_core.schema.hits import HIDDEN, with_hidden_shown
 
 _VARIABLE = re.compile(r"\{\{([a-z_]+)\}\}")
 _FIELDS = frozenset({"name", "version", "variables"})
@@ -139,16 +140,18 @@ def _told(block: ContentBlock) -> str:
 
 def json_line(value: Mapping[str, JsonValue]) -> str:
     """Write an object as one line of JSON that stays one line in a fence, whatever its texts hold."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
+    line = json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_ESCAPES)
+    return HIDDEN.sub(lambda found: json.dumps(found.group())[1:-1], line)
 
 
 def fence(name: str, body: str) -> str:
     r"""Put a body between `<name>` and `</name>`.
 
-    Tags of this name inside the body lose their "<" to `\u003c`; JSON lines hold none anyway.
+    Tags of this name inside the body lose their "<" to `\u003c`; JSON lines hold none anyway. Characters that nobody
+    sees, and those that turn the order of what is read, stand as their escapes.
     """
     tag = re.compile(rf"<(?=\s*/?\s*{re.escape(name)}\b)", re.IGNORECASE)
-    return f"<{name}>\n{tag.sub(lambda _: _ESCAPES[ord('<')], body)}\n</{name}>"
+    return f"<{name}>\n{tag.sub(lambda _: _ESCAPES[ord('<')], with_hidden_shown(body))}\n</{name}>"
 
 
 def prompt_time(moment: datetime, zone: tzinfo = UTC) -> str:

@@ -10,8 +10,9 @@ import os
 import re
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from pydantic import JsonValue
 
@@ -30,7 +31,17 @@ _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal")
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
-async def write_lines(path: Path, lines: AsyncIterator[str]) -> None:
+@asynccontextmanager
+async def unnoted(_draft: Path) -> AsyncIterator[None]:
+    """Note nothing of a draft."""
+    yield
+
+
+NoteDraft: TypeAlias = Callable[[Path], AbstractAsyncContextManager[None]]
+"""Entered before a draft is made, and left when it is no more: so that what a killed process leaves can be found."""
+
+
+async def write_lines(path: Path, lines: AsyncIterator[str], *, noting: NoteDraft = unnoted) -> None:
     """Write lines to a file, which is replaced once all of them are on disk.
 
     What stands at the path already gives its permissions, a new file is its owner's alone; through a symbolic link,
@@ -43,22 +54,27 @@ async def write_lines(path: Path, lines: AsyncIterator[str]) -> None:
     try:
         target, mode = await asyncio.to_thread(_target, path)
         with private_draft(target) as draft:
-            with draft.open("w", encoding="utf-8", newline="\n") as file:
-                waiting, size = list[str](), 0
-                async for line in lines:
-                    waiting += (line, "\n")
-                    size += len(line)
-                    if size >= _WRITTEN_AT_ONCE:
-                        await asyncio.to_thread(file.writelines, waiting)
-                        waiting, size = [], 0
-                await asyncio.to_thread(file.writelines, waiting)
-                await asyncio.to_thread(_settle, file.flush, file.fileno())
-            if mode is not None:
-                draft.chmod(mode)
-            await asyncio.to_thread(draft.replace, target)
+            async with noting(draft):
+                await _write_draft(draft, lines)
+                if mode is not None:
+                    draft.chmod(mode)
+                await asyncio.to_thread(draft.replace, target)
     except OSError as exc:
         msg = f"{str(path)!r} can't be written ({exc.strerror}): give a path in a folder that exists and is writable"
         raise StoreAccessError(msg) from exc
+
+
+async def _write_draft(draft: Path, lines: AsyncIterator[str]) -> None:
+    with draft.open("w", encoding="utf-8", newline="\n") as file:
+        waiting, size = list[str](), 0
+        async for line in lines:
+            waiting += (line, "\n")
+            size += len(line)
+            if size >= _WRITTEN_AT_ONCE:
+                await asyncio.to_thread(file.writelines, waiting)
+                waiting, size = [], 0
+        await asyncio.to_thread(file.writelines, waiting)
+        await asyncio.to_thread(_settle, file.flush, file.fileno())
 
 
 def _target(path: Path) -> tuple[Path, int | None]:

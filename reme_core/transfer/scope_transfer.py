@@ -48,6 +48,7 @@ from reme_core.schema import (
     TransferCounts,
     utc_now,
 )
+from reme_core.transfer.json_lines import NoteDraft, unnoted
 from reme_core.transfer.library_plan import find_all, pages_of
 from reme_core.transfer.transfer_file import Contents, ScopeLine, read_scope, refusal, write_file
 
@@ -60,13 +61,13 @@ _PAGE = 500
 _PAGE_OF_TEXTS = 20
 
 
-async def export_scope(store: Store, scope: Scope, path: Path) -> TransferCounts:
-    """Write everything a scope holds to a file, which is replaced once all of it is on disk.
+async def export_scope(store: Store, scope: Scope, path: Path, *, noting: NoteDraft = unnoted) -> TransferCounts:
+    """Write everything a scope holds to a file, which is replaced once all of it is on disk; `noting` its draft.
 
     Raises:
         StoreAccessError: The file can't be written, is no regular file, or is a database.
     """
-    return transfer_counts(await write_file(path, Contents.SCOPE, _everything(store, scope)))
+    return transfer_counts(await write_file(path, Contents.SCOPE, _everything(store, scope), noting=noting))
 
 
 def transfer_counts(counts: Mapping[str, int]) -> TransferCounts:
@@ -89,6 +90,7 @@ async def dump_library(
     types: Sequence[MemoryType] | None = None,
     targets: Sequence[str] | None = None,
     include_superseded: bool = False,
+    noting: NoteDraft = unnoted,
 ) -> DumpedLibrary:
     """Write memories to a file, newest first, one a line; the file is replaced once all of them are on disk.
 
@@ -101,6 +103,7 @@ async def dump_library(
         types: Of these types; None: of every type but `meta` and `history`.
         targets: About these; None: about any.
         include_superseded: Also those that were replaced.
+        noting: Notes the draft of the file.
 
     Raises:
         StoreAccessError: The file can't be written, is no regular file, or is a database.
@@ -110,7 +113,7 @@ async def dump_library(
         targets=None if targets is None else tuple(targets),
         include_superseded=include_superseded,
     )
-    counts = await write_file(path, Contents.LIBRARY, _memories(store, scope, wanted))
+    counts = await write_file(path, Contents.LIBRARY, _memories(store, scope, wanted), noting=noting)
     return DumpedLibrary(memories=counts["memory"])
 
 

@@ -31,7 +31,7 @@ from reme_core.schema import (
     describe,
 )
 from reme_core.steps.user_input import read_name
-from reme_core.transfer.json_lines import read_objects, write_lines
+from reme_core.transfer.json_lines import NoteDraft, read_objects, unnoted, write_lines
 from reme_core.transfer.legacy_library import is_older, translate
 
 MAX_LIBRARY_LINE_BYTES = 1 << 24
@@ -67,7 +67,9 @@ class Contents(StrEnum):
     LIBRARY = "library"
 
 
-async def write_file(path: Path, contents: Contents, items: AsyncIterator[tuple[str, BaseModel]]) -> Counter[str]:
+async def write_file(
+    path: Path, contents: Contents, items: AsyncIterator[tuple[str, BaseModel]], *, noting: NoteDraft = unnoted
+) -> Counter[str]:
     """Write things and their kinds to a file, which is replaced once all of them are on disk.
 
     Returns:
@@ -85,7 +87,7 @@ async def write_file(path: Path, contents: Contents, items: AsyncIterator[tuple[
             unsaid = set(Scope.model_fields) if isinstance(item, Memory) else None
             yield json.dumps({"kind": kind, "value": item.model_dump(mode="json", exclude=unsaid)}, ensure_ascii=False)
 
-    await write_lines(path, lines())
+    await write_lines(path, lines(), noting=noting)
     return counts
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar, cast, get_args
 from reme_core.errors import InvalidInputError
 from reme_core.ports import ChatModel, Clock, Store, SummaryRequest
 from reme_core.schema import Message, Scope, SummaryResult, parse_messages, shown
-from reme_core.schema.checks import check_id
+from reme_core.schema.checks import check_id, is_whole_64
 from reme_core.text import Language
 from reme_core.working.check import ContextLimits
 from reme_core.working.summary.sections import is_shown_summary, shown_text
@@ -132,9 +132,9 @@ def read_overhead(value: object) -> int:
 
 def read_whole(value: object, name: str) -> int:
     """Read a whole number of at least 0 (InvalidInputError)."""
-    if type(value) is int and value >= 0:
+    if type(value) is int and value >= 0 and is_whole_64(value):
         return value
-    msg = f"{name}: wanted a whole number of at least 0, found {value!r}"
+    msg = f"{name}: wanted a whole number of at least 0 and at most 64 bits, found {shown(value)}"
     raise InvalidInputError(msg)
 
 
@@ -142,7 +142,7 @@ def read_days(value: object, name: str) -> timedelta:
     """Read a number of days, at most a hundred years of them (InvalidInputError)."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MOST_DAYS:
         return timedelta(days=value)
-    msg = f"{name}: wanted a number of days from 0 to {_MOST_DAYS:,}, found {value!r}"
+    msg = f"{name}: wanted a number of days from 0 to {_MOST_DAYS:,}, found {shown(value)}"
     raise InvalidInputError(msg)
 
 

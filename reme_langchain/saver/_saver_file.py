@@ -91,6 +91,9 @@ _TABLES = (
     )""",
     """CREATE INDEX IF NOT EXISTS langchain_journal_waiting ON langchain_journal (name, queue, place)
         WHERE payload IS NOT NULL""",
+    # What an erasure counts beside the threads themselves.
+    """CREATE VIEW IF NOT EXISTS langgraph_thread_checkpoints AS
+        SELECT erased_with FROM langgraph_threads JOIN langgraph_checkpoints ON thread = langgraph_threads.id""",
     # Whoever removes a thread removes all of it; those that remember rows see the counter: `KnownDigests`.
     """CREATE TRIGGER IF NOT EXISTS langgraph_thread_ends AFTER DELETE ON langgraph_threads BEGIN
         DELETE FROM langgraph_values WHERE id IN (SELECT each.value FROM langgraph_checkpoints c, json_each(c.refs) each

@@ -173,9 +173,12 @@ class Raw:
     status: int = 200
     content_type: str = "application/json"
     promised: int | None = None
+    location: str | None = None
 
     def send(self, http: Handler, request: Request) -> None:
         http.send_response(self.status)
+        if self.location is not None:
+            http.send_header("Location", self.location)
         http.send_header("Content-Type", self.content_type)
         http.send_header("Content-Length", str(len(self.body) if self.promised is None else self.promised))
         http.end_headers()

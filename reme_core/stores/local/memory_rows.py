@@ -15,6 +15,7 @@ from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
 from reme_core.stores.local import memory_conditions as waiting
 from reme_core.stores.local.file.file_location import reading_rows
+from reme_core.stores.local.file.purging import mark_pages
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number
 from reme_core.stores.local.file.tables import insert_row
 from reme_core.stores.local.file.vectors_and_words import add_words, remove_words
@@ -63,10 +64,11 @@ def put_batch(
         return []
     number = make_scope_number(connection, scope)
     changed: list[int] = []
-    missing = [d.memory_id for d in batch.deletes if find_memory(connection, number, d.memory_id) is None]
+    missing = [d.memory_id for d in batch.deletes if not _is_known(connection, number, d)]
     if missing:
         raise MemoryNotFoundError(missing)
-    changed += [_delete_one(connection, number, batch, delete, fts5=fts5) for delete in batch.deletes]
+    for delete in batch.deletes:
+        changed += _delete_one(connection, number, batch, delete, fts5=fts5)
     stored = []
     for put in batch.puts:
         memory, rows = _put_one(connection, number, batch, put, fts5=fts5, distinct=distinct)
@@ -84,10 +86,23 @@ def find_memory(connection: sqlite3.Connection, scope: int, memory_id: str) -> t
     return None if row is None else (int(row[0]), Memory.model_validate_json(row[1]))
 
 
+def _is_known(connection: sqlite3.Connection, scope: int, delete: DeleteMemory) -> bool:
+    """Tell whether there is something to delete: a memory, or, to be erased, the history of one that was deleted."""
+    if find_memory(connection, scope, delete.memory_id) is not None:
+        return True
+    history = "SELECT 1 FROM events WHERE scope = ? AND memory_id = ? LIMIT 1"
+    return delete.erase and connection.execute(history, (scope, delete.memory_id)).fetchone() is not None
+
+
 def _delete_one(
     connection: sqlite3.Connection, scope: int, batch: WriteBatch, delete: DeleteMemory, *, fts5: bool
-) -> int:
+) -> list[int]:
+    """Delete a memory; return the rows that changed."""
+    if delete.erase:
+        _erase_history(connection, scope, delete.memory_id)
     found = find_memory(connection, scope, delete.memory_id)
+    if found is None and delete.erase:
+        return []
     if found is None:
         raise MemoryNotFoundError([delete.memory_id])
     row, memory = found
@@ -98,8 +113,14 @@ def _delete_one(
     item_links.remove_item_of(connection, row)
     if fts5:
         remove_words(connection, "memory_words", [row])
-    _add_event(connection, scope, batch, delete.reason, EventKind.DELETE, memory, None)
-    return row
+    if not delete.erase:
+        _add_event(connection, scope, batch, delete.reason, EventKind.DELETE, memory, None)
+    return [row]
+
+
+def _erase_history(connection: sqlite3.Connection, scope: int, memory_id: str) -> None:
+    connection.execute("DELETE FROM events WHERE scope = ? AND memory_id = ?", (scope, memory_id))
+    mark_pages(connection)
 
 
 def _put_one(

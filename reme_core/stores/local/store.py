@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -39,6 +40,7 @@ from reme_core.stores.local import offload_search
 from reme_core.stores.local import ranked_search as search
 from reme_core.stores.local import tool_call_rows as tool_calls
 from reme_core.stores.local.file.database import Database, FileSettings, Work
+from reme_core.stores.local.file.noted_files import forget_file, note_file, noted_files, remove_files
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope
 from reme_core.stores.local.file.tables import has_word_tables
 from reme_core.stores.local.file.whole_scope import count_scope, count_targets, erase_name
@@ -101,9 +103,18 @@ class LocalStore(ItemCalls):
         return self._database
 
     async def put(self, scope: Scope, batch: ports.WriteBatch) -> list[Memory]:
-        """Write a batch; see `Store.put`."""
+        """Write a batch; see `Store.put`.
+
+        Raises:
+            StoreUnavailableError: It is written; clearing the file of what it erased failed.
+        """
         checked, fts5 = memories.check_batch(scope, batch), await self._has_fts5()
-        return await self._database.write(lambda c: memories.put_batch(c, scope, checked, fts5=fts5))
+        stored = await self._database.write(
+            lambda c: memories.put_batch(c, scope, checked, fts5=fts5), frees=not checked.puts
+        )
+        if any(delete.erase for delete in checked.deletes):
+            await self._purge("the memory")
+        return stored
 
     async def record_uses(self, scope: Scope, uses_: Sequence[ports.UseMemory]) -> list[Memory]:
         """Add to the counts of memories, whichever process adds; see `Store.record_uses`."""
@@ -298,25 +309,42 @@ class LocalStore(ItemCalls):
         return await self._database.read(lambda c: count_targets(c, scope))
 
     async def erase(self, scope: Scope) -> Erased:
-        """Remove everything of the scope, of all layers, from the file and its log.
+        """Remove everything of the scope, of all layers, from the file and its log, and the files that were noted.
 
         Raises:
             StoreUnavailableError: The rows are gone, but another process is reading the log; call again.
         """
         number = await self._database.read(lambda c: find_scope(c, scope))
-        erased = await self._database.write(lambda c: erase_name(c, scope))
+        files = [] if number is None else await self._database.read(lambda c: noted_files(c, number))
+        erased = await self._database.write(lambda c: erase_name(c, scope), frees=True)
         if number is not None:
             self._partitions.forget((number, layer) for layer in Layer)
         self._item_vectors.forget()
         self._item_words.forget()
+        removed = 0
+        with suppress(StoreError):  # what can't be removed is told by the purge, which tries it again
+            removed = await asyncio.to_thread(remove_files, files)
+        await self._purge("the scope")
+        return erased.model_copy(update={"files": removed, "pages_cleared": True})
+
+    async def note_file(self, scope: Scope, path: Path) -> None:
+        """Note a file outside that goes with a scope, if there is such a scope."""
+        number = await self._database.read(lambda c: find_scope(c, scope))
+        if number is not None:
+            await self._database.write(lambda c: note_file(c, number, path))
+
+    async def forget_file(self, scope: Scope, path: Path) -> None:
+        """Take such a note back."""
+        number = await self._database.read(lambda c: find_scope(c, scope))
+        if number is not None:
+            await self._database.write(lambda c: forget_file(c, number, path))
+
+    async def _purge(self, what: str) -> None:
         try:
             await self._database.purge()
         except StoreError as exc:
-            msg = (
-                f"the scope is deleted; clearing what the file still holds of it failed: {exc} Call again to clear it."
-            )
+            msg = f"{what} is deleted; clearing what the file still holds of it failed: {exc} Call again to clear it."
             raise StoreUnavailableError(msg) from exc
-        return erased
 
     async def memory_changes(self, scope: Scope, query: ports.ChangesQuery) -> ports.ChangesPage:
         """Return what an index of memories lacks; see `Store.memory_changes`."""

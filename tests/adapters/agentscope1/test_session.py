@@ -15,6 +15,7 @@ from reme_core import ReMe
 from reme_core.errors import ConfigurationError, InvalidInputError, NotFoundError
 from reme_core.testing import FixedClock
 from tests.adapters.agentscope1.scripted import ScriptedModel, make_agent, user
+from tests.support.file_checks import bytes_on_disk
 
 
 @pytest.fixture
@@ -41,6 +42,19 @@ async def test_a_saved_agent_goes_on_in_another_object_over_the_same_file(reme: 
         kept = (await again.find_messages(user_id="ann")).messages
         assert [item.message.text for item in kept if item.message.role == "user"][1:] == ["It eats figs"]
         assert (await again.retrieve("Flopsy", user_id="ann@example.com")).results == ()  # a state is no memory
+
+
+async def test_a_session_goes_with_its_user(reme: ReMe, tmp_path: Path) -> None:
+    session, memory = ReMeSession(reme), ReMeMemory()
+    await memory.add(user("the code is xyzzy"))
+    for name in ("ann", "bob"):
+        await session.save_session_state("s", name, memory=memory)
+    assert (await reme.delete_all_memories(user_id="ann")).store_items == 1
+    with pytest.raises(NotFoundError):
+        await session.load_session_state("s", "ann", allow_not_exist=False, memory=ReMeMemory())
+    await session.load_session_state("s", "bob", allow_not_exist=False, memory=ReMeMemory())
+    await reme.delete_all_memories(user_id="bob")
+    assert b"xyzzy" not in bytes_on_disk(tmp_path / "memory.db")
 
 
 async def test_users_and_sessions_are_apart(reme: ReMe) -> None:

@@ -139,6 +139,16 @@ async def test_data_go_into_a_file_named_by_content_and_urls_stay(offloader: ReM
 
 
 @pytest.mark.requirement("AS2-OFF-01")
+async def test_files_go_with_the_user(tmp_path: Path, memory: WatchedMemory) -> None:
+    folder = tmp_path / "work"
+    for name in ("ann", "bob"):
+        offloader = ReMeOffloader(folder, user_name=name, reme=memory)
+        source = Base64Source(data=base64.b64encode(name.encode()).decode(), media_type="image/png")
+        await offloader.offload_data_block(DataBlock(source=source))
+    assert (await memory.delete_all_memories(user_id="ann")).files == 1
+    assert [path.read_bytes() for path in folder.rglob("*") if path.is_file()] == [b"bob"]
+
+
 async def test_data_go_into_the_memory_where_the_folder_fails(tmp_path: Path, memory: WatchedMemory) -> None:
     (tmp_path / "work").write_text("not a folder")
     offloader = ReMeOffloader(workspace_dir=str(tmp_path / "work"), reme=memory)

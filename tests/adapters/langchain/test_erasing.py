@@ -59,7 +59,9 @@ async def test_the_threads_of_a_user_go_with_the_user(tmp_path: Path, *, by_cont
         await saver.acopy_thread("anns", "copy")
         await app.ainvoke({"said": ["nobody"]}, at("nobodys"))
         assert b"xyzzy-secret" in on_disk(tmp_path)
-        await memory.delete_all_memories(user_id="ann")
+        erased = await memory.delete_all_memories(user_id="ann")
+        assert erased.adapter_rows["langgraph_threads"] == 2
+        assert erased.adapter_rows["langgraph_thread_checkpoints"] >= 4
         assert [await saver.aget_tuple(at(name)) for name in ("anns", "copy")] == [None, None]
         assert app.get_state(at("bens")).values == {"said": ["plugh", "noted"]}
         assert app.get_state(at("nobodys")).values == {"said": ["nobody", "noted"]}
@@ -76,7 +78,7 @@ async def test_items_that_were_put_in_a_users_runs_go_with_the_user(tmp_path: Pa
             await app.ainvoke({"said": [text]}, at(user), context=Login(user))
         store.put(("notes",), "nobodys", {})
         await store.aput(("notes",), "xyzzy", {"text": "xyzzy again"})  # still hers
-        await memory.delete_all_memories(user_id="ann")
+        assert (await memory.delete_all_memories(user_id="ann")).store_items == 1
         assert {item.key for item in await store.asearch(("notes",))} == {"plugh", "nobodys"}
         assert b"xyzzy" not in on_disk(tmp_path)
 

@@ -212,9 +212,24 @@ def test_delete_all_leaves_nothing_of_the_user_and_everything_of_others(reme: Re
     reme("add", "--messages", chat)
     reme("add", "bob's", "--user", "bob")
     gone = {"memories": 0, "messages": 3, "blocks": 1, "events": 0, "jobs": 0, "offloads": 0, "tool_calls": 0}
-    assert reme("delete", "--all", "--yes", "--json").value == gone
+    gone |= {"sessions": 1, "store_items": 0, "files": 0}
+    places = {"adapter_rows": {}, "pages_cleared": True, "index_cleared": None}
+    assert reme("delete", "--all", "--yes", "--json").value == gone | places
     assert reme("stats", "--json").value["messages"] == 0
     assert reme("stats", "--user", "bob", "--json").value["memories"] == 1
+
+
+def test_delete_all_tells_what_was_removed_from_where(reme: Reme, chat: str) -> None:
+    reme("add", "--messages", chat)
+    told = reme("delete", "--all", "--yes").out
+    assert "deleted 3 messages, 1 block, 0 memories and 0 events" in told
+    assert "nothing of it is left in the pages of the file" in told
+
+
+def test_delete_with_erase_leaves_no_history(reme: Reme) -> None:
+    memory_id = reme("add", "the code is xyzzy", "--json").value["memory_id"]
+    assert "and its history" in reme("delete", memory_id, "--erase", "--yes").out
+    assert reme("history", memory_id).code == 3
 
 
 @pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("n\n", 130, 1), ("", 130, 1)])
@@ -230,7 +245,7 @@ def test_delete_all_names_what_will_go_before_it_asks(reme: Reme, chat: str) -> 
     reme("add", "--messages", chat)
     done = reme("delete", "--all", typed="y\n", at_terminal=True)
     assert "3 messages and 0 memories of user 'ana' in memory space 'default'" in done.err
-    assert done.out == "deleted 3 messages, 1 block, 0 memories and 0 events\n"
+    assert done.out.startswith("deleted 3 messages, 1 block, 0 memories and 0 events\n")
 
 
 def test_delete_without_a_terminal_and_without_yes_changes_nothing(reme: Reme) -> None:

@@ -337,3 +337,14 @@ def test_commands_leave_no_thread_behind(reme: Reme) -> None:
     reme("add", "x")
     reme("search", "x")
     assert [thread.name for thread in set(threading.enumerate()) - before if thread.name.startswith("reme")] == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes in folders")
+@pytest.mark.parametrize("command", [("add", "--messages"), ("import",), ("load",)], ids=lambda item: item[0])
+def test_a_pipe_or_a_device_is_refused(reme: Reme, tmp_path: Path, command: tuple[str, ...]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (str(pipe), "/dev/zero"):
+        done = reme(*command, path)
+        assert done.code == 2
+        assert "a pipe or a device" in done.err

@@ -32,7 +32,8 @@ from reme_core.stores.local.file.file_location import (
     mark_used,
     private_file,
 )
-from reme_core.stores.local.file.purging import Purge, erased_scopes
+from reme_core.stores.local.file.noted_files import note_file
+from reme_core.stores.local.file.purging import Purge, is_purge_due
 from reme_core.stores.local.file.row_digests import keep_digests
 from reme_core.stores.local.file.scope_numbers import make_scope_number
 from reme_core.stores.local.file.tables import check_sqlite, check_version, has_fts5, prepare
@@ -46,6 +47,11 @@ Work: TypeAlias = Callable[[sqlite3.Connection], T]
 _READERS = 4
 _PURGE_WAIT_MS = 200
 _PURGE_PATIENCE_S = 30.0
+_PURGE_EVERY_S = 60.0
+# After a log has grown behind a reader, it is cut to this; SQLite's own checkpoints begin at half of it.
+_LOG_BYTES = 8 << 20
+# Source: https://sqlite.org/limits.html, the largest number of pages of a file.
+_ALL_PAGES = 4_294_967_294
 _LOG = logging.getLogger("reme")
 
 
@@ -71,7 +77,7 @@ class Database:
     """Runs work on connections of its own threads. Opens with the first call; usable from any loop and thread.
 
     Adapters may have tables of their own in the file. A row of such a table that has the number of a scope in a column
-    `erased_with` is removed together with that scope.
+    `erased_with` is removed together with that scope, and so are files that were noted (`note_file`).
     """
 
     def __init__(self, settings: FileSettings) -> None:
@@ -93,18 +99,26 @@ class Database:
         """The path of the file."""
         return self._path
 
-    async def write(self, work: Work[T], *, settled: bool = True) -> T:
+    async def write(self, work: Work[T], *, settled: bool = True, frees: bool = False) -> T:
         """Run work in a transaction of the writing thread; it is on disk when this returns.
 
         Cancelling the await does not stop work that has begun: it then completes. With `settled=False` a power cut,
-        though not a kill, may undo it: for what can be made again and says nothing that was acknowledged.
+        though not a kill, may undo it: for what can be made again and says nothing that was acknowledged. With
+        `frees=True` it may go beyond `max_bytes`: what removes rows needs some room before it leaves more.
         """
+        if frees and self._settings.max_bytes is not None:
+            return await asyncio.wrap_future(self._submit(self._transact_freeing, work, lambda threads: threads.writer))
         return await asyncio.wrap_future(self.submit_write(work, settled=settled))
 
     @staticmethod
     def number_of(connection: sqlite3.Connection, scope: Scope) -> int:
         """Return the number of a scope, a new one for a new scope, within a `write`."""
         return make_scope_number(connection, scope)
+
+    @staticmethod
+    def note_file(connection: sqlite3.Connection, scope: Scope, path: Path) -> None:
+        """Note, within a `write`, a file or folder outside that is removed together with a scope."""
+        note_file(connection, make_scope_number(connection, scope), path)
 
     async def read(self, work: Work[T]) -> T:
         """Run work on a reading thread, in one snapshot of the file."""
@@ -155,6 +169,12 @@ class Database:
             StoreUnavailableError: Others keep the file in use; the next start goes on.
         """
         await asyncio.wrap_future(self._submit(self._purge, None, lambda threads: threads.purger))
+
+    def begin_purge(self) -> None:
+        """Begin what `purge` does in the background, once a minute at most: what is left then is the next start's."""
+        with self._gate:
+            if self._threads is not None and self._threads.is_time_to_purge():
+                self._go_on_purging(self._threads)
 
     async def close(self) -> None:
         """Finish what was begun, then close every connection."""
@@ -214,6 +234,15 @@ class Database:
         finally:
             connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
 
+    def _transact_freeing(self, threads: _Threads, work: Work[T]) -> T:
+        with mapped_errors(self._path):
+            connection = self._writing(threads)
+            connection.execute(f"PRAGMA max_page_count = {_ALL_PAGES}")
+        try:
+            return self._transact(threads, work)
+        finally:
+            self._bound(connection)
+
     def _look(self, threads: _Threads, work: Work[T]) -> T:
         with mapped_errors(self._path):
             connection = self._reading(threads)
@@ -234,6 +263,7 @@ class Database:
         with mapped_errors(self._path):
             threads.prepare_once(lambda: self._create(threads))
             connection = self._to_write(threads)
+            connection.execute(f"PRAGMA max_page_count = {_ALL_PAGES}")
             connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
             connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes back is done again
             Purge(
@@ -252,7 +282,7 @@ class Database:
             try:
                 self._purge(threads)
             except StoreError as exc:
-                _LOG.error("%r still holds pages of erased users, the next start tries again: %s", self._path, exc)
+                _LOG.error("%r still holds pages of what was erased, the next start tries again: %s", self._path, exc)
 
         threads.purger.submit(purge)
 
@@ -305,7 +335,7 @@ class Database:
                     check_unused(path)
                 self._use_log(connection)
                 prepare(connection, self._path, fts5=has_fts5(connection), keep=partial(keep_before_migration, path))
-                due = bool(erased_scopes(connection))
+                due = is_purge_due(connection)
             finally:
                 connection.close()
             mark_used(path)
@@ -340,10 +370,13 @@ class Database:
         threads.opened.append(connection)
         connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
         connection.execute("PRAGMA cache_size = -8000")
+        self._bound(connection)
+        return connection
+
+    def _bound(self, connection: sqlite3.Connection) -> None:
         if self._settings.max_bytes is not None:
             (page,) = connection.execute("PRAGMA page_size").fetchone()
             connection.execute(f"PRAGMA max_page_count = {max(1, self._settings.max_bytes // page)}")
-        return connection
 
     def _bare(self) -> sqlite3.Connection:
         # Connections stay with their thread but for close(), which runs when those threads have ended. A file that is
@@ -356,6 +389,7 @@ class Database:
             check_same_thread=False,
         )
         connection.execute("PRAGMA secure_delete = ON")
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         return connection
 
 
@@ -377,8 +411,17 @@ class _Threads:
         self._local = threading.local()
         self._counting = threading.Lock()
         self._reading = 0
+        self._purged = float("-inf")
         self._preparing = threading.Lock()
         self._prepared = False
+
+    def is_time_to_purge(self) -> bool:
+        """Tell whether the last time that this said so is long ago."""
+        now = time.monotonic()
+        if now - self._purged < _PURGE_EVERY_S:
+            return False
+        self._purged = now
+        return True
 
     def begin_reading(self) -> ThreadPoolExecutor:
         """Count a read, and return where it is done: a process that reads one thing at a time has one thread for it."""

@@ -26,6 +26,8 @@ from io import FileIO
 from pathlib import Path
 
 from reme_core.errors import StoreUnavailableError
+from reme_core.schema import new_id
+from reme_core.stores.local.file.noted_files import forget_file, noted_files, remove_files
 from reme_core.stores.local.file.scope_numbers import Layer, forget_changes
 from reme_core.stores.local.file.tables import has_word_tables
 
@@ -37,6 +39,7 @@ _REST_S = 0.01
 _MOST_PAGES = 1 << 24  # beyond, the first byte of an overflow page may look like the kind of a b-tree page
 _LOCK_BYTE = 0x40000000  # the page that holds it is never used
 _MARK = "erasing:"
+_PAGES = "clearing:pages"
 _CLEARED = "cleared_page"
 
 # Tables whose rows go with a scope, their key, and the table of words under the same key.
@@ -58,6 +61,22 @@ def mark_erased(connection: sqlite3.Connection, number: int) -> None:
     """Take away the name of a scope and note that its rows are to be cleared, within a transaction."""
     connection.execute("DELETE FROM scopes WHERE scope = ?", (number,))
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", (f"{_MARK}{number}",))
+
+
+def mark_pages(connection: sqlite3.Connection) -> None:
+    """Note, within a transaction that deletes rows for good, that copies of them are to be cleared."""
+    connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_PAGES, new_id()))
+
+
+def is_purge_due(connection: sqlite3.Connection) -> bool:
+    """Tell whether anything is marked."""
+    return bool(erased_scopes(connection)) or _marked_pages(connection) is not None
+
+
+def _marked_pages(connection: sqlite3.Connection) -> str | None:
+    """Return the mark of what was deleted last; it is another one after each such deletion."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (_PAGES,)).fetchone()
+    return None if row is None else str(row[0])
 
 
 def erased_scopes(connection: sqlite3.Connection) -> list[int]:
@@ -89,14 +108,18 @@ class Purge:
 
         Raises:
             StoreUnavailableError: Others keep the log in use; the marks stay, and the next start goes on.
+            StoreAccessError: A file of an erased scope can't be removed; likewise.
         """
-        while scopes := erased_scopes(self.connection):
+        while is_purge_due(self.connection):
+            scopes, pages = erased_scopes(self.connection), _marked_pages(self.connection)
             for scope in scopes:
                 while self._transact(partial(_remove_rows, scope=scope)):
                     pass
             self._merge_words()
             self._clear_gaps()
-            self._transact(partial(_forget_marks, scopes=scopes))
+            for scope in scopes:
+                remove_files(noted_files(self.connection, scope))
+            self._transact(partial(_forget_marks, scopes=scopes, pages=pages))
         self._empty_log()
 
     def _transact(self, work: Callable[[sqlite3.Connection], bool]) -> bool:
@@ -144,8 +167,8 @@ class Purge:
         while not attempt():
             if self.is_closing() or time.monotonic() > deadline:
                 msg = (
-                    f"the scope is deleted, but other processes keep {self.path!r} in use, and it still holds old "
-                    "pages: call again to clear it, or open it again, which goes on by itself"
+                    f"it is deleted, but other processes keep {self.path!r} in use, and it still holds old pages: "
+                    "call again to clear it, or open it again, which goes on by itself"
                 )
                 raise StoreUnavailableError(msg)
             time.sleep(_REST_S)
@@ -248,7 +271,11 @@ def _merge(connection: sqlite3.Connection, table: str, pages: int) -> bool:
     return connection.total_changes - before >= 2
 
 
-def _forget_marks(connection: sqlite3.Connection, scopes: list[int]) -> bool:
+def _forget_marks(connection: sqlite3.Connection, scopes: list[int], pages: str | None) -> bool:
+    for scope in scopes:
+        for path in noted_files(connection, scope):
+            forget_file(connection, scope, path)
+    connection.execute("DELETE FROM meta WHERE key = ? AND value = ?", (_PAGES, pages))
     connection.executemany("DELETE FROM meta WHERE key = ?", [(f"{_MARK}{scope}",) for scope in scopes])
     connection.execute("DELETE FROM meta WHERE key = ?", (_CLEARED,))
     return False

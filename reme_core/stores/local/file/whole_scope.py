@@ -10,7 +10,7 @@ from reme_core.schema import Erased, MemoryType, Scope
 from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.purging import mark_erased
 from reme_core.stores.local.file.scope_numbers import find_scope
-from reme_core.stores.local.items.row_links import remove_items_of_scope
+from reme_core.stores.local.items.row_links import items_of_scope, remove_items_of_scope
 from reme_core.stores.local.offload_rows import count_offloads
 
 
@@ -79,9 +79,12 @@ def _count(connection: sqlite3.Connection, query: str, scope: int) -> int:
 
 
 ERASED_WITH = "erased_with"
-"""The column of an adapter's table that holds the number of the scope whose end is that of the row, or NULL."""
+"""The column of an adapter's table that holds the number of the scope whose end is that of the row, or NULL.
 
-_COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls")
+A view of an adapter that has it tells of rows that go by a trigger, so that they are counted.
+"""
+
+_COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions")
 
 
 def erase_name(connection: sqlite3.Connection, scope: Scope) -> Erased:
@@ -93,18 +96,25 @@ def erase_name(connection: sqlite3.Connection, scope: Scope) -> Erased:
     if number is None:
         return Erased()
     counts = {table: _count(connection, f"SELECT count(*) FROM {table} WHERE scope = ?", number) for table in _COUNTED}  # noqa: S608
+    items = len(items_of_scope(connection, number))
     remove_items_of_scope(connection, number)
-    for table in _of_adapters(connection):
-        connection.execute(f'DELETE FROM "{table}" WHERE {ERASED_WITH} = ?', (number,))  # noqa: S608
+    of_adapters = _of_adapters(connection)
+    rows = {
+        name: _count(connection, f'SELECT count(*) FROM "{name}" WHERE {ERASED_WITH} = ?', number)  # noqa: S608
+        for name in of_adapters
+    }
+    for table, kind in of_adapters.items():
+        if kind == "table":
+            connection.execute(f'DELETE FROM "{table}" WHERE {ERASED_WITH} = ?', (number,))  # noqa: S608
     mark_erased(connection, number)
-    return Erased(**counts)
+    return Erased(**counts, store_items=items, adapter_rows={name: count for name, count in rows.items() if count})
 
 
-def _of_adapters(connection: sqlite3.Connection) -> list[str]:
-    """Return the tables, made by adapters, whose rows go with a scope."""
+def _of_adapters(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the tables and views, made by adapters, whose rows go with a scope, and which of both each is."""
     rows = connection.execute(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND EXISTS"
+        "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') AND name <> 'items' AND EXISTS"
         " (SELECT 1 FROM pragma_table_info(sqlite_master.name) AS field WHERE field.name = ?)",
         (ERASED_WITH,),
     )
-    return [name.replace('"', '""') for (name,) in rows]
+    return {name.replace('"', '""'): kind for name, kind in rows}

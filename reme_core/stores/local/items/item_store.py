@@ -144,7 +144,12 @@ class ItemCalls:
         check_space(memory_space)
         batch = await asyncio.to_thread(prepare_writes, write)
         if batch.writes:
-            await self._database.write(lambda c: write_items(c, memory_space, batch, fts5=has_word_tables(c)))
+            removes = all(write.put is None for write in batch.writes)
+            await self._database.write(
+                lambda c: write_items(c, memory_space, batch, fts5=has_word_tables(c)), frees=removes
+            )
+        if any(write.put is None for write in batch.writes):
+            self._database.begin_purge()
 
     async def sweep_items(self, memory_space: str, at: datetime) -> int:
         """Remove items whose time is over; see `Store.sweep_items`."""
@@ -152,7 +157,11 @@ class ItemCalls:
         moment = microseconds(at)
         if not await self._database.read(lambda c: sweepable(c, moment)):
             return 0
-        return await self._database.write(lambda c: sweep_items(c, memory_space, moment, fts5=has_word_tables(c)))
+        swept = await self._database.write(
+            lambda c: sweep_items(c, memory_space, moment, fts5=has_word_tables(c)), frees=True
+        )
+        self._database.begin_purge()
+        return swept
 
     async def find_index(self) -> IndexedBy | None:
         """Return what makes the vectors of items; see `Store.find_index`."""

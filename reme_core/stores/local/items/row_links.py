@@ -66,13 +66,18 @@ def remove_item_of(connection: sqlite3.Connection, memory_row: int) -> None:
         remove_empty(connection, [found[1]])
 
 
-def remove_items_of_scope(connection: sqlite3.Connection, scope: int) -> None:
-    """Remove the items that are memories of a scope, and the plain ones that were written in runs of its user."""
-    found = connection.execute(
+def items_of_scope(connection: sqlite3.Connection, scope: int) -> list[tuple[int, int]]:
+    """Return (item, namespace) of the memories of a scope, and of what was written in runs of its user."""
+    return connection.execute(
         "SELECT item, ns FROM memories CROSS JOIN items ON memory_row = row WHERE scope = ?1 "
         "UNION SELECT item, ns FROM items WHERE erased_with = ?1",
         (scope,),
     ).fetchall()
+
+
+def remove_items_of_scope(connection: sqlite3.Connection, scope: int) -> None:
+    """Remove the items of a scope."""
+    found = items_of_scope(connection, scope)
     remove_items(connection, [item for item, _ in found])
     remove_empty(connection, {ns for _, ns in found})
 

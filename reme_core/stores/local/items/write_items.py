@@ -11,6 +11,7 @@ from reme_core.errors import DimensionMismatchError
 from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
 from reme_core.rules import metadata_of, read_value, texts_of
 from reme_core.schema import Memory
+from reme_core.stores.local.file.purging import mark_pages
 from reme_core.stores.local.file.scope_numbers import Layer, log_changes, make_scope_number
 from reme_core.stores.local.items.checked_writes import ReadyBatch, ReadyWrite
 from reme_core.stores.local.items.item_rows import (
@@ -53,11 +54,10 @@ def write_with_memory(
 
 def delete_memory(connection: sqlite3.Connection, memory_row: int, at: int, *, fts5: bool) -> None:
     """Delete a memory with all that hangs on it, its item included, and what its history says."""
-    (body, scope) = connection.execute("SELECT body, scope FROM memories WHERE row = ?", (memory_row,)).fetchone()
+    (body,) = connection.execute("SELECT body FROM memories WHERE row = ?", (memory_row,)).fetchone()
     memory = Memory.model_validate_json(body)
-    batch = WriteBatch(deletes=[DeleteMemory(memory_id=memory.memory_id)], actor=_ACTOR, at=from_microseconds(at))
-    put_batch(connection, memory.scope, batch, fts5=fts5)
-    connection.execute("DELETE FROM events WHERE scope = ? AND memory_id = ?", (scope, memory.memory_id))
+    deletes = [DeleteMemory(memory_id=memory.memory_id, erase=True)]
+    put_batch(connection, memory.scope, WriteBatch(deletes=deletes, actor=_ACTOR, at=from_microseconds(at)), fts5=fts5)
 
 
 def _row_at(connection: sqlite3.Connection, memory_space: str, write: ReadyWrite) -> ItemRow | None:
@@ -175,6 +175,8 @@ def write_items(connection: sqlite3.Connection, memory_space: str, batch: ReadyB
         if expected is not None and expected != batch.dimension:
             raise DimensionMismatchError(expected=expected, found=batch.dimension, what="a vector of an item")
     held = _held(connection, memory_space, batch.writes)
+    if any(write.put is None and (write.path, write.key) in held for write in batch.writes):
+        mark_pages(connection)
 
     def is_plain(write: ReadyWrite) -> bool:
         row = held.get((write.path, write.key))
@@ -202,6 +204,8 @@ def sweep_items(connection: sqlite3.Connection, memory_space: str, at: int, *, f
             delete_memory(connection, memory_row, at, fts5=fts5)
     remove_items(connection, [item for item, *_ in found])
     remove_empty(connection, {ns for _, ns, *_ in found})
+    if found:
+        mark_pages(connection)
     return len(found)
 
 

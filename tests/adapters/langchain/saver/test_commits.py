@@ -126,7 +126,8 @@ async def test_a_file_of_the_tables_before_keeps_its_writes(tmp_path: Path) -> N
         await saver.aput_writes(stored, [("x", 2), ("y", "long " * 50)], "task", "path")
     with sqlite3.connect(path) as connection:  # as it was: a number for each write, and nothing deflated
         connection.executescript(
-            "DROP TRIGGER langgraph_thread_ends; ALTER TABLE langgraph_threads DROP COLUMN erased_with; "
+            "DROP TRIGGER langgraph_thread_ends; DROP VIEW langgraph_thread_checkpoints; "
+            "ALTER TABLE langgraph_threads DROP COLUMN erased_with; "
             "ALTER TABLE langgraph_writes RENAME TO other; CREATE TABLE langgraph_writes (id INTEGER PRIMARY KEY, "
             "thread INTEGER NOT NULL, ns TEXT NOT NULL, checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL, "
             "idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, form INTEGER NOT NULL, "

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from reme_core.models import OpenAIChat
-from reme_core.models.endpoint import CallSlots
+from reme_core.models.call_slots import CallSlots
 from tests.support.openai_server import Hold, OpenAIServer
 from tests.unit.models.chatting import ask, chat_at, embedder_at
 

@@ -157,7 +157,7 @@ async def test_an_erased_user_starts_anew(tmp_path: Path) -> None:
             erased = await reme.delete_all_memories(user_id="alice")
             assert (erased.memories, erased.messages, erased.blocks, erased.events) == (1, 1, 1, 1)
             assert (await reme.retrieve("tea", user_id="alice")).results == ()
-        assert await reme.delete_all_memories(user_id="nobody") == Erased()
+        assert await reme.delete_all_memories(user_id="nobody") == Erased(pages_cleared=True)
 
 
 async def test_calls_that_hold_nothing_leave_no_name_behind(tmp_path: Path) -> None:
