@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -227,16 +228,17 @@ class Database:
     def _purge(self, threads: _Threads, _: None = None) -> None:
         with mapped_errors(self._path):
             threads.prepare_once(lambda: self._create(threads))
-            connection = self._connect(threads)
-            connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
-            connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes back is done again
-            Purge(
-                connection=connection,
-                raw=threads.open_raw(self._path),
-                path=self._path,
-                patience_s=max(self._settings.busy_timeout_s, _PURGE_PATIENCE_S),
-                is_closing=lambda: threads.closing,
-            ).run()
+            with closing(self._bare()) as connection:
+                connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
+                connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes back is done again
+                connection.execute("PRAGMA cache_size = -8000")
+                Purge(
+                    connection=connection,
+                    raw=threads.open_raw(self._path),
+                    path=self._path,
+                    patience_s=max(self._settings.busy_timeout_s, _PURGE_PATIENCE_S),
+                    is_closing=lambda: threads.closing,
+                ).run()
 
     def _go_on_purging(self, threads: _Threads) -> None:
         """Clear what a process that ended has left to clear, in the background."""

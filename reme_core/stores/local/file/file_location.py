@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
@@ -169,7 +170,7 @@ def _file_system(folder: Path, mounts: Path) -> str | None:
 
 @contextmanager
 def mapped_errors(path: str) -> Iterator[None]:
-    """Turn SQLite's errors into ours, each with what to do.
+    """Turn SQLite's errors, and the system's, into ours, each with what to do.
 
     Source: https://sqlite.org/rescode.html
     """
@@ -177,12 +178,22 @@ def mapped_errors(path: str) -> Iterator[None]:
         yield
     except sqlite3.Error as exc:
         raise _mapped(exc, path) from exc
+    except OSError as exc:  # of what is done beside SQLite: the marker, and gaps that are cleared
+        raise _mapped_by_system(exc, path) from exc
     except ValidationError as exc:
         msg = f"{path!r} holds a value that can't be what was written ({describe(exc, 'it')}): restore a copy"
         raise CorruptDataError(msg) from exc
     except (OverflowError, UnicodeEncodeError) as exc:
         msg = f"a value can't be stored or looked for: {exc}"
         raise InvalidInputError(msg) from exc
+
+
+def _mapped_by_system(exc: OSError, path: str) -> StoreError:
+    if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageFullError(f"no space left for {path!r}; what was begun was not finished: free some space")
+    if isinstance(exc, PermissionError | FileNotFoundError) or exc.errno == errno.EROFS:
+        return StoreAccessError(f"{path!r} can't be opened for writing ({exc}): check permissions and the path")
+    return StoreUnavailableError(f"reading or writing {path!r} failed ({exc}): check the disk, then try again")
 
 
 def _mapped(exc: sqlite3.Error, path: str) -> StoreError:
