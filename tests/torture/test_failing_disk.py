@@ -23,6 +23,7 @@ def tortured(shim: Path, folder: Path, name: str, stride: int) -> tuple[int, int
 
 
 @pytest.mark.torture
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_write_that_fails_at_any_system_call_is_whole_or_nothing_and_can_be_done_again(
     tmp_path: Path, shim: Path, name: str
