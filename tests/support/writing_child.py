@@ -10,8 +10,8 @@ import asyncio
 import json
 import random
 from datetime import timedelta
-from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Protocol
 
 from reme_core import ReMe
 from reme_core.ports import CleanOffloads, PutOffloads
@@ -22,22 +22,28 @@ from reme_core.testing import HashedEmbedder
 LASTING = Scope(memory_space="space", user_id="lasting")
 
 
-def run(folder: Path, seed: int, lines: Connection) -> None:
-    """Write until killed."""
-    asyncio.run(write_for_ever(folder, seed, lines))
+class Lines(Protocol):
+    """What takes the lines: the end of a pipe, or a file."""
+
+    def send_bytes(self, line: bytes, /) -> None: ...
 
 
-async def write_for_ever(folder: Path, seed: int, lines: Connection) -> None:
+def run(folder: Path, seed: int, lines: Lines, *, synchronous: str = "FULL", steps: int = 1_000_000) -> None:
+    """Write until killed, or for some steps."""
+    asyncio.run(write_steps(folder, seed, lines, synchronous, steps))
+
+
+async def write_steps(folder: Path, seed: int, lines: Lines, synchronous: str, steps: int) -> None:
     def say(kind: str, **details: object) -> None:
         lines.send_bytes(json.dumps({"kind": kind, **details}).encode())
 
     chance = random.Random(seed)
-    memory = ReMe("space", folder, llm=None, embedding=HashedEmbedder(16))
-    store = LocalStore(folder / "memory.db")
+    store = LocalStore(folder / "memory.db", synchronous=synchronous)
+    memory = ReMe("space", folder, llm=None, embedding=HashedEmbedder(16), vector_store={"synchronous": synchronous})
     held: dict[str, str] = {}  # id -> content, of memories of the lasting user
     await memory.stats(user_id="lasting")
     say("ready")
-    for step in range(1_000_000):
+    for step in range(steps):
         tag = f"{seed}x{step}"
         actions = ("add", "add", "batch", "update", "delete", "supersede", "summary", "summary", "offload", "erase")
         action = chance.choice(actions)
@@ -87,6 +93,8 @@ async def write_for_ever(folder: Path, seed: int, lines: Connection) -> None:
                 say("intent", what="close", ids=[chosen])
                 await memory.update_memory(chosen, user_id="lasting", valid_to="2100-01-01")
                 say("closed", ids=[chosen])
+    await memory.close()
+    await store.close()
 
 
 def output(reference: str, chars: int) -> OffloadRecord:

@@ -262,17 +262,19 @@ class Database:
     def _purge(self, threads: _Threads, _: None = None) -> None:
         with mapped_errors(self._path):
             threads.prepare_once(lambda: self._create(threads))
-            connection = self._to_write(threads)
-            connection.execute(f"PRAGMA max_page_count = {_ALL_PAGES}")
-            connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
-            connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes back is done again
-            Purge(
-                connection=connection,
-                raw=threads.open_raw(self._path),
-                path=self._path,
-                patience_s=max(self._settings.busy_timeout_s, _PURGE_PATIENCE_S),
-                is_closing=lambda: threads.closing,
-            ).run()
+            with closing(self._bare()) as connection:
+                keep_digests(connection)
+                connection.execute("PRAGMA cache_size = -8000")
+                connection.execute(f"PRAGMA max_page_count = {_ALL_PAGES}")
+                connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
+                connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes back is done again
+                Purge(
+                    connection=connection,
+                    raw=threads.open_raw(self._path),
+                    path=self._path,
+                    patience_s=max(self._settings.busy_timeout_s, _PURGE_PATIENCE_S),
+                    is_closing=lambda: threads.closing,
+                ).run()
             remove_safety_copies(self._settings.path)
 
     def _go_on_purging(self, threads: _Threads) -> None:

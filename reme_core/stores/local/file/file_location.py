@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
@@ -194,7 +195,7 @@ def _file_system(folder: Path, mounts: Path) -> str | None:
 
 @contextmanager
 def mapped_errors(path: str) -> Iterator[None]:
-    """Turn SQLite's errors into ours, each with what to do; no message holds words of a stored text.
+    """Turn SQLite's errors, and the system's, into ours, each with what to do; no message holds words of a stored text.
 
     Source: https://sqlite.org/rescode.html
     """
@@ -204,6 +205,8 @@ def mapped_errors(path: str) -> Iterator[None]:
         if str(exc).startswith("Could not decode to UTF-8"):  # what Python adds is the text
             raise _damaged(path, "a text is no UTF-8") from None
         raise _mapped(exc, path) from exc
+    except OSError as exc:  # of what is done beside SQLite: the marker, and gaps that are cleared
+        raise _mapped_by_system(exc, path) from exc
     except ValidationError as exc:
         raise _damaged(path, describe(exc, "it", with_values=False)) from exc
     except (OverflowError, UnicodeEncodeError) as exc:
@@ -227,6 +230,14 @@ def reading_rows() -> Iterator[None]:
     except (ValueError, TypeError) as exc:
         msg = f"the file holds a row that can't be what was written ({type(exc).__name__}): see `reme check`"
         raise CorruptDataError(msg) from exc
+
+
+def _mapped_by_system(exc: OSError, path: str) -> StoreError:
+    if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageFullError(f"no space left for {path!r}; what was begun was not finished: free some space")
+    if isinstance(exc, PermissionError | FileNotFoundError) or exc.errno == errno.EROFS:
+        return StoreAccessError(f"{path!r} can't be opened for writing ({exc}): check permissions and the path")
+    return StoreUnavailableError(f"reading or writing {path!r} failed ({exc}): check the disk, then try again")
 
 
 def _mapped(exc: sqlite3.Error, path: str) -> StoreError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from reme_core import ReMe
-from reme_core.errors import StoreAccessError
+from reme_core.errors import StorageFullError, StoreAccessError, StoreError, StoreUnavailableError
+from reme_core.stores.local.file.file_location import mapped_errors
 
 
 def _mode(path: Path) -> int:
@@ -98,3 +100,17 @@ def test_a_folder_that_holds_other_things_keeps_its_rights(tmp_path: Path) -> No
     with ReMe.sync("space", tmp_path, llm=None, embedding=None) as memory:
         memory.add_memory("was written", user_id="alice")
     assert _mode(tmp_path) == 0o755
+
+
+@pytest.mark.parametrize(
+    ("number", "wanted"),
+    [
+        (errno.EIO, StoreUnavailableError),
+        (errno.ENOSPC, StorageFullError),
+        (errno.EROFS, StoreAccessError),
+        (errno.EACCES, StoreAccessError),
+    ],
+)
+def test_an_error_of_the_system_beside_sqlite_is_ours(number: int, wanted: type[StoreError]) -> None:
+    with pytest.raises(wanted, match=r"memory\.db"), mapped_errors("memory.db"):
+        raise OSError(number, "something")

@@ -1,14 +1,12 @@
-"""Erasing beside others that write, killed in the middle, and what a page's gaps are."""
+"""Erasing beside others that write, and what a page's gaps are."""
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
-import os
-import signal
 import sqlite3
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -16,25 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reme_core import ReMe
-from reme_core.stores.local.file import purging
-from reme_core.stores.local.file.purging import erased_scopes, find_gaps
+from reme_core.stores.local.file.purging import find_gaps
 from tests.support import processes
+from tests.support.erasing_child import fill
 from tests.support.file_checks import bytes_on_disk, problems_of_file
 
 _SPAWN = multiprocessing.get_context("spawn")
 
 
-async def _fill(folder: Path, messages: int) -> None:
-    async with ReMe("space", folder, llm=None, embedding=None) as memory:
-        for part in range(0, messages, 50):
-            for user in ("gone", "stays"):
-                said = [("user", f"secret{user} {number} and words around it {number * 7}") for number in range(50)]
-                await memory.summary(said, user_id=user, session_id=f"s{part}")
-        await memory.add_memory("secretgone keeps pelicans", user_id="gone")
-
-
 async def test_an_erasure_beside_a_writing_process_ends_and_loses_nothing(tmp_path: Path) -> None:
-    await _fill(tmp_path, 300)
+    await fill(tmp_path, 300)
     with ProcessPoolExecutor(1, mp_context=_SPAWN) as pool:
         writing = pool.submit(processes.write_many, tmp_path, "other", 120)
         async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
@@ -49,44 +38,17 @@ async def test_an_erasure_beside_a_writing_process_ends_and_loses_nothing(tmp_pa
     assert not [one for one in ids if one.encode() not in raw]
 
 
-def _erase_slowly(path: Path, step: int, said: Connection) -> None:
-    """Erase a user with a stop before one step, told to the parent, which kills there."""
-    seen = [0]
-    transact = purging.Purge._transact
-
-    def stopping(self: purging.Purge, work: object) -> bool:
-        seen[0] += 1
-        if seen[0] == step:
-            said.send("here")
-            signal.pause()
-        return transact(self, work)  # type: ignore[arg-type]
-
-    purging._STEP_S = 0.0
-    purging.Purge._transact = stopping  # type: ignore[method-assign]
-    processes.erase(path, "gone")
-    said.send("done")
-
-
-@pytest.mark.parametrize("step", [1, 2, 5, 9])
-async def test_an_erasure_killed_in_the_middle_is_finished_by_the_next_start(tmp_path: Path, step: int) -> None:
-    await _fill(tmp_path, 150)
-    ours, theirs = _SPAWN.Pipe()
-    child = _SPAWN.Process(target=_erase_slowly, args=(tmp_path / "memory.db", step, theirs))
-    child.start()
-    heard = ours.recv()
-    os.kill(child.pid or 0, signal.SIGKILL)
-    child.join()
-    assert heard == "here"
-    assert b"secretgone" in bytes_on_disk(tmp_path / "memory.db")
+async def test_an_erasure_leaves_no_connection_open(tmp_path: Path) -> None:
+    def connections() -> int:
+        return sum(isinstance(thing, sqlite3.Connection) for thing in gc.get_objects())
 
     async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
-        assert not (await memory.retrieve("secretgone", user_id="gone")).results
-        assert (await memory.retrieve("secretstays", user_id="stays")).results
-
-    assert b"secretgone" not in bytes_on_disk(tmp_path / "memory.db")
-    assert problems_of_file(tmp_path / "memory.db") == []
-    with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
-        assert erased_scopes(connection) == []
+        await memory.add_memory("secretgone keeps pelicans", user_id="gone")
+        await memory.delete_all_memories(user_id="gone")
+        before = connections()
+        await memory.add_memory("secretgone keeps otters", user_id="gone")
+        await memory.delete_all_memories(user_id="gone")
+        assert connections() == before
 
 
 @settings(deadline=None, max_examples=40)
