@@ -67,7 +67,8 @@ class ConnectionThreads:
         for raw in self.raw:
             if os.path.samestat(os.fstat(raw.fileno()), os.stat(path)):  # noqa: PTH116
                 return raw
-        self.raw.append(FileIO(path, "r+"))
+        # Of a memory that nobody closes it stays open, as the connections do.
+        self.raw.append(FileIO(os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0)), "r+", closefd=False))
         return self.raw[-1]
 
     def close(self) -> None:

@@ -256,7 +256,7 @@ class Database:
             if threads.raw and other is not self and other._inherit(self._settings.path, threads.raw):  # noqa: SLF001
                 return
         for raw in threads.raw:
-            raw.close()
+            os.close(raw.fileno())
 
     def _inherit(self, path: Path, raw: list[FileIO]) -> bool:
         threads = self._threads
