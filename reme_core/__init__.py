@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     )
     from reme_core.steps.slicing import Slicing
     from reme_core.stores import Database, IndexedStore, LocalStore, QdrantIndex
-    from reme_core.working.check import ContextCheck, ContextLimits
     from reme_core.working.in_context import InContextMemory
+    from reme_core.working.messages_to_keep import ContextCheck, ContextLimits
 
 __version__ = "0.1.0"
 
@@ -193,7 +193,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             ),
             "steps.slicing": "Slicing",
             "stores": "Database IndexedStore LocalStore QdrantIndex",
-            "working.check": "ContextCheck ContextLimits",
+            "working.messages_to_keep": "ContextCheck ContextLimits",
             "working.in_context": "InContextMemory",
         },
     )

@@ -291,6 +291,12 @@ def from_langchain(messages: Iterable[MessageLikeRepresentation] | PromptValue) 
     return [read_message(message) for message in read if not isinstance(message, RemoveMessage)]
 
 
+def untimed(message: Message) -> Message:
+    """Return a message whose time is ours, not its sender's: the same said again at another time is the same."""
+    message.model_fields_set.discard("created_at")
+    return message
+
+
 def to_langchain(messages: Iterable[Message]) -> list[BaseMessage]:
     """Return messages in LangChain's form, each with its id, independent of ours.
 

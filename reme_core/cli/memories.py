@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,8 +23,10 @@ from reme_core.cli.output import Output, counted, listed, minute
 from reme_core.cli.visible import one_line
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
-from reme_core.ports import Counts
 from reme_core.schema import Erased, Event, Memory, SummaryResult
+
+if TYPE_CHECKING:
+    from reme_core.ports import Counts
 
 _SHOWN = 60
 

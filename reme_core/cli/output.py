@@ -11,7 +11,6 @@ from datetime import datetime
 from pydantic import JsonValue
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -85,8 +84,15 @@ class Output:
 
         `total` is None where nobody knows it.
         """
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=self._err, transient=True, disable=not self._shows_progress()) as bar:
+        from rich import progress as bars  # noqa: PLC0415  # no other command needs it, help least
+
+        columns = (
+            bars.TextColumn("{task.description}"),
+            bars.BarColumn(),
+            bars.MofNCompleteColumn(),
+            bars.TimeRemainingColumn(),
+        )
+        with bars.Progress(*columns, console=self._err, transient=True, disable=not self._shows_progress()) as bar:
             task = bar.add_task(what, total=total)
             yield lambda done: bar.update(task, completed=done)
 

@@ -64,7 +64,6 @@ class ConversationMethods:
                 result so far.
         """
         from reme_core.ports import SummaryRequest
-        from reme_core.steps.distillation import read_instructions
 
         scope, now = self._scope(user_id), self._clock.now()
         parsed = parse_messages(messages, now=lambda: now)
@@ -80,7 +79,7 @@ class ConversationMethods:
             memory_type=kind,
             ends_session=ends,
             background=inputs.read_flag(background, "background"),
-            instructions=read_instructions(instructions),
+            instructions=inputs.read_instructions(instructions),
             timezone=self._timezone if timezone is None else inputs.read_timezone(timezone),
             on_conflict=inputs.read_on_conflict(on_conflict),
         )

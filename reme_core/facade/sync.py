@@ -9,8 +9,8 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from reme_core.background_loop import EventLoopThread
 from reme_core.facade.reme import ReMe, log_failed_close
-from reme_core.working.check import ContextLimits
 from reme_core.working.in_context import InContextMemory
+from reme_core.working.messages_to_keep import ContextLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -23,8 +23,8 @@ from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
     from reme_core.text import Language
-    from reme_core.working.check import ContextCheck, ContextLimits
     from reme_core.working.in_context import InContextMemory
+    from reme_core.working.messages_to_keep import ContextCheck, ContextLimits
 
 
 class WorkingMemoryMethods:
@@ -56,7 +56,7 @@ class WorkingMemoryMethods:
         Raises:
             InvalidInputError: A message or number that can't be used, naming it.
         """
-        from reme_core.working.check import check_context
+        from reme_core.working.messages_to_keep import check_context
         from reme_core.working.ports import read_limits, read_messages, read_overhead
 
         ports = self._working_ports()

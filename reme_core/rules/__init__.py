@@ -24,11 +24,11 @@ from reme_core.rules.items import split_path as split_path
 from reme_core.rules.items import texts_of as texts_of
 from reme_core.rules.items import value_of as value_of
 from reme_core.rules.items import write_value as write_value
-from reme_core.rules.match import CheckedFilter as CheckedFilter
-from reme_core.rules.match import check_filter as check_filter
-from reme_core.rules.match import matches as matches
-from reme_core.rules.match import metadata_token as metadata_token
-from reme_core.rules.match import metadata_tokens as metadata_tokens
+from reme_core.rules.memory_filter import CheckedFilter as CheckedFilter
+from reme_core.rules.memory_filter import check_filter as check_filter
+from reme_core.rules.memory_filter import matches as matches
+from reme_core.rules.memory_filter import metadata_token as metadata_token
+from reme_core.rules.memory_filter import metadata_tokens as metadata_tokens
 from reme_core.rules.plan import NORM_TOLERANCE as NORM_TOLERANCE
 from reme_core.rules.plan import Change as Change
 from reme_core.rules.plan import Claim as Claim

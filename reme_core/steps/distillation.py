@@ -23,14 +23,11 @@ from reme_core.schema import (
     Usage,
     shown,
 )
-from reme_core.steps.user_input import read_list, read_text
+from reme_core.steps.user_input import read_bounded_text, read_instructions, read_list
 from reme_core.text import Language, fence, json_line, load_prompt
 
-MAX_INSTRUCTIONS_CHARS = 4000
-"""A page; it is sent with every extraction."""
-
 MAX_EXAMPLES, MAX_EXAMPLE_CHARS = 10, 1000
-"""Likewise."""
+"""Some pages; they are sent with every extraction."""
 
 EXTRACTED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL, MemoryType.IDENTITY)
 """The types of memory that are made of facts."""
@@ -95,26 +92,13 @@ def read_guidance(instructions: object, types: object = None, examples: object =
     return Guidance(instructions=read_instructions(instructions), types=wanted, examples=tuple(_examples(examples)))
 
 
-def read_instructions(value: object, name: str = "instructions") -> str:
-    """Check instructions; None and blanks are none (InvalidInputError)."""
-    return _text("" if value is None else value, name, MAX_INSTRUCTIONS_CHARS)
-
-
 def _examples(value: object) -> Sequence[str]:
     items = read_list(value, "examples")
     if len(items) > MAX_EXAMPLES:
         msg = f"examples: {len(items)} of them, at most {MAX_EXAMPLES} are sent with every conversation: keep the best"
         raise InvalidInputError(msg)
-    texts = [_text(item, f"examples[{place}]", MAX_EXAMPLE_CHARS) for place, item in enumerate(items)]
+    texts = [read_bounded_text(item, f"examples[{place}]", MAX_EXAMPLE_CHARS) for place, item in enumerate(items)]
     return [text for text in texts if text]
-
-
-def _text(value: object, name: str, most: int) -> str:
-    text = read_text(value, name).strip()
-    if len(text) > most:
-        msg = f"{name}: has {len(text)} characters, at most {most} are sent with every conversation: shorten it"
-        raise InvalidInputError(msg)
-    return text
 
 
 def _type(value: object) -> MemoryType:

@@ -25,6 +25,8 @@ _DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL)
 # As `text.Language`, which is not loaded for this.
 _LANGUAGES = ("en", "zh")
 MAX_LIMIT = 10_000
+MAX_INSTRUCTIONS_CHARS = 4000
+"""A page; it is sent with every extraction."""
 MAX_NAME_CHARS = 256
 # Beyond, it is no keyword but a file in its place; questions are read to their beginning instead.
 _MAX_KEYWORD_CHARS = 100_000
@@ -179,6 +181,20 @@ def read_list(value: object, name: str) -> list[object]:
 def read_text(value: object, name: str) -> str:
     """Read a text that may be empty (InvalidInputError)."""
     return _checked(check_text, _string(value, name), name)
+
+
+def read_bounded_text(value: object, name: str, most: int) -> str:
+    """Read a text, stripped, that is a part of every prompt (InvalidInputError: it has more than `most` characters)."""
+    text = read_text(value, name).strip()
+    if len(text) > most:
+        msg = f"{name}: has {len(text)} characters, at most {most} are sent with every conversation: shorten it"
+        raise InvalidInputError(msg)
+    return text
+
+
+def read_instructions(value: object, name: str = "instructions") -> str:
+    """Read instructions; None and blanks are none (InvalidInputError)."""
+    return read_bounded_text("" if value is None else value, name, MAX_INSTRUCTIONS_CHARS)
 
 
 def read_flag(value: object, name: str) -> bool:

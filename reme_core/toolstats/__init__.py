@@ -1,1 +1,1 @@
-"""Tool memory: what calls of tools add up to, and guidelines written from them."""
+"""Tool memory: what calls of tools add up to (`Store.tool_statistics`), and guidelines written from them."""

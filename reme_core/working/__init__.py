@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from reme_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from reme_core.working.check import Asides, ContextCheck, ContextLimits, check_context
+    from reme_core.working.messages_to_keep import Asides, ContextCheck, ContextLimits, check_context
     from reme_core.working.ports import WorkingPorts, off_loop
     from reme_core.working.prepare import BeforeChange, ContextRequest, pre_reasoning_hook
     from reme_core.working.record import offload_context

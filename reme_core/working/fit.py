@@ -22,7 +22,7 @@ from reme_core.schema import (
     new_reference,
 )
 from reme_core.text import cut_middle
-from reme_core.working.check import last_user_message, waiting_calls
+from reme_core.working.messages_to_keep import last_user_message, waiting_calls
 from reme_core.working.tokens import FILE_TOKENS, IMAGE_TOKENS, TokenLedger, arguments_text, json_text
 from reme_core.working.tool_results import is_of
 

@@ -23,7 +23,7 @@ from reme_core.schema import (
 )
 from reme_core.schema.checks import check_text
 from reme_core.text import Language
-from reme_core.working.check import Asides, ContextLimits, check_context
+from reme_core.working.messages_to_keep import Asides, ContextLimits, check_context
 from reme_core.working.ports import WorkingPorts, off_loop, read_marks
 from reme_core.working.prepare import ContextRequest, pre_reasoning_hook
 from reme_core.working.record import offload_summary, record

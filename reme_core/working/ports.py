@@ -15,7 +15,7 @@ from reme_core.ports import ChatModel, Clock, Store, SummaryRequest
 from reme_core.schema import Message, Scope, SummaryResult, parse_messages, shown
 from reme_core.schema.checks import check_id, is_whole_64
 from reme_core.text import Language
-from reme_core.working.check import ContextLimits
+from reme_core.working.messages_to_keep import ContextLimits
 from reme_core.working.summary.sections import is_shown_summary, shown_text
 from reme_core.working.tokens import TokenLedger
 

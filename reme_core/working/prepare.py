@@ -15,8 +15,8 @@ from reme_core.ports import HoldOffloads
 from reme_core.schema import Message, OffloadRecord, PreparedContext, Scope, Usage
 from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.text import Language
-from reme_core.working.check import ROOM, Asides, ContextCheck, ContextLimits, check_context
 from reme_core.working.fit import FittedContext, fit_messages
+from reme_core.working.messages_to_keep import ROOM, Asides, ContextCheck, ContextLimits, check_context
 from reme_core.working.ports import WorkingPorts, off_loop
 from reme_core.working.record import find_wholes, record, record_leaving, with_ids
 from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory

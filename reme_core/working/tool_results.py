@@ -13,7 +13,7 @@ from reme_core.errors import OffloadNotFoundError
 from reme_core.ports import ListOffloads, PutOffloads, Store
 from reme_core.schema import Message, OffloadInfo, OffloadKind, OffloadRecord, Scope, ToolResultBlock
 from reme_core.text import cut_middle, is_cut_of
-from reme_core.working.check import ContextLimits
+from reme_core.working.messages_to_keep import ContextLimits
 from reme_core.working.ports import off_loop
 
 _HINT = re.compile(r"\breload ([0-9a-f]{16})\b")

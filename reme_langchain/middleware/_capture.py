@@ -16,7 +16,7 @@ from reme_core import Message, ReMe
 from reme_core.errors import ConfigurationError, InvalidInputError
 from reme_langchain._place import CAPTURED, LEFT, HookContext, internal_calls
 from reme_langchain._searching import known_messages
-from reme_langchain.messages import from_langchain
+from reme_langchain.messages import from_langchain, untimed
 from reme_langchain.middleware._own_messages import is_cut, said
 
 _LOG = logging.getLogger("reme")
@@ -120,12 +120,6 @@ async def append(memory: ReMe, place: HookContext, said: Sequence[Message], *, m
                 background=True,
                 on_conflict="rename",
             )
-
-
-def untimed(message: Message) -> Message:
-    """Return a message whose time is ours, not its sender's: the same said again at another time is the same."""
-    message.model_fields_set.discard("created_at")
-    return message
 
 
 async def _without_known(memory: ReMe, user_id: str, messages: list[Message]) -> list[Message]:

@@ -20,7 +20,7 @@ from langgraph.types import Command
 from reme_core import Message, PreparedContext, ReMe
 from reme_core.schema import make_scope
 from reme_core.schema.plain import clean_text
-from reme_core.working.check import Asides, check_context
+from reme_core.working.messages_to_keep import Asides, check_context
 from reme_core.working.ports import off_loop
 from reme_core.working.prepare import BeforeChange, ContextRequest, pre_reasoning_hook
 from reme_langchain._place import HookContext

@@ -11,7 +11,6 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, get_args, get_type_hints, is_typeddict
 from weakref import WeakKeyDictionary
 
-from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 from typing_extensions import is_typeddict as is_typeddict_of_backport
 
@@ -54,8 +53,13 @@ class DeclaredTypes:
 
 
 def _is_graph(thing: object) -> bool:
-    module = sys.modules.get("langgraph.pregel")  # not a library of ours here: where nobody has loaded it, no graph is
+    module = sys.modules.get("langgraph.pregel")  # where nobody has loaded it, no graph is
     return module is not None and isinstance(thing, module.Pregel)
+
+
+def _is_runnable(thing: type) -> bool:
+    module = sys.modules.get("langchain_core.runnables.base")  # as above: to load it takes half a second
+    return module is not None and issubclass(thing, module.Runnable)
 
 
 def _declared_in(graph: object) -> Iterator[type]:
@@ -87,7 +91,7 @@ def _check_answer(schema: object) -> None:
 
 def _is_data(thing: type) -> bool:
     """Return whether this is a class of plain data, which its fields make up."""
-    if issubclass(thing, Runnable) or thing is BaseModel:
+    if thing is BaseModel or _is_runnable(thing):
         return False
     is_named_tuple = issubclass(thing, tuple) and hasattr(thing, "_fields")
     return issubclass(thing, BaseModel | Enum) or dataclasses.is_dataclass(thing) or is_named_tuple

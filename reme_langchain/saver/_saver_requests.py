@@ -1,4 +1,4 @@
-"""Requests of langgraph to a saver, checked and turned into requests to the file."""
+"""Requests of langgraph to a saver, checked and turned into requests to the file; the calls that remove and copy."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from reme_langchain._owner import find_owner
 from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutRow, Version, WriteRow
 from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._remove_and_copy import copy_thread, delete_runs, delete_thread, prune_thread
+from reme_langchain.saver._saver_file import SaverFile
 from reme_langchain.saver._value_codec import ValueCodec
 
 Care: TypeAlias = Callable[[Connection, KnownDigests], None]
@@ -224,3 +225,60 @@ def _several(ids: Sequence[str], what: str) -> Sequence[str]:
         msg = f"{what}: wanted a list of ids, found {shown(ids)}: put it into a list"
         raise InvalidInputError(msg)
     return ids
+
+
+class RemovalCalls:
+    """The part of `ReMeSaver` that removes and copies threads."""
+
+    _file: SaverFile
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Remove all of a thread, in every namespace; an unknown one is none.
+
+        What waits for the history sink goes as well; what the sink has got is its own.
+        """
+        self._file.write(delete_work(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do what `delete_thread` does, without blocking the event loop."""
+        await self._file.awrite(delete_work(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints whose metadata have one of these run ids, with their writes.
+
+        What later checkpoints need to rebuild a delta channel stays, hidden, as long as they do.
+        """
+        self._file.write(runs_work(run_ids))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Do what `delete_for_runs` does, without blocking the event loop."""
+        await self._file.awrite(runs_work(run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all of a thread to an empty one; an unknown source copies nothing.
+
+        Raises:
+            InvalidInputError: The target holds checkpoints; nothing was copied.
+        """
+        self._file.write(copy_work(source_thread_id, target_thread_id))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Do what `copy_thread` does, without blocking the event loop."""
+        await self._file.awrite(copy_work(source_thread_id, target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove the older checkpoints of threads, all in one transaction.
+
+        Args:
+            thread_ids: The threads; unknown ones are none.
+            strategy: "keep_latest": the newest checkpoint of each namespace stays, with its writes; what it needs to
+                rebuild a delta channel stays as well, hidden. "delete": nothing stays.
+
+        Raises:
+            InvalidInputError: Another strategy.
+        """
+        self._file.write(prune_work(thread_ids, strategy))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Do what `prune` does, without blocking the event loop."""
+        await self._file.awrite(prune_work(thread_ids, strategy))

@@ -25,8 +25,7 @@ from reme_core import EventLoopThread, ReMe, holder, is_gone
 from reme_core.adapting import PATIENCE_S, Appends
 from reme_core.errors import StoreError
 from reme_core.schema.plain import usable_id
-from reme_langchain.messages import from_langchain
-from reme_langchain.middleware._capture import untimed
+from reme_langchain.messages import from_langchain, untimed
 from reme_langchain.saver._checkpoint_rows import PutRow, put_row
 from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._saver_file import HISTORY, SaverFile, make_thread

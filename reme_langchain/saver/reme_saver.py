@@ -43,13 +43,10 @@ from reme_langchain.saver._delta_channels import read_history, rebuild_history
 from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._saver_file import SaverFile
 from reme_langchain.saver._saver_requests import (
-    copy_work,
-    delete_work,
+    RemovalCalls,
     list_request,
     place_of,
-    prune_work,
     put_request,
-    runs_work,
     text,
     write_requests,
 )
@@ -61,7 +58,7 @@ _LARGE = 1 << 18  # bytes; to rebuild more takes so long that it is not done on 
 _WIDTH = 16  # digits of a version's number
 
 
-class ReMeSaver(BaseCheckpointSaver[str]):
+class ReMeSaver(RemovalCalls, BaseCheckpointSaver[str]):
     """A checkpointer for compiled graphs: `compile(checkpointer=ReMeSaver())`.
 
     Bound to no event loop: every method, sync or async, may be called from any thread, loop and process, the sync ones
@@ -291,59 +288,6 @@ class ReMeSaver(BaseCheckpointSaver[str]):
         task = (text(task_id, "task_id"), text(task_path, "task_path"))
         rows = write_requests(writes, self._codec)
         return partial(put_writes, place=place, task=task, rows=rows, codec=self._codec)
-
-    # -- removing and copying --------------------------------------------------------------------------------------
-
-    def delete_thread(self, thread_id: str) -> None:
-        """Remove all of a thread, in every namespace; an unknown one is none.
-
-        What waits for the history sink goes as well; what the sink has got is its own.
-        """
-        self._file.write(delete_work(thread_id))
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Do what `delete_thread` does, without blocking the event loop."""
-        await self._file.awrite(delete_work(thread_id))
-
-    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints whose metadata have one of these run ids, with their writes.
-
-        What later checkpoints need to rebuild a delta channel stays, hidden, as long as they do.
-        """
-        self._file.write(runs_work(run_ids))
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Do what `delete_for_runs` does, without blocking the event loop."""
-        await self._file.awrite(runs_work(run_ids))
-
-    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all of a thread to an empty one; an unknown source copies nothing.
-
-        Raises:
-            InvalidInputError: The target holds checkpoints; nothing was copied.
-        """
-        self._file.write(copy_work(source_thread_id, target_thread_id))
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Do what `copy_thread` does, without blocking the event loop."""
-        await self._file.awrite(copy_work(source_thread_id, target_thread_id))
-
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove the older checkpoints of threads, all in one transaction.
-
-        Args:
-            thread_ids: The threads; unknown ones are none.
-            strategy: "keep_latest": the newest checkpoint of each namespace stays, with its writes; what it needs to
-                rebuild a delta channel stays as well, hidden. "delete": nothing stays.
-
-        Raises:
-            InvalidInputError: Another strategy.
-        """
-        self._file.write(prune_work(thread_ids, strategy))
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Do what `prune` does, without blocking the event loop."""
-        await self._file.awrite(prune_work(thread_ids, strategy))
 
     # -- the rest --------------------------------------------------------------------------------------------------
 

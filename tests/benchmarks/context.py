@@ -11,7 +11,7 @@ from figures import Figure
 
 from reme_core.models import CharacterTokenCounter
 from reme_core.schema import Message, TextBlock, ToolCallBlock, ToolResultBlock
-from reme_core.working.check import ContextLimits, check_context
+from reme_core.working.messages_to_keep import ContextLimits, check_context
 from reme_core.working.tokens import TokenLedger
 
 MESSAGES = 10_000

@@ -140,6 +140,15 @@ def test_a_memory_without_a_model_loads_no_agent_and_no_learning(tmp_path: Path)
         assert f"reme_core.{part}" not in done.stdout.split()
 
 
+def test_the_commands_load_no_store_and_no_bar_before_one_runs() -> None:
+    code = "import sys\nimport reme_core.cli.program\nprint(*sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": str(_ROOT)}, capture_output=True, check=True, text=True
+    )
+    heavy = {"reme_core.ports", "reme_core.stores", "reme_core.text", "numpy", "sqlite3", "rich.progress"}
+    assert heavy.isdisjoint(done.stdout.split())
+
+
 @pytest.mark.parametrize("package", ["reme_core.schema", "reme_core.ports"])
 def test_the_types_of_values_and_protocols_can_be_read_at_run_time(package: str) -> None:
     module = importlib.import_module(package)

@@ -17,6 +17,7 @@ from reme_core import ReMe, adapting
 from reme_core.testing import ScriptedChatModel
 from tests.adapters.agentscope1.scripted import ScriptedModel, make_agent, user
 from tests.support.read_back import found_in
+from tests.support.slow_store import SlowStore
 
 CITIES = ("Oslo", "Lima", "Quito", "Turin", "Kyoto", "Porto", "Tunis", "Basel", "Dakar", "Hanoi")
 
@@ -68,6 +69,22 @@ async def test_a_locked_file_keeps_no_reply_waiting_and_loses_nothing(tmp_path: 
         lock.close()
         await agent.long_term_memory.flush()
         assert await texts(memory) == ["first", "ok", "second", "ok", "third", "ok"]
+
+
+@pytest.mark.requirement("AS1-LTM-18")
+async def test_a_write_that_takes_long_keeps_no_reply_waiting_nor_the_next_one(tmp_path: Path) -> None:
+    store = SlowStore(tmp_path)
+    async with ReMe("space", tmp_path, llm=None, embedding=None, vector_store=store) as memory:
+        agent = agent_of(memory, *["ok"] * 3)
+        for said in ("first", "second", "third"):
+            await agent(user(said))
+        assert store.begun == 1  # and it is still under way: all three replies are over before it
+        assert await texts(memory) == []
+        store.may_write.set()
+        await agent.long_term_memory.flush()
+        assert await texts(memory) == ["first", "ok", "second", "ok", "third", "ok"]
+        await agent.long_term_memory.close()
+    await store.close()
 
 
 @pytest.mark.requirement("AS1-LTM-18")

@@ -20,6 +20,7 @@ from reme_core.testing import ScriptedChatModel
 from tests.adapters.agentscope2.memories import everything, note_texts
 from tests.adapters.agentscope2.scripted import ScriptedModel, make_agent, user
 from tests.support.read_back import found_in
+from tests.support.slow_store import SlowStore
 
 CITIES = ("Oslo", "Lima", "Quito", "Turin", "Kyoto", "Porto", "Tunis", "Basel", "Dakar", "Hanoi")
 
@@ -60,6 +61,22 @@ async def test_a_locked_file_keeps_no_reply_waiting_and_loses_nothing(tmp_path: 
         lock.close()
         await mw.flush()
         assert [text for _, _, text in await everything(memory)] == ["first", "ok", "second", "ok", "third", "ok"]
+
+
+@pytest.mark.requirement("AS2-MW-09")
+async def test_a_write_that_takes_long_keeps_no_reply_waiting_nor_the_next_one(tmp_path: Path) -> None:
+    store = SlowStore(tmp_path)
+    memory = ReMe("default", tmp_path, llm=None, embedding=None, vector_store=store)
+    async with memory, ReMeMiddleware(reme=memory) as mw:
+        agent = make_agent(ScriptedModel(["ok"] * 3), middlewares=[mw])
+        for said in ("first", "second", "third"):
+            await agent.reply(user(said))
+        assert store.begun == 1  # and it is still under way: all three replies are over before it
+        assert await everything(memory) == []
+        store.may_write.set()
+        await mw.flush()
+        assert [text for _, _, text in await everything(memory)] == ["first", "ok", "second", "ok", "third", "ok"]
+    await store.close()
 
 
 @pytest.mark.requirement("AS2-MW-09")

@@ -46,6 +46,17 @@ def test_importing_the_package_loads_no_framework_and_no_numpy():
     assert loaded == "[]"
 
 
+def test_a_saver_and_a_store_load_of_the_frameworks_the_bases_alone():
+    code = """
+        import sys, tempfile
+        from reme_langchain import MemoryHistory, ReMeSaver, ReMeStore
+        with ReMeStore.from_path(tempfile.mkdtemp()), ReMeSaver.from_path(tempfile.mkdtemp()):
+            heavy = ("langchain.agents", "langgraph.graph", "langgraph.pregel", "langsmith", "langchain_core.tracers")
+            print([name for name in heavy if name in sys.modules])
+    """
+    assert run(code) == "[]"
+
+
 def test_every_public_name_is_there_and_listed():
     assert sorted(reme_langchain.__all__) == sorted(set(reme_langchain.__all__))
     assert set(reme_langchain.__all__) <= set(dir(reme_langchain))

@@ -27,8 +27,8 @@ from reme_core.schema import (
 )
 from reme_core.testing.store_values import NOW
 from reme_core.text import cut_middle, is_cut_of
-from reme_core.working.check import ContextLimits, check_context
 from reme_core.working.fit import FittedContext, fit_messages
+from reme_core.working.messages_to_keep import ContextLimits, check_context
 from reme_core.working.tokens import TokenLedger
 from tests.support.conversations import conversations, prompts, windows
 

@@ -22,7 +22,7 @@ from reme_core.schema import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from reme_core.working.check import ContextLimits, check_context
+from reme_core.working.messages_to_keep import ContextLimits, check_context
 from reme_core.working.tokens import FILE_TOKENS, IMAGE_TOKENS, TokenLedger
 from tests.support.conversations import conversations
 

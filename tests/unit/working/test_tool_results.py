@@ -28,7 +28,7 @@ from reme_core.steps.load_offloaded import ReloadRequest, reload_context
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import at_once
 from reme_core.text import cut_middle, is_cut_of
-from reme_core.working.check import ContextLimits
+from reme_core.working.messages_to_keep import ContextLimits
 from reme_core.working.tool_results import ToolResultPlan, compact_tool_result, known_offloads, plan_tool_results
 
 ALICE, BOB = Scope(memory_space="space", user_id="alice"), Scope(memory_space="space", user_id="bob")

@@ -21,6 +21,7 @@ from typing import Literal, TypeAlias, TypeVar
 from reme_core.errors import ConfigurationError, StoreAccessError, StoreClosedError, StoreError
 from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
+from reme_core.stores.local.file.connection_threads import ConnectionThreads
 from reme_core.stores.local.file.copies import keep_before_migration, remove_safety_copies
 from reme_core.stores.local.file.file_location import (
     OpenedFiles,
@@ -44,10 +45,8 @@ R = TypeVar("R")
 W = TypeVar("W")
 Work: TypeAlias = Callable[[sqlite3.Connection], T]
 
-_READERS = 4
 _PURGE_WAIT_MS = 200
 _PURGE_PATIENCE_S = 30.0
-_PURGE_EVERY_S = 60.0
 # After a log has grown behind a reader, it is cut to this; SQLite's own checkpoints begin at half of it.
 _LOG_BYTES = 8 << 20
 # Source: https://sqlite.org/limits.html, the largest number of pages of a file.
@@ -91,7 +90,7 @@ class Database:
         self._settings = settings
         self._path = str(settings.path)
         self._gate = threading.Lock()
-        self._threads: _Threads | None = None
+        self._threads: ConnectionThreads | None = None
         self._closed = False
 
     @property
@@ -131,9 +130,9 @@ class Database:
 
     def submit_read(self, work: Work[T]) -> Future[T]:
         """Begin what `read` does, for callers without an event loop."""
-        counted: list[_Threads] = []
+        counted: list[ConnectionThreads] = []
 
-        def reader(threads: _Threads) -> ThreadPoolExecutor:
+        def reader(threads: ConnectionThreads) -> ThreadPoolExecutor:
             counted.append(threads)
             return threads.begin_reading()
 
@@ -149,7 +148,7 @@ class Database:
         """
         ended: Future[None] = Future()
 
-        def repeat(threads: _Threads, work: Work[bool]) -> None:
+        def repeat(threads: ConnectionThreads, work: Work[bool]) -> None:
             try:
                 if not threads.closing and self._look(threads, work):
                     threads.behind.submit(repeat, threads, work)  # RuntimeError: the interpreter is about to end
@@ -184,14 +183,14 @@ class Database:
             await asyncio.to_thread(self._end, threads)
 
     def _submit(
-        self, run: Callable[[_Threads, W], R], work: W, pool: Callable[[_Threads], ThreadPoolExecutor]
+        self, run: Callable[[ConnectionThreads, W], R], work: W, pool: Callable[[ConnectionThreads], ThreadPoolExecutor]
     ) -> Future[R]:
         with self._gate:
             if self._closed:
                 msg = f"the store {self._path!r} was closed: open a new one"
                 raise StoreClosedError(msg)
             if self._threads is None:
-                self._threads = _Threads()
+                self._threads = ConnectionThreads()
                 _OPENED.add(self)
             return pool(self._threads).submit(run, self._threads, work)
 
@@ -211,7 +210,7 @@ class Database:
         """Let calls go on, in the parent as in the child."""
         self._gate.release()
 
-    def _transact(self, threads: _Threads, work: Work[T]) -> T:
+    def _transact(self, threads: ConnectionThreads, work: Work[T]) -> T:
         with mapped_errors(self._path):
             connection = self._writing(threads)
             connection.execute("BEGIN IMMEDIATE")
@@ -225,7 +224,7 @@ class Database:
                 raise
             return result
 
-    def _transact_unsettled(self, threads: _Threads, work: Work[T]) -> T:
+    def _transact_unsettled(self, threads: ConnectionThreads, work: Work[T]) -> T:
         with mapped_errors(self._path):
             connection = self._writing(threads)
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -234,7 +233,7 @@ class Database:
         finally:
             connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
 
-    def _transact_freeing(self, threads: _Threads, work: Work[T]) -> T:
+    def _transact_freeing(self, threads: ConnectionThreads, work: Work[T]) -> T:
         with mapped_errors(self._path):
             connection = self._writing(threads)
             connection.execute(f"PRAGMA max_page_count = {_ALL_PAGES}")
@@ -243,7 +242,7 @@ class Database:
         finally:
             self._bound(connection)
 
-    def _look(self, threads: _Threads, work: Work[T]) -> T:
+    def _look(self, threads: ConnectionThreads, work: Work[T]) -> T:
         with mapped_errors(self._path):
             connection = self._reading(threads)
             connection.execute("BEGIN")
@@ -253,13 +252,13 @@ class Database:
                 if connection.in_transaction:  # SQLite ends it itself after some failures
                     connection.execute("COMMIT")
 
-    def _read(self, threads: _Threads, work: Work[T]) -> T:
+    def _read(self, threads: ConnectionThreads, work: Work[T]) -> T:
         try:
             return self._look(threads, work)
         finally:
             threads.end_reading()
 
-    def _purge(self, threads: _Threads, _: None = None) -> None:
+    def _purge(self, threads: ConnectionThreads, _: None = None) -> None:
         with mapped_errors(self._path):
             threads.prepare_once(lambda: self._create(threads))
             with closing(self._bare()) as connection:
@@ -277,7 +276,7 @@ class Database:
                 ).run()
             remove_safety_copies(self._settings.path)
 
-    def _go_on_purging(self, threads: _Threads) -> None:
+    def _go_on_purging(self, threads: ConnectionThreads) -> None:
         """Clear what a process that ended has left to clear, in the background."""
 
         def purge() -> None:
@@ -288,7 +287,7 @@ class Database:
 
         threads.purger.submit(purge)
 
-    def _end(self, threads: _Threads) -> None:
+    def _end(self, threads: ConnectionThreads) -> None:
         threads.close()
         # POSIX: whoever closes a file loses all locks that this process has on it, so that the last one here does it.
         for other in list(_OPENED):
@@ -304,13 +303,13 @@ class Database:
         threads.raw.extend(raw)
         return True
 
-    def _writing(self, threads: _Threads) -> sqlite3.Connection:
+    def _writing(self, threads: ConnectionThreads) -> sqlite3.Connection:
         if threads.writing is None:
             threads.prepare_once(lambda: self._create(threads))
             threads.writing = self._to_write(threads)
         return threads.writing
 
-    def _reading(self, threads: _Threads) -> sqlite3.Connection:
+    def _reading(self, threads: ConnectionThreads) -> sqlite3.Connection:
         connection = threads.of_this_thread()
         if connection is None:
             threads.prepare_once(lambda: self._create(threads))
@@ -319,7 +318,7 @@ class Database:
             threads.keep_for_this_thread(connection)
         return connection
 
-    def _create(self, threads: _Threads) -> None:
+    def _create(self, threads: ConnectionThreads) -> None:
         path = self._settings.path
         check_place(path)
         threads.read_only = is_read_only(path)
@@ -359,7 +358,7 @@ class Database:
             else:
                 return
 
-    def _to_write(self, threads: _Threads) -> sqlite3.Connection:
+    def _to_write(self, threads: ConnectionThreads) -> sqlite3.Connection:
         if threads.read_only:
             msg = f"{self._path!r}, or its folder, can only be read: copy it to a place that can be written"
             raise StoreAccessError(msg)
@@ -367,7 +366,7 @@ class Database:
         keep_digests(connection)
         return connection
 
-    def _connect(self, threads: _Threads) -> sqlite3.Connection:
+    def _connect(self, threads: ConnectionThreads) -> sqlite3.Connection:
         connection = self._bare()
         threads.opened.append(connection)
         connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
@@ -393,76 +392,6 @@ class Database:
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
         return connection
-
-
-class _Threads:
-    """The threads of one process and their connections."""
-
-    def __init__(self) -> None:
-        self.writer = ThreadPoolExecutor(1, thread_name_prefix="reme-write")
-        self.reader = ThreadPoolExecutor(1, thread_name_prefix="reme-read")
-        self.more_readers = ThreadPoolExecutor(_READERS - 1, thread_name_prefix="reme-read-more")
-        self.purger = ThreadPoolExecutor(1, thread_name_prefix="reme-purge")
-        self.behind = ThreadPoolExecutor(1, thread_name_prefix="reme-load")  # a thread is made when there is work
-        self.closing = False
-        self.read_only = False
-        self.writing: sqlite3.Connection | None = None
-        self.opened: list[sqlite3.Connection] = []
-        self.files = OpenedFiles(None)
-        self.raw: list[FileIO] = []
-        self._local = threading.local()
-        self._counting = threading.Lock()
-        self._reading = 0
-        self._purged = float("-inf")
-        self._preparing = threading.Lock()
-        self._prepared = False
-
-    def is_time_to_purge(self) -> bool:
-        """Tell whether the last time that this said so is long ago."""
-        now = time.monotonic()
-        if now - self._purged < _PURGE_EVERY_S:
-            return False
-        self._purged = now
-        return True
-
-    def begin_reading(self) -> ThreadPoolExecutor:
-        """Count a read, and return where it is done: a process that reads one thing at a time has one thread for it."""
-        with self._counting:
-            self._reading += 1
-            return self.reader if self._reading == 1 else self.more_readers
-
-    def end_reading(self) -> None:
-        with self._counting:
-            self._reading -= 1
-
-    def prepare_once(self, create: Callable[[], None]) -> None:
-        with self._preparing:
-            if not self._prepared:
-                create()
-                self._prepared = True
-
-    def of_this_thread(self) -> sqlite3.Connection | None:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        return connection
-
-    def keep_for_this_thread(self, connection: sqlite3.Connection) -> None:
-        self._local.connection = connection
-
-    def open_raw(self, path: str) -> FileIO:
-        """Open the file itself, once; called by the purging thread alone."""
-        for raw in self.raw:
-            if os.path.samestat(os.fstat(raw.fileno()), os.stat(path)):  # noqa: PTH116
-                return raw
-        # Of a memory that nobody closes it stays open, as the connections do.
-        self.raw.append(FileIO(os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0)), "r+", closefd=False))
-        return self.raw[-1]
-
-    def close(self) -> None:
-        self.closing = True
-        for pool in (self.purger, self.behind, self.writer, self.reader, self.more_readers):
-            pool.shutdown(wait=True)
-        for connection in self.opened:
-            connection.close()
 
 
 # The one state of a module here: what is to be done at a fork is told to the interpreter once and for all.

@@ -18,10 +18,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from reme_core import ReMe, adapting
 from reme_core.testing import ScriptedChatModel
-from reme_langchain import ReMeMiddleware, ReMeSaver, ReMeStore
+from reme_langchain import MemoryHistory, ReMeMiddleware, ReMeSaver, ReMeStore
 from tests.adapters.langchain.agents import THREAD, both_ways, invoke
 from tests.adapters.langchain.scripted import ScriptedChat
 from tests.support.read_back import found_in
+from tests.support.slow_store import SlowStore
 
 CITIES = ("Oslo", "Lima", "Quito", "Turin", "Kyoto", "Porto", "Tunis", "Basel", "Dakar", "Hanoi")
 WAIT_S = 20.0
@@ -75,6 +76,43 @@ async def test_a_locked_file_keeps_no_reply_waiting_and_loses_nothing(tmp_path: 
         assert await asyncio.to_thread(middleware.drain, WAIT_S)
     assert await texts(memory) == ["first", "ok", "second", "ok", "third", "ok"]
     await memory.close()
+
+
+@both_ways
+@pytest.mark.requirement("LC-MW-08")
+@pytest.mark.requirement("LC-MW-09")
+async def test_a_write_that_takes_long_keeps_no_reply_waiting_nor_the_next_one(tmp_path: Path, way: str) -> None:
+    store = SlowStore(tmp_path)
+    memory = ReMe("space", tmp_path, llm=None, embedding=None, vector_store=store)
+    with ReMeMiddleware(memory, owner="ann") as middleware:
+        agent = create_agent(ScriptedChat(), middleware=[middleware], checkpointer=InMemorySaver())
+        for said in ("first", "second", "third"):
+            await invoke(agent, way, said, config=THREAD)
+        assert store.begun == 1  # and it is still under way: all three replies are over before it
+        assert await texts(memory) == []
+        store.may_write.set()
+        assert await asyncio.to_thread(middleware.drain, WAIT_S)
+    assert await texts(memory) == ["first", "ok", "second", "ok", "third", "ok"]
+    await memory.close()
+    await store.close()
+
+
+@both_ways
+@pytest.mark.requirement("LG-SAVER-40")
+async def test_a_write_that_takes_long_keeps_no_checkpoint_waiting(tmp_path: Path, way: str) -> None:
+    store = SlowStore(tmp_path)
+    memory = ReMe("space", tmp_path, llm=None, embedding=None, vector_store=store)
+    saver = ReMeSaver(memory, history=MemoryHistory(memory, owner="ann"))
+    agent = create_agent(ScriptedChat(), checkpointer=saver)
+    for said in ("first", "second", "third"):
+        await invoke(agent, way, said, config=THREAD)
+    assert store.begun == 1
+    assert await texts(memory) == []
+    store.may_write.set()
+    await asyncio.to_thread(saver.close)
+    assert await texts(memory) == ["first", "ok", "second", "ok", "third", "ok"]
+    await memory.close()
+    await store.close()
 
 
 @both_ways

@@ -267,8 +267,17 @@ class _Split:
             room = self.limits.threshold - self.limits.summary_room(self.taken) - self.taken
             if group.isdisjoint(links.alone) and self._count(kept | group) <= room:
                 kept |= group
-        goes = [message for place, message in enumerate(self.messages) if place >= self.leading and place not in kept]
-        stays = [message for place, message in enumerate(self.messages) if place < self.leading or place in kept]
+        return self._parted(kept)
+
+    def _parted(self, kept: Iterable[int]) -> tuple[list[Message], list[Message]]:
+        """Return what goes, in slices between what stays, since few of ten thousand messages do; and what stays."""
+        goes, stays = list[Message](), list(self.messages[: self.leading])
+        begin = self.leading
+        for place in sorted(place for place in kept if place >= self.leading):
+            goes += self.messages[begin:place]
+            stays.append(self.messages[place])
+            begin = place + 1
+        goes += self.messages[begin:]
         return goes, stays
 
     def _must_stay(self, links: _Links) -> set[int]:
@@ -277,8 +286,9 @@ class _Split:
         Each comes with what belongs to it, such as what a framework has put behind the user's words.
         """
         user = last_user_message(self.messages, self.asides.unsaid)
-        begun = {place for place, message in enumerate(self.messages) if message.message_id in self.asides.pinned}
-        begun |= _waiting(links, user)
+        begun, pinned = set(_waiting(links, user)), self.asides.pinned
+        if pinned:
+            begun |= {place for place, message in enumerate(self.messages) if message.message_id in pinned}
         if user is not None:
             begun.add(user)
             if user + 1 < len(self.messages) and self.messages[user + 1].message_id in self.asides.unsaid:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reme_core.errors import InvalidInputError
 from reme_core.models import CharacterTokenCounter
 from reme_core.schema import ContentBlock, Message, Role, TextBlock, ToolCallBlock, ToolResultBlock
-from reme_core.working.check import ContextCheck, ContextLimits, check_context
+from reme_core.working.messages_to_keep import ContextCheck, ContextLimits, check_context
 from reme_core.working.tokens import TokenLedger
 from tests.support.conversations import conversations, prompts, windows
 
