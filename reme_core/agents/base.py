@@ -18,6 +18,7 @@ from reme_core.steps.user_input import check_language
 from reme_core.text import Language, Prompt, load_prompt, prompt_language
 from reme_core.tools import ThinkToolOp
 
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _FOR_TOOL = re.compile(r"\[([a-z_]+)\] ")
 
 
@@ -110,6 +111,9 @@ class BaseMemoryAgentOp(ABC):
             return [*super().build_tools(), MyToolOp()]
     ```
 
+    One that says nothing at all begins as version 1: `class ToolSummaryAgentV2Op(BaseMemoryAgentOp): pass` is a
+    `ToolSummaryAgentV1Op` with a name of its own, and one whose name is of no agent a `PersonalSummaryAgentV1Op`.
+
     The system prompt takes no variables: what comes from users, memories or files stands in the task prompt, fenced as
     data, which becomes the user's message. A line of it that begins with the name of a tool in brackets, as
     `[add_memory] - new: add_memory`, is told only to an agent that has this tool. An object holds options, never the
@@ -148,6 +152,17 @@ class BaseMemoryAgentOp(ABC):
         self.limits = options.limits or self.own_limits
         chosen = self.build_tools() if options.tools is None else options.tools
         self.tools: tuple[Tool, ...] = (*chosen, ThinkToolOp()) if options.enable_think_tool else tuple(chosen)
+
+    def __init_subclass__(cls) -> None:
+        """Put a direct subclass that says nothing of its own (`pass`) below the agent whose next version it is."""
+        super().__init_subclass__()
+        is_direct = cls.__bases__ == (BaseMemoryAgentOp,)
+        if is_direct and vars(cls).keys().isdisjoint({"prompt", "task_prompt", "build_tools", "prepare"}):
+            from reme_core.agents.reme import first_version  # made of this class, so not above it
+
+            cls.__bases__ = (first_version(cls.__name__),)
+            if "name" not in vars(cls):
+                cls.name = _CAPITAL.sub("_", cls.__name__.removesuffix("Op")).lower()
 
     @abstractmethod
     def build_tools(self) -> Sequence[Tool]:

@@ -48,7 +48,7 @@ class MemoryType(StrEnum):
     """What a memory is about. `history` is a block seen as a memory; `meta` an entry of the routing table.
 
     A `meta` memory says that there is a target ("personal/Alice") and what it is about; it is no statement, and only
-    those who ask for it by name see it.
+    those who ask for it by name see it. `self` and `task`, older names of identity and procedural, are read as these.
     """
 
     IDENTITY = "identity"
@@ -58,6 +58,11 @@ class MemoryType(StrEnum):
     SUMMARY = "summary"
     HISTORY = "history"
     META = "meta"
+
+    @classmethod
+    def _missing_(cls, value: object) -> MemoryType | None:
+        """Read an older name."""
+        return {"self": cls.IDENTITY, "task": cls.PROCEDURAL}.get(value) if isinstance(value, str) else None
 
 
 STATEMENTS = tuple(kind for kind in MemoryType if kind is not MemoryType.META)

@@ -69,7 +69,7 @@ class ToolCallResult(MappingModel):
 
 
 def parse_tool_call_results(items: object) -> tuple[ToolCallResult, ...]:
-    """Read calls from `ToolCallResult` objects and dictionaries; objects are checked again, see `schema.objects`.
+    """Read calls from `ToolCallResult` objects, dictionaries and texts of JSON; objects are checked again.
 
     Raises:
         InvalidInputError: Naming the place (`results[3].time_cost`) and the reason; one bad call refuses all.
@@ -90,6 +90,8 @@ def parse_tool_call_results(items: object) -> tuple[ToolCallResult, ...]:
 def _parse_one(item: object, where: str) -> ToolCallResult:
     if isinstance(item, ToolCallResult):
         return checked_again(item, ToolCallResult, where)
+    if isinstance(item, str):
+        item = _read_json(item, where)
     if not isinstance(item, Mapping):
         msg = f"{where}: wanted a ToolCallResult or a dictionary, found {type(item).__name__}"
         raise InvalidInputError(msg)
@@ -97,6 +99,14 @@ def _parse_one(item: object, where: str) -> ToolCallResult:
         return ToolCallResult.model_validate({key: value for key, value in item.items() if value is not None})
     except ValidationError as exc:
         raise InvalidInputError(describe(exc, where, form=ToolCallResult)) from exc
+
+
+def _read_json(text: str, where: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        msg = f"{where}: a text has to be a JSON object with the fields of a call ({str(exc)[:80]})"
+        raise InvalidInputError(msg) from exc
 
 
 class ToolError(MappingModel):

@@ -21,7 +21,7 @@ T = TypeVar("T")
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
 _CLOCK_SKEW = timedelta(days=1)
 _LAYERS: tuple[Layer, ...] = ("memory", "summary", "message")
-_DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL)
+_DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL, MemoryType.IDENTITY)
 # As `text.Language`, which is not loaded for this.
 _LANGUAGES = ("en", "zh")
 MAX_LIMIT = 10_000
@@ -77,8 +77,12 @@ def _some(items: tuple[T, ...], name: str) -> tuple[T, ...]:
 
 def read_type(value: object, among: Sequence[MemoryType] = tuple(MemoryType)) -> MemoryType:
     """Read one memory type (InvalidInputError)."""
-    if isinstance(value, str) and value in among:
-        return MemoryType(value)
+    try:
+        kind = MemoryType(value)
+    except ValueError:
+        kind = None
+    if kind in among:
+        return kind
     msg = f"memory_type: {shown(value)} is none of auto, {', '.join(among)}"
     raise InvalidInputError(msg)
 
