@@ -158,7 +158,7 @@ class BaseMemoryAgentOp(ABC):
         super().__init_subclass__()
         is_direct = cls.__bases__ == (BaseMemoryAgentOp,)
         if is_direct and vars(cls).keys().isdisjoint({"prompt", "task_prompt", "build_tools", "prepare"}):
-            from reme_core.agents.reme import first_version  # made of this class, so not above it
+            from reme_core.agents.reme import first_version  # noqa: PLC0415  # made of this class, so not above it
 
             cls.__bases__ = (first_version(cls.__name__),)
             if "name" not in vars(cls):

@@ -43,7 +43,8 @@ class ConversationMethods:
             user_id: Whose they are.
             session_id: The session that they continue; by default a new one, which ends with this call. Either way
                 each call ends a block; longer calls are cut by silence, size and `starts_block` as `slicing` says.
-            memory_type: `auto`, `personal`, `procedural`, `tool` or `identity`: what to distil. Without a chat model nothing is.
+            memory_type: `auto`, `personal`, `procedural`, `tool` or `identity`: what to distil. Without a chat model
+                nothing is.
             end_session: Nothing more of this session will come: a tool call without its result is sliced as well. By
                 default so where `session_id` is left out.
             background: Return once the messages are on disk and can be found by their words; vectors and memories

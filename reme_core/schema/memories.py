@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from reme_core.schema.checks import Id, Metadata, Text, copy_json
+from reme_core.schema.mapping import told_fields
 from reme_core.schema.scope import Scope, new_id
 from reme_core.schema.times import (
     PartialTime,
@@ -139,6 +140,12 @@ class Memory(BaseModel):
     utility: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     sources: tuple[Source, ...] = ()
     metadata: Metadata = Field(default_factory=dict)
+
+    __repr__ = told_fields
+
+    def __str__(self) -> str:
+        """Tell type, target and statement."""
+        return f"{self.memory_type}({self.memory_target}): {self.content}"
 
     @model_validator(mode="before")
     @classmethod

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, V
 
 from reme_core.errors import InvalidInputError
 from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text, check_metadata, describe
+from reme_core.schema.mapping import told_fields
 from reme_core.schema.scope import new_id
 from reme_core.schema.times import UtcTime, utc_now
 from reme_core.schema.wire import normalise_message
@@ -115,6 +116,12 @@ class Message(BaseModel):
     created_at: UtcTime = Field(default_factory=utc_now)
     starts_block: bool = False
     metadata: Metadata = Field(default_factory=dict)
+
+    __repr__ = told_fields
+
+    def __str__(self) -> str:
+        """Tell when it was said, who said it, and what."""
+        return f"{self.created_at:%Y-%m-%d %H:%M} {self.speaker}: {self.full_text}"
 
     @model_validator(mode="before")
     @classmethod
@@ -301,6 +308,12 @@ class Block(BaseModel):
     summary_author: Text = EXTRACTIVE
     created_at: UtcTime = Field(default_factory=utc_now)
 
+    __repr__ = told_fields
+
+    def __str__(self) -> str:
+        """Tell when it was said and what the index says of it."""
+        return f"{self.started_at:%Y-%m-%d %H:%M} {self.summary}"
+
 
 class StoredMessage(BaseModel):
     """A message with the session and the block that it lies in (None while it is not sliced yet)."""
@@ -310,3 +323,7 @@ class StoredMessage(BaseModel):
     message: Message
     session_id: Id
     block_id: Id | None = None
+
+    def __str__(self) -> str:
+        """Tell the message as `Message` does."""
+        return str(self.message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
@@ -77,12 +78,10 @@ def _some(items: tuple[T, ...], name: str) -> tuple[T, ...]:
 
 def read_type(value: object, among: Sequence[MemoryType] = tuple(MemoryType)) -> MemoryType:
     """Read one memory type (InvalidInputError)."""
-    try:
-        kind = MemoryType(value)
-    except ValueError:
-        kind = None
-    if kind in among:
-        return kind
+    with suppress(ValueError):
+        kind = MemoryType(value) if isinstance(value, str) else None
+        if kind is not None and kind in among:
+            return kind
     msg = f"memory_type: {shown(value)} is none of auto, {', '.join(among)}"
     raise InvalidInputError(msg)
 
