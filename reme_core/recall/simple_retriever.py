@@ -175,7 +175,7 @@ class SimpleRetriever:
         found: Sequence[Hit],
         wanted: int,
     ) -> list[Hit]:
-        """Return entries of the block index, where memories and messages are too few: of blocks that none of them is of.
+        """Return entries of the block index where too few memories and messages are found: of blocks not among these.
 
         An entry that quotes its messages has no word that they lack, so only those that a model wrote are looked at.
         """

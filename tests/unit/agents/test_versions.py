@@ -50,9 +50,7 @@ class PersonalRetrieveAgentV3Op(BaseMemoryAgentOp):
         (PersonalRetrieveAgentV3Op, ReMeRetrieveAgentV1Op),
     ],
 )
-def test_a_bare_subclass_has_what_version_1_has(
-    kind: type[BaseMemoryAgentOp], first: type[BaseMemoryAgentOp]
-) -> None:
+def test_a_bare_subclass_has_what_version_1_has(kind: type[BaseMemoryAgentOp], first: type[BaseMemoryAgentOp]) -> None:
     own, before = kind(), first()
     assert isinstance(own, first)
     assert [tool.name for tool in own.tools] == [tool.name for tool in before.tools]

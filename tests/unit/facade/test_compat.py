@@ -80,7 +80,7 @@ def test_older_settings_are_read_and_what_is_not_there_is_told() -> None:
     memory = compat.ReMe(default_llm_config=chat, default_embedding_model_config=vectors).memory
     assert memory.embedder is not None
     assert memory.embedder.dimension == 8
-    with pytest.raises(ConfigurationError, match="'local_file'.*'qdrant'"):
+    with pytest.raises(ConfigurationError, match=r"'local_file'.*'qdrant'"):
         compat.ReMe(default_vector_store_config={"backend": "chroma"})
 
 
