@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, model_validator
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text, check_metadata, describe
+from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text, check_metadata, describe, kind_of
 from reme_core.schema.mapping import told_fields
 from reme_core.schema.scope import new_id
 from reme_core.schema.times import UtcTime, utc_now
@@ -235,7 +235,7 @@ def parse_messages(
         InvalidInputError: Naming the place (`messages[3].content`) and the reason; one bad message refuses all.
     """
     if isinstance(items, (str, bytes, Mapping, Message)) or not isinstance(items, Iterable):
-        msg = f"messages: wanted a list of messages, found {type(items).__name__}"
+        msg = f"messages: wanted a list of messages, found {kind_of(items)}"
         raise InvalidInputError(msg)
     if isinstance(items, (list, tuple)) and set(map(type, items)) == {Message}:  # a context, say: they may be thousands
         messages = tuple(items)
@@ -258,7 +258,7 @@ def _parse_one(item: object, index: int, now: Callable[[], datetime], new_id: Ca
     if isinstance(item, (tuple, list)) and len(item) == 2 and all(isinstance(part, str) for part in item):
         item = {"role": item[0], "content": item[1]}
     if not isinstance(item, Mapping):
-        msg = f"messages[{index}]: wanted a Message, a dictionary or a (role, text) pair, found {type(item).__name__}"
+        msg = f"messages[{index}]: wanted a Message, a dictionary or a (role, text) pair, found {kind_of(item)}"
         raise InvalidInputError(msg)
     try:
         data = normalise_message(item)
