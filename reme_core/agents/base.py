@@ -14,7 +14,7 @@ from reme_core.agents.loop import LastStep, Limits, OnText, StopRule, run_loop
 from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError
 from reme_core.ports import AgentResult, AgentTask, ChatModel, Target, Tool, ToolContext
 from reme_core.schema import MemoryType, Message, Source, TextBlock, describe, parse_messages, utc_now
-from reme_core.steps.user_input import check_language
+from reme_core.steps.user_input import check_language, read_text
 from reme_core.text import Language, Prompt, load_prompt, prompt_language
 from reme_core.tools import ThinkToolOp
 
@@ -89,7 +89,7 @@ class AgentOptions:
     def __post_init__(self) -> None:
         """Check the system prompt (InvalidInputError: it is blank) and the language (ConfigurationError)."""
         check_language(self.language)
-        if self.system_prompt is not None and not self.system_prompt.strip():
+        if self.system_prompt is not None and not read_text(self.system_prompt, "system_prompt").strip():
             msg = "system_prompt: is blank; leave it out for the agent's own"
             raise InvalidInputError(msg)
 

@@ -301,7 +301,7 @@ class ReMe(
         if system_prompt is not None:
             _check_kind(retriever, (AgenticRetriever,), "system_prompt: goes with an AgenticRetriever")
             assert isinstance(retriever, AgenticRetriever)  # noqa: S101  # just checked
-            retriever = replace(retriever, system_prompt=system_prompt)
+            retriever = replace(retriever, system_prompt=inputs.read_query(system_prompt, "system_prompt"))
         self._retriever = (
             retriever.bind_retriever(self._runtime) if isinstance(retriever, BindsRetriever) else retriever
         )

@@ -181,6 +181,7 @@ def kind_of(value: object) -> str:
 # pydantic's names of faults, in words that name no type of Python's; the rest keeps the words of its validator.
 _REASONS: Final = {
     "missing": "is missing",
+    "path_type": "wanted a path",
     "literal_error": "wanted {expected}",
     "enum": "wanted {expected}",
     "too_short": "wanted at least {min_length} item(s), found {actual_length}",

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from reme_core import ReMe
+from reme_core import AgenticRetriever, ReMe
 from reme_core.errors import ReMeError
 
 # What a person says who leaves an argument empty, mixes up its type, or misspells its value.
@@ -53,6 +53,7 @@ GOOD: dict[str, object] = {
     "feedback": [],
     "uses": 1,
     "helpful": 1,
+    "retriever": AgenticRetriever(),
 }
 # They end the memory, or are handed functions and objects alone: their errors stand in test_bad_input.
 _APART = {"close", "sync", "users_with_jobs", "flush"}
@@ -105,3 +106,30 @@ async def test_an_ordinary_mistake_is_a_typed_error_in_plain_words(tmp_path: Pat
                 faults[name, parameter, repr(value)] = fault
     assert faults == {}
     assert len(table) >= LEAST_ROWS
+
+
+def test_an_ordinary_mistake_in_a_setting_is_a_typed_error_in_plain_words(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = [name for name in inspect.signature(ReMe.__init__).parameters if name not in {"self", "unknown"}]
+    given = [(name, value) for name in (*names, "model_name") for value in WRONG]
+    nested = [
+        (name, {"backend": "openai", "model": "m", key: value})
+        for name in ("llm", "embedding")
+        for key in ("model", "temperature", "dimension", "api_key", "base_url")
+        for value in WRONG
+    ]
+    stores = [
+        ("vector_store", {"backend": "local_file", key: value})
+        for key in ("backend", "path", "synchronous", "busy_timeout_s", "loading_wait_s")
+        for value in WRONG
+    ]
+    faults: dict[tuple[str, str], str] = {}
+    for name, value in (*given, *nested, *stores):
+        try:
+            ReMe(**{"llm": None, "embedding": None, name: value})
+        except ReMeError as exc:
+            if PYTHON.search(str(exc)):
+                faults[name, repr(value)] = str(exc)
+        except Exception as exc:  # noqa: BLE001  # what this test looks for
+            faults[name, repr(value)] = f"{type(exc).__name__}: {exc}"
+    assert faults == {}
