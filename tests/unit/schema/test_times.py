@@ -93,6 +93,12 @@ def test_a_memory_shows_its_own_time_as_it_was_told(since: str | None, until: st
     assert Memory.model_validate(value.model_dump()) == value
 
 
+def test_a_time_that_the_text_tells_is_not_told_again() -> None:
+    value = told("2023-06-12", "2023-06-14")
+    assert with_validity("stayed in Rome (12 June 2023 to 14 June 2023)", value).count("12 June 2023") == 1
+    assert with_validity("came to Rome (12 June 2023)", value).endswith("(12 June 2023 to 14 June 2023)")
+
+
 def test_when_it_was_said_is_no_time_that_was_told() -> None:
     assert shown_validity(told(observed_at="2026-01-02")) == ""
     assert shown_validity(told("2026-01-02", observed_at="2026-01-02")) == "since 2 January 2026"
