@@ -64,7 +64,7 @@ _PAGE = 1000
 Model: TypeAlias = ChatModel | Settings | Unset | None
 
 
-class ReMe:
+class CompatReMe:
     """The facade of ReMe 0.3 for vectors: each call is one of `reme_core.ReMe`, which `memory` is."""
 
     def __init__(
@@ -205,6 +205,9 @@ class ReMe:
             except MemoryNotFoundError:
                 continue
         raise MemoryNotFoundError([memory_id], advice="name its user by user_name=")
+
+
+ReMe = CompatReMe
 
 
 def _about(task_name: str | None, tool_name: str | None) -> tuple[str, str | None]:
