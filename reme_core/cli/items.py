@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from reme_core.cli.output import Output, counted, json_line, minute
+from reme_core.cli.output import Output, counted, minute
+from reme_core.cli.visible import json_line
 from reme_core.errors import (
     BlockNotFoundError,
     MemoryNotFoundError,

@@ -24,7 +24,8 @@ from reme_core.cli.options import (
     refuse,
     with_common_options,
 )
-from reme_core.cli.output import Output, counted, minute, one_line
+from reme_core.cli.output import Output, counted, minute
+from reme_core.cli.visible import one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, JobNotFoundError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Job, JobState, Usage

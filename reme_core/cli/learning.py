@@ -23,7 +23,8 @@ from reme_core.cli.options import (
     types_of,
     with_common_options,
 )
-from reme_core.cli.output import Output, counted, listed, one_line
+from reme_core.cli.output import Output, counted, listed
+from reme_core.cli.visible import one_line
 from reme_core.cli.wording import OPTION_NAMES, option_name
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe

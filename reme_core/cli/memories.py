@@ -19,7 +19,8 @@ from reme_core.cli.options import (
     refuse,
     with_common_options,
 )
-from reme_core.cli.output import Output, counted, listed, minute, one_line
+from reme_core.cli.output import Output, counted, listed, minute
+from reme_core.cli.visible import one_line
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.ports import Counts

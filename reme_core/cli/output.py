@@ -15,9 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from reme_core.cli.wording import json_line as json_line
-from reme_core.cli.wording import one_line as one_line
-from reme_core.cli.wording import visible as visible
+from reme_core.cli.visible import json_line, one_line, visible
 
 _INDENT = 4
 

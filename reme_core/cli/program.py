@@ -17,7 +17,7 @@ from typer.main import get_command
 from reme_core import __version__
 from reme_core.cli import chat, jobs, learning, memories, offloads, search, transfer
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
-from reme_core.cli.output import one_line
+from reme_core.cli.visible import one_line
 from reme_core.errors import ReMeError
 
 app = typer.Typer(

@@ -26,7 +26,7 @@ def shown_validity(item: Memory | Hit) -> str:
 
 
 def with_validity(text: str, item: Memory | Hit) -> str:
-    """Return a text for a prompt with what `shown_validity` says behind it, in brackets, if the text lacks any of it."""
+    """Return a text for a prompt with what `shown_validity` says in brackets behind it, if the text lacks any of it."""
     told = [part for part in (shown_beginning(item), shown_end(item)) if part]
     return text if all(part in text for part in told) else f"{text} ({shown_validity(item)})"
 

@@ -34,9 +34,19 @@ def read_cursor(kind: str, cursor: str, *types: type[int] | type[str]) -> list[i
         parts = None
     if isinstance(parts, list) and parts[:1] == [kind]:
         place: list[int | str] = parts[1:]
-        if [type(part) for part in place] == list(types):
+        if [type(part) for part in place] == list(types) and all(map(_bindable, place)):
             return place
     raise bad_cursor(cursor)
+
+
+def _bindable(part: int | str) -> bool:
+    if isinstance(part, int):
+        return -(2**63) <= part < 2**63
+    try:
+        part.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def row_after(kind: str, cursor: str | None) -> int | None:

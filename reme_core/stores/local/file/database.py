@@ -256,7 +256,7 @@ class Database:
             if threads.raw and other is not self and other._inherit(self._settings.path, threads.raw):  # noqa: SLF001
                 return
         for raw in threads.raw:
-            raw.close()
+            os.close(raw.fileno())
 
     def _inherit(self, path: Path, raw: list[FileIO]) -> bool:
         threads = self._threads
@@ -385,7 +385,8 @@ class _Threads:
         for raw in self.raw:
             if os.path.samestat(os.fstat(raw.fileno()), os.stat(path)):  # noqa: PTH116
                 return raw
-        self.raw.append(FileIO(path, "r+"))
+        # Of a memory that nobody closes it stays open, as the connections do.
+        self.raw.append(FileIO(os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0)), "r+", closefd=False))
         return self.raw[-1]
 
     def close(self) -> None:
