@@ -125,7 +125,8 @@ class ConversationMethods:
             memory_type: `auto`, a type or a list of types. Messages are looked at for `auto`, `personal`, `history`.
             memory_target: Only memories about this target, or these.
             session_id: Only messages of this session.
-            layers: Some of `memory`, `summary` (blocks) and `message`; by default memories and messages.
+            layers: Some of `memory`, `summary` (blocks) and `message`; by default memories and messages, and where
+                these are too few what a model wrote into the block index.
             metadata: Only memories whose metadata have these values.
             start_time: Said (memories: observed) at this time or later.
             end_time: Said before this time.
