@@ -7,6 +7,8 @@ known in the second, another user sees nothing of it, and a long tool result is 
 REME_AGENT_MODEL set ("provider:model", see `init_chat_model`; the provider's package must be installed) that model
 talks; otherwise a stand-in does, which saves what it is asked to remember and answers from what it is shown. The
 program checks itself.
+
+Needs: pip install 'reme-memory[langchain]'
 """
 
 from __future__ import annotations

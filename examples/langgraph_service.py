@@ -4,6 +4,8 @@
 
 Requests of several users run side by side on one agent. Who is asking stands in the run's context, which the service
 fills from its own login; the model never names a user. The program checks that nobody is shown what is another's.
+
+Needs: pip install 'reme-memory[langchain]'
 """
 
 from __future__ import annotations

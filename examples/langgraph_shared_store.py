@@ -1,6 +1,8 @@
 """One memory, two faces: what a LangGraph agent puts into its store is found by ReMe, and the reverse.
 
 python examples/langgraph_shared_store.py
+
+Needs: pip install 'reme-memory[langchain]'
 """
 
 from __future__ import annotations

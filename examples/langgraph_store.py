@@ -1,6 +1,8 @@
 """An agent's notes, moved from InMemoryStore to a file by changing one line.
 
 python examples/langgraph_store.py
+
+Needs: pip install 'reme-memory[langchain]'
 """
 
 from __future__ import annotations

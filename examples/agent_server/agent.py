@@ -1,4 +1,7 @@
-"""The graph that the server runs. The server hands it store and checkpointer, so none is named here."""
+"""The graph that the server runs. The server hands it store and checkpointer, so none is named here.
+
+Needs: pip install 'reme-memory[langchain]'
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@
 
 Forty turns with long answers, in a budget of 3,000 tokens. What leaves the agent's view stays on disk, marked
 `compressed`; the program counts what is sent, and at the end everything is there. It checks itself.
+
+Needs: pip install 'reme-memory[agentscope1]'
 """
 
 import asyncio

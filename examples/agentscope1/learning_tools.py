@@ -4,6 +4,8 @@
 
 A tool wants grams, which nobody says. In the first session the agent gives kilograms, is refused, and tries again; in
 the second it is shown how the calls of that tool went, and gets it right at once. The program checks itself.
+
+Needs: pip install 'reme-memory[agentscope1]'
 """
 
 import asyncio

@@ -5,6 +5,8 @@
 Working memory, long-term memory and the saved session lie in one file. Give both memories one user and one session:
 messages that leave the working memory are then kept once. Ann's guide and her critic hear each other in the hub; each
 has a working memory of its own. After a restart the guide goes on where it was. The program checks itself.
+
+Needs: pip install 'reme-memory[agentscope1]'
 """
 
 import asyncio

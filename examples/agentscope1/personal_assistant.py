@@ -4,6 +4,8 @@
 
 Each session has a new agent and newly opened files, as after a restart. The long-term memory is given to the agent as
 AgentScope's own class of that name would be. The program checks itself.
+
+Needs: pip install 'reme-memory[agentscope1]'
 """
 
 import asyncio

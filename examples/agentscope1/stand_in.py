@@ -2,6 +2,8 @@
 
 With REME_AGENT_MODEL set (and OPENAI_API_KEY, or REME_AGENT_BASE_URL for a server of your own) it is that model, behind
 an OpenAI-compatible endpoint; otherwise a stand-in, which follows a rule of the example.
+
+Needs: pip install 'reme-memory[agentscope1]'
 """
 
 import os

@@ -5,6 +5,8 @@
 With a chat model (`ReMe(llm=...)`) lessons are made of each attempt; here the agent keeps one itself, by its tool. Both
 the lesson and the attempt are found later, by words and by meaning: an embedding model of AgentScope's own kind stands
 behind `as_embedder`. The program checks itself.
+
+Needs: pip install 'reme-memory[agentscope1]'
 """
 
 import asyncio

@@ -4,6 +4,8 @@
 
 A long tool result is handed to the offloader, as an agent with `Agent(offloader=...)` does it by itself; the reference
 that comes back is what the model reads instead. The program checks itself.
+
+Needs: pip install 'reme-memory[agentscope2]'
 """
 
 import asyncio

@@ -4,6 +4,8 @@
 
 Each session has a new agent, a new middleware and newly opened files, as the agent service makes them for each turn.
 The program checks itself.
+
+Needs: pip install 'reme-memory[agentscope2]'
 """
 
 import asyncio

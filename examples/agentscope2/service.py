@@ -6,6 +6,8 @@
 agent and session; this program does so itself. What a turn still has to write outlives it, so `close` stands at the end
 of the service. The agent also learns from its tasks, and keeps what the user asks to remember. The program checks
 itself.
+
+Needs: pip install 'reme-memory[agentscope2]'
 """
 
 import asyncio

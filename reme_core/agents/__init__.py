@@ -2,7 +2,7 @@
 
 from reme_core.agents.base import AgentArguments, AgentOptions, BaseMemoryAgentOp, TargetArguments
 from reme_core.agents.loop import Limits, OnText, StopRule, run_loop
-from reme_core.agents.reme import ReMeRetrieveAgentV1Op, ReMeSummaryAgentV1Op, ReMyAgentV1Op
+from reme_core.agents.reme import PersonalRetrieveAgentV2Op, ReMeRetrieveAgentV1Op, ReMeSummaryAgentV1Op, ReMyAgentV1Op
 from reme_core.agents.targets import (
     IdentitySummaryAgentV1Op,
     PersonalSummaryAgentV1Op,
@@ -19,6 +19,7 @@ __all__ = [
     "IdentitySummaryAgentV1Op",
     "Limits",
     "OnText",
+    "PersonalRetrieveAgentV2Op",
     "PersonalSummaryAgentV1Op",
     "ProceduralSummaryAgentV1Op",
     "ReMeRetrieveAgentV1Op",

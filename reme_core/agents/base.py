@@ -14,10 +14,11 @@ from reme_core.agents.loop import LastStep, Limits, OnText, StopRule, run_loop
 from reme_core.errors import ConfigurationError, InvalidInputError, PartialFailureError
 from reme_core.ports import AgentResult, AgentTask, ChatModel, Target, Tool, ToolContext
 from reme_core.schema import MemoryType, Message, Source, TextBlock, describe, parse_messages, utc_now
-from reme_core.steps.user_input import check_language
+from reme_core.steps.user_input import check_language, read_text
 from reme_core.text import Language, Prompt, load_prompt, prompt_language
 from reme_core.tools import ThinkToolOp
 
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _FOR_TOOL = re.compile(r"\[([a-z_]+)\] ")
 
 
@@ -88,7 +89,7 @@ class AgentOptions:
     def __post_init__(self) -> None:
         """Check the system prompt (InvalidInputError: it is blank) and the language (ConfigurationError)."""
         check_language(self.language)
-        if self.system_prompt is not None and not self.system_prompt.strip():
+        if self.system_prompt is not None and not read_text(self.system_prompt, "system_prompt").strip():
             msg = "system_prompt: is blank; leave it out for the agent's own"
             raise InvalidInputError(msg)
 
@@ -109,6 +110,9 @@ class BaseMemoryAgentOp(ABC):
         def build_tools(self):
             return [*super().build_tools(), MyToolOp()]
     ```
+
+    One that says nothing at all begins as version 1: `class ToolSummaryAgentV2Op(BaseMemoryAgentOp): pass` is a
+    `ToolSummaryAgentV1Op` with a name of its own, and one whose name is of no agent a `PersonalSummaryAgentV1Op`.
 
     The system prompt takes no variables: what comes from users, memories or files stands in the task prompt, fenced as
     data, which becomes the user's message. A line of it that begins with the name of a tool in brackets, as
@@ -148,6 +152,17 @@ class BaseMemoryAgentOp(ABC):
         self.limits = options.limits or self.own_limits
         chosen = self.build_tools() if options.tools is None else options.tools
         self.tools: tuple[Tool, ...] = (*chosen, ThinkToolOp()) if options.enable_think_tool else tuple(chosen)
+
+    def __init_subclass__(cls) -> None:
+        """Put a direct subclass that says nothing of its own (`pass`) below the agent whose next version it is."""
+        super().__init_subclass__()
+        is_direct = cls.__bases__ == (BaseMemoryAgentOp,)
+        if is_direct and vars(cls).keys().isdisjoint({"prompt", "task_prompt", "build_tools", "prepare"}):
+            from reme_core.agents.reme import first_version  # noqa: PLC0415  # made of this class, so not above it
+
+            cls.__bases__ = (first_version(cls.__name__),)
+            if "name" not in vars(cls):
+                cls.name = _CAPITAL.sub("_", cls.__name__.removesuffix("Op")).lower()
 
     @abstractmethod
     def build_tools(self) -> Sequence[Tool]:

@@ -9,6 +9,10 @@ from reme_core.agents.base import DEFAULT_OPTIONS, AgentOptions, BaseMemoryAgent
 from reme_core.agents.calls import tool_calls, tool_results
 from reme_core.agents.loop import Limits, OnText, StopRule
 from reme_core.agents.targets import (
+    IdentitySummaryAgentV1Op,
+    PersonalSummaryAgentV1Op,
+    ProceduralSummaryAgentV1Op,
+    ToolSummaryAgentV1Op,
     fenced_messages,
     fenced_text,
     keep_messages,
@@ -19,7 +23,7 @@ from reme_core.agents.targets import (
 )
 from reme_core.errors import RunError
 from reme_core.ports import AgentResult, AgentTask, MemoryAgent, RunTrace, Tool, ToolContext
-from reme_core.schema import ContentBlock, ImageBlock, Message, TextBlock
+from reme_core.schema import ContentBlock, ImageBlock, MemoryType, Message, TextBlock
 from reme_core.steps.targets import label
 from reme_core.text import conversation_lines, fence, prompt_time
 from reme_core.tools import (
@@ -169,6 +173,20 @@ class ReMeRetrieveAgentV1Op(BaseMemoryAgentOp):
         }
 
 
+class PersonalRetrieveAgentV2Op(ReMeRetrieveAgentV1Op):
+    """Answers a question from the memories about persons alone, or about the person that the task names."""
+
+    name = "personal_retrieve_agent"
+    description = "Answers a question from memories about a person."
+
+    async def begin(self, task: AgentTask, context: ToolContext) -> ToolContext:
+        """Return the context of its tools; they reach no other type, and no other person than one that is named."""
+        context = await super().begin(task, context)
+        return replace(
+            context, memory_type=MemoryType.PERSONAL, memory_target=task.memory_target or context.memory_target
+        )
+
+
 class ReMyAgentV1Op(ReMeRetrieveAgentV1Op):
     """The chat agent, with the tools of the one that retrieves.
 
@@ -221,6 +239,23 @@ class ReMyAgentV1Op(ReMeRetrieveAgentV1Op):
             *(part for message in before for part in _retold(message)),
             Message(role="user", content=(notes, *newest)),
         ]
+
+
+def first_version(name: str) -> type[BaseMemoryAgentOp]:
+    """Return the agent that a class of this name is a further version of; that of one person, where no name is like it.
+
+    An agent that retrieves (`ProceduralRetrieveAgentV2Op`) is a version of the one that retrieves.
+    """
+    kinds: tuple[type[BaseMemoryAgentOp], ...] = (
+        ProceduralSummaryAgentV1Op,
+        ToolSummaryAgentV1Op,
+        IdentitySummaryAgentV1Op,
+        ReMeSummaryAgentV1Op,
+        ReMyAgentV1Op,
+    )
+    same = [kind for kind in kinds if name.startswith(kind.__name__.removesuffix("V1Op"))]
+    retrieves = ReMeRetrieveAgentV1Op if "Retrieve" in name else PersonalSummaryAgentV1Op
+    return same[0] if same else retrieves
 
 
 def _settled(trace: RunTrace) -> int:

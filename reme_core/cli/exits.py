@@ -7,6 +7,7 @@ from enum import IntEnum
 from pydantic import JsonValue
 
 from reme_core.cli.visible import json_line, one_line
+from reme_core.cli.wording import in_commands
 from reme_core.errors import (
     ConfigurationError,
     ConflictError,
@@ -69,7 +70,7 @@ def exit_code(error: BaseException) -> ExitCode:
 
 def describe_error(error: Exception, *, as_json: bool) -> str:
     """Tell an error in one line: for people, or as JSON for programs."""
-    message = one_line(str(error))
+    message = one_line(in_commands(error) if isinstance(error, ReMeError) else str(error))
     if as_json and isinstance(error, InvalidLinesError):
         return _lines_failure(error, message)
     if not isinstance(error, ReMeError):

@@ -16,17 +16,16 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import FileItem, read_trajectories
 from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
-    OPTION_NAMES,
     CommonOptions,
     NoEmbedding,
     Yes,
-    option_name,
     refuse,
     types_of,
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, listed
 from reme_core.cli.visible import one_line
+from reme_core.cli.wording import OPTION_NAMES, option_name
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.facade.tasks import FREQ_THRESHOLD, UTILITY_THRESHOLD

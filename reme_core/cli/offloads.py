@@ -16,12 +16,12 @@ from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
     CommonOptions,
     Yes,
-    option_name,
     refuse,
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, minute
 from reme_core.cli.visible import one_line
+from reme_core.cli.wording import option_name
 from reme_core.errors import InvalidInputError
 from reme_core.facade.messages import IDLE_DAYS, RETENTION_DAYS
 from reme_core.facade.reme import ReMe

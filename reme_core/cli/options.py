@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from inspect import Signature, signature
 from pathlib import Path
@@ -15,7 +14,7 @@ import typer
 
 from reme_core.cli.output import Output, listed
 from reme_core.cli.visible import one_line
-from reme_core.errors import InvalidInputError, InvalidLinesError, NotFoundError, ReMeError
+from reme_core.errors import InvalidInputError, NotFoundError, ReMeError
 from reme_core.facade.parts import FILE_NAME, UNSET
 from reme_core.facade.reme import ReMe
 
@@ -46,23 +45,6 @@ DEFAULT_WAIT_S = 10.0
 _SHOWN_SPACES = 5
 # A command asks once: no next question finds more. Some 500,000 messages are loaded in this time.
 _LOADING_WAIT_S = 10.0
-OPTION_NAMES = {
-    "task_name": "--task",
-    "memory_type": "--type",
-    "memory_target": "--target",
-    "limit": "--limit",
-    "cursor": "--cursor",
-    "token_budget": "--tokens",
-    "freq_threshold": "--freq",
-    "min_freq": "--freq",
-    "utility_threshold": "--utility",
-    "max_utility": "--utility",
-    "tool_names": "NAME",
-}
-"""Arguments of `ReMe`, and the options that they are in the commands about what was learnt."""
-
-# An argument at the beginning of what is refused, or one whose name is no word of a sentence; what is quoted is data.
-_ARGUMENT = re.compile(r"^[a-z_]+(?=[:\[])|(?<![\w'\"/.-])[a-z]+_[a-z_]+\b")
 
 
 class NoFileError(NotFoundError):
@@ -221,18 +203,3 @@ def refuse(what: str, options: Mapping[str, object]) -> None:
         if value is not None:
             msg = f"{name} says nothing about {what}: leave it out"
             raise InvalidInputError(msg)
-
-
-@contextmanager
-def option_name(options: Mapping[str, str]) -> Iterator[None]:
-    """Let what is refused within be told by the names of options: arguments of `ReMe` have others.
-
-    A refusal that lists lines is left as it is.
-    """
-    try:
-        yield
-    except InvalidLinesError:
-        raise
-    except InvalidInputError as exc:
-        told = _ARGUMENT.sub(lambda match: options.get(match[0], match[0]), str(exc))
-        raise InvalidInputError(told) from exc

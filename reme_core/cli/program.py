@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -63,7 +64,13 @@ for _name, _command in (
 
 TRACEBACK_VARIABLE = "REME_TRACEBACK"
 _COMPLETING = "_REME_COMPLETE"  # set by the shell that asks; the name that typer makes of ours
+# Options are read by pydantic, whose words for a number that is none are for programmers.
+_PYDANTIC = re.compile(r"Input should be a valid (integer|number).*$")
 _SILENT = logging.NullHandler()
+
+
+def _wanted(match: re.Match[str]) -> str:
+    return "wanted a whole number" if match[1] == "integer" else "wanted a number"
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001  # the signature that typer calls
@@ -92,7 +99,7 @@ def run(arguments: Sequence[str]) -> int:
             code = int(_commands().main(args=list(arguments), prog_name="reme", standalone_mode=False) or 0)
         sys.stdout.flush()
     except typer.TyperException as exc:
-        message = one_line(exc.format_message()) or "no command given"
+        message = _PYDANTIC.sub(_wanted, one_line(exc.format_message())) or "no command given"
         line = failure_line(message, kind="UsageError", code=ExitCode.BAD_INPUT, as_json=as_json)
         return _fail(line, ExitCode.BAD_INPUT)
     except (BrokenPipeError, SystemExit) as exc:  # typer and rich exit when a pipe is closed, typer when it completes

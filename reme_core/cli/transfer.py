@@ -12,17 +12,16 @@ import typer
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import STANDARD_OUTPUT, count_lines, file_to_read, file_to_write, name_of
 from reme_core.cli.options import (
-    OPTION_NAMES,
     CommonOptions,
     NoEmbedding,
     Superseded,
     Targets,
     Types,
-    option_name,
     types_of,
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, listed
+from reme_core.cli.wording import OPTION_NAMES, option_name
 from reme_core.errors import InvalidInputError, InvalidLinesError
 from reme_core.schema import LoadedLibrary
 

@@ -16,7 +16,7 @@ from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import FILE_NAME, Settings, Unset
 from reme_core.ports import ChatModel, Embedder, Store
 from reme_core.schema import describe, shown
-from reme_core.schema.checks import is_path, not_among
+from reme_core.schema.checks import is_path, kind_of, not_among
 
 if TYPE_CHECKING:
     from reme_core.steps.slicing import Slicing
@@ -151,14 +151,14 @@ def check_slicing(value: object) -> Slicing:
 
     if value is None or isinstance(value, Slicing):
         return value or Slicing()
-    msg = f"slicing: wanted a Slicing, found {type(value).__name__}"
+    msg = f"slicing: wanted a Slicing, found {kind_of(value)}"
     raise ConfigurationError(msg)
 
 
 def check_object(value: object, what: str) -> None:
     """Refuse plain values where settings or an object with methods are wanted (ConfigurationError)."""
     if isinstance(value, (str, bytes, int, float, list, tuple, set, frozenset)):
-        msg = f"{what}: wanted settings (a mapping with a 'backend') or an object, found {type(value).__name__}"
+        msg = f"{what}: wanted settings (a mapping with a 'backend') or an object, found {kind_of(value)}"
         raise ConfigurationError(msg)
 
 
@@ -227,7 +227,7 @@ def _indexed(file: LocalStore, settings: QdrantSettings, embedder: Embedder | No
 def check_store(store: object) -> None:
     """Refuse an object that lacks methods of the port, before anything is kept in it (ConfigurationError)."""
     if not isinstance(store, Store):
-        msg = f"vector_store: wanted settings or a Store with all its methods, found {type(store).__name__}"
+        msg = f"vector_store: wanted settings or a Store with all its methods, found {kind_of(store)}"
         raise ConfigurationError(msg)
 
 

@@ -43,7 +43,8 @@ class ConversationMethods:
             user_id: Whose they are.
             session_id: The session that they continue; by default a new one, which ends with this call. Either way
                 each call ends a block; longer calls are cut by silence, size and `starts_block` as `slicing` says.
-            memory_type: `auto`, `personal`, `procedural` or `tool`: what to distil. Without a chat model nothing is.
+            memory_type: `auto`, `personal`, `procedural`, `tool` or `identity`: what to distil. Without a chat model
+                nothing is.
             end_session: Nothing more of this session will come: a tool call without its result is sliced as well. By
                 default so where `session_id` is left out.
             background: Return once the messages are on disk and can be found by their words; vectors and memories
@@ -123,7 +124,8 @@ class ConversationMethods:
             memory_type: `auto`, a type or a list of types. Messages are looked at for `auto`, `personal`, `history`.
             memory_target: Only memories about this target, or these.
             session_id: Only messages of this session.
-            layers: Some of `memory`, `summary` (blocks) and `message`; by default memories and messages.
+            layers: Some of `memory`, `summary` (blocks) and `message`; by default memories and messages, and where
+                these are too few what a model wrote into the block index.
             metadata: Only memories whose metadata have these values.
             start_time: Said (memories: observed) at this time or later.
             end_time: Said before this time.

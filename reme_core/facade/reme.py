@@ -6,6 +6,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Generic, Never, ParamSpec, Self, overload
@@ -282,16 +283,25 @@ class ReMe(
             record=self._record, runner=self._runner, clock=self._clock, start=self._work.start, guidance=guidance
         )
 
-    def set_retriever(self, retriever: Retriever | BindsRetriever) -> None:
+    def set_retriever(self, retriever: Retriever | BindsRetriever, *, system_prompt: str | None = None) -> None:
         """Set the retriever: a `Retriever`, or settings such as `AgenticRetriever(...)`.
 
+        Args:
+            retriever: The retriever, or its settings.
+            system_prompt: That of `AgenticRetriever(system_prompt=...)`, given here.
+
         Raises:
-            ConfigurationError: It needs a chat model, and there is none; or it is no retriever at all.
+            ConfigurationError: It needs a chat model, and there is none; it has no system prompt; or it is no retriever
+                at all.
         """
-        from reme_core.facade.strategies import BindsRetriever
+        from reme_core.facade.strategies import AgenticRetriever, BindsRetriever
         from reme_core.ports import Retriever
 
         _check_kind(retriever, (BindsRetriever, Retriever), "retriever: wanted a Retriever or settings of one")
+        if system_prompt is not None:
+            _check_kind(retriever, (AgenticRetriever,), "system_prompt: goes with an AgenticRetriever")
+            assert isinstance(retriever, AgenticRetriever)  # noqa: S101  # just checked
+            retriever = replace(retriever, system_prompt=inputs.read_query(system_prompt, "system_prompt"))
         self._retriever = (
             retriever.bind_retriever(self._runtime) if isinstance(retriever, BindsRetriever) else retriever
         )

@@ -19,6 +19,7 @@ from reme_core.ports import (
     Tool,
 )
 from reme_core.schema import shown
+from reme_core.schema.checks import kind_of
 from reme_core.steps.distillation import Guidance, read_guidance
 from reme_core.steps.user_input import missing_model_message
 from reme_core.text import Language
@@ -304,7 +305,7 @@ class RerankingRetriever:
 
 def _check_reranking(model: object, first: object, timeout_s: float) -> None:
     if isinstance(model, (str, Mapping)):
-        msg = f"reranking: wanted a ChatModel such as OpenAIChat(...), found {type(model).__name__}"
+        msg = f"reranking: wanted a ChatModel such as OpenAIChat(...), found {kind_of(model)}"
         raise ConfigurationError(msg)
     if not (isinstance(first, int) and 1 <= first <= _MOST_RERANKED):
         msg = f"reranking: first must be a whole number from 1 to {_MOST_RERANKED}, found {shown(first)}"

@@ -236,9 +236,9 @@ class ToolMethods:
         """Record calls of tools; no model is asked.
 
         Args:
-            tool_call_results: `ToolCallResult` objects or dictionaries of its fields. A `call_id` that is recorded
-                already is not recorded again. Where `success` is left out (or None), the output tells it: one that
-                looks like an error has failed.
+            tool_call_results: `ToolCallResult` objects, dictionaries of its fields, or these as texts of JSON. A
+                `call_id` that is recorded already is not recorded again. Where `success` is left out (or None), the
+                output tells it: one that looks like an error has failed.
             user_id: Whose.
             messages: A conversation: each tool call in it that has a result is recorded. Handing it in again records
                 nothing more, where its messages bring their ids, whatever was done to their texts meanwhile.

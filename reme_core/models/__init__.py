@@ -12,9 +12,10 @@ from reme_core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from reme_core.models.cached_embedder import CachedEmbedder
     from reme_core.models.defaults import CharacterTokenCounter, Metered, SystemClock
-    from reme_core.models.openai_chat import OpenAIChat, wire_messages
+    from reme_core.models.openai_chat import OpenAIChat
     from reme_core.models.openai_embedder import OpenAIEmbedder
     from reme_core.models.tiktoken_counter import TiktokenCounter
+    from reme_core.schema.openai_messages import wire_messages as wire_messages
 
 __all__ = [
     "CachedEmbedder",

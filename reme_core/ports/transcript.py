@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from reme_core.ports.memory_store import Vector
 from reme_core.schema import Block, Job, Message, StoredMessage, ToolCallResult, bounded_query
+from reme_core.schema.mapping import told_items
 
 WAITING = 256
 """Texts that an append hands back to be embedded."""
@@ -111,6 +112,10 @@ class MessagePage:
     messages: tuple[StoredMessage, ...]
     next_cursor: str | None = None
 
+    def __str__(self) -> str:
+        """Tell how many there are, and the first of them, a line each."""
+        return told_items(f"MessagePage(messages=[{len(self.messages)}])", self.messages)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListBlocks:
@@ -129,6 +134,10 @@ class BlockPage:
 
     blocks: tuple[Block, ...]
     next_cursor: str | None = None
+
+    def __str__(self) -> str:
+        """Tell how many there are, and the first of them, a line each."""
+        return told_items(f"BlockPage(blocks=[{len(self.blocks)}])", self.blocks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +263,10 @@ class ToolCallPage:
 
     calls: tuple[ToolCallResult, ...]
     next_cursor: str | None = None
+
+    def __str__(self) -> str:
+        """Tell how many there are, and the first of them, a line each."""
+        return told_items(f"ToolCallPage(calls=[{len(self.calls)}])", self.calls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

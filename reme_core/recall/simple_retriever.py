@@ -37,7 +37,7 @@ from reme_core.retrieval.hits import (
     word_share,
 )
 from reme_core.retrieval.time_question import asks_by_time, list_by_time, prefer_in_time, telling_terms
-from reme_core.schema import STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
+from reme_core.schema import EXTRACTIVE, STATEMENTS, Hit, Layer, MemoryType, OffloadKind, RetrieveResult, Scope, Usage
 from reme_core.text import query_terms, terms
 
 # What a budget of tokens is filled from.
@@ -102,6 +102,9 @@ class SimpleRetriever:
             if enough or len(hits) < wanted:
                 break
             wanted *= 4
+        if request.layers is None and request.token_budget is None and not by_time and len(results) < goal:
+            index = [await self._index(part, request, layers, vector, hits, goal - len(results)) for part in scopes]
+            results = self._cut([*results, *(hit for part in index for hit in part)], request)
         results = scoring(results, request.min_score)
         usage = Usage(embedding_calls=0 if vector is None else 1, milliseconds=(time.perf_counter() - begun) * 1000)
         told = tuple(dict.fromkeys(degraded))
@@ -161,6 +164,29 @@ class SimpleRetriever:
             *said,
             *passages,
             *(block_hit(scope, item, max(item.score, 0.0) / 2) for item in blocks),
+        ]
+
+    async def _index(
+        self,
+        scope: Scope,
+        request: RetrieveRequest,
+        layers: Sequence[Layer],
+        vector: Vector | None,
+        found: Sequence[Hit],
+        wanted: int,
+    ) -> list[Hit]:
+        """Return entries of the block index where too few memories and messages are found: of blocks not among these.
+
+        An entry that quotes its messages has no word that they lack, so only those that a model wrote are looked at.
+        """
+        if "message" not in layers:
+            return []
+        known = {name for hit in found for name in (hit.block_id, *hit.block_ids)}
+        search = _message_search(request, vector, (), wanted + len(known))
+        return [
+            block_hit(scope, item, max(item.score, 0.0) / 4)
+            for item in await self.store.search_blocks(scope, replace(search, on_degraded=lambda _: None))
+            if item.block.summary_author != EXTRACTIVE and item.block.block_id not in known
         ]
 
     async def _passages(

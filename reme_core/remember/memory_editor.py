@@ -13,7 +13,7 @@ from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
 from reme_core.rules import replaced
 from reme_core.schema import Event, Memory, Scope, UndoResult, describe, new_id
-from reme_core.schema.checks import check_numbers
+from reme_core.schema.checks import check_numbers, kind_of
 from reme_core.steps.distillation import run_events
 from reme_core.steps.user_input import check_time_not_future
 
@@ -164,7 +164,7 @@ class Editor:
 
 def _draft(scope: Scope, fields: object, place: int, at: datetime) -> Memory:
     if not isinstance(fields, Mapping):
-        msg = f"memories[{place}]: wanted a mapping of fields, found {type(fields).__name__}"
+        msg = f"memories[{place}]: wanted a mapping of fields, found {kind_of(fields)}"
         raise InvalidInputError(msg)
     unknown = set(fields) - _GIVEN
     if unknown:

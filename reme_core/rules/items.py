@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from reme_core.errors import InvalidInputError
 from reme_core.ports import FilterOperator, ItemCondition, ItemValue, Namespace
 from reme_core.schema import Memory, format_time
-from reme_core.schema.checks import MAX_METADATA_BYTES, check_json, check_text
+from reme_core.schema.checks import MAX_METADATA_BYTES, check_json, check_text, kind_of
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 
 _CONTENT_KEYS = ("content", "text", "memory")
@@ -81,7 +81,7 @@ def write_value(value: object, what: object) -> str:
         InvalidInputError: It is not a JSON object, or can't be read back: naming the place.
     """
     if not isinstance(value, dict):
-        msg = f"{what}: a value is a JSON object (dict), not {type(value).__name__}"
+        msg = f"{what}: a value is a JSON object (dict), not {kind_of(value)}"
         raise InvalidInputError(msg)
     _check_value(value, what, depth=1)
     text = _WRITER.encode(value)
@@ -106,7 +106,7 @@ def _check_value(item: object, path: object, *, depth: int) -> None:
     if isinstance(item, dict):
         for key, child in item.items():
             if not isinstance(key, str):
-                msg = f"{path:.200}: the key {key!r:.80} is {type(key).__name__}, keys are texts: write str(key)"
+                msg = f"{path:.200}: the key {key!r:.80} is {kind_of(key)}, keys are texts: write str(key)"
                 raise InvalidInputError(msg)
             if not _is_sound(child):
                 _check_value(child, f"{path}[{key!r:.40}]", depth=depth + 1)
@@ -119,9 +119,7 @@ def _check_value(item: object, path: object, *, depth: int) -> None:
             msg = f"{path:.200}: a whole number has at most {_MOST_DIGITS} digits: write it as a text"
             raise InvalidInputError(msg)
     elif not (item is None or isinstance(item, (str, float))):
-        msg = (
-            f"{path:.200}: {type(item).__name__} is no JSON value: give texts, numbers, booleans, None, lists and dicts"
-        )
+        msg = f"{path:.200}: {kind_of(item)} is no JSON value: give texts, numbers, booleans, None, lists and dicts"
         raise InvalidInputError(msg)
 
 

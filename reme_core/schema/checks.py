@@ -195,9 +195,15 @@ def shown(value: object) -> str:
         return type(value).__name__
 
 
+def kind_of(value: object) -> str:
+    """Return the name of a value's type for an error's text; None is itself."""
+    return "None" if value is None else type(value).__name__
+
+
 # pydantic's names of faults, in words that name no type of Python's; the rest keeps the words of its validator.
 _REASONS: Final = {
     "missing": "is missing",
+    "path_type": "wanted a path",
     "literal_error": "wanted {expected}",
     "enum": "wanted {expected}",
     "too_short": "wanted at least {min_length} item(s), found {actual_length}",

@@ -165,6 +165,10 @@ class Hit(MappingModel):
     superseded_by: str | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """Tell score, layer, day, speaker and text in one line; a long text is cut."""
+        return f"{self.score:.2f} {self.layer:<7} {found_line(self, max_chars=200).removeprefix('- ')}"
+
 
 class RetrieveResult(MappingModel):
     """The answer of `retrieve`, best first.

@@ -2,18 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, KeysView, Mapping
+from collections.abc import Iterator, KeysView, Mapping, Sequence
+from datetime import datetime
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from reme_core.schema.checks import shown
+
 T = TypeVar("T")
+
+# A page of results stays within a terminal's window, and each within its width.
+_MOST_LINES = 10
+_LINE_CHARS = 100
+
+
+def told_fields(model: BaseModel) -> str:
+    """Return the representation of a model: the fields that differ from their defaults, cut to some 60 characters."""
+    fields = type(model).model_fields
+    said = [
+        f"{name}={_told(value)}"
+        for name, value in ((name, model.__dict__.get(name)) for name in fields)
+        if value != fields[name].get_default(call_default_factory=True)
+    ]
+    return f"{type(model).__name__}({', '.join(said)})"
+
+
+def _told(value: object) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}"
+    if isinstance(value, tuple) and (len(value) > 1 or any(isinstance(item, BaseModel) for item in value)):
+        return f"[{len(value)}]"
+    return f"{value:.4g}" if isinstance(value, float) else shown(value)
+
+
+def told_items(head: str, items: Sequence[object]) -> str:
+    """Return a first line and below it the first ten of some things, a line each, with the number of the others."""
+    more = [f"  … and {len(items) - _MOST_LINES} more"] if len(items) > _MOST_LINES else []
+    return "\n".join((head, *map(_line, items[:_MOST_LINES]), *more))
+
+
+def _line(item: object) -> str:
+    text = " ".join(str(item).split())
+    return f"  {text[:_LINE_CHARS]}{' …' if len(text) > _LINE_CHARS else ''}"
 
 
 class MappingModel(BaseModel):
     """A frozen model whose fields are also the items of a read-only mapping. Source: design.md, section 9."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __repr__(self) -> str:
+        """Name the fields that say something, each cut to some 60 characters; of lists their length."""
+        return told_fields(self)
+
+    def __str__(self) -> str:
+        """Tell what it is in one line, and below it the first of the things that it lists, a line each."""
+        listed = [item for value in self.values() if isinstance(value, tuple) for item in value]
+        return told_items(repr(self), [item for item in listed if isinstance(item, BaseModel)])
 
     def __getitem__(self, key: str) -> object:
         """Return the field `key`.

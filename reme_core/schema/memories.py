@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from reme_core.schema.checks import Id, Metadata, Text, copy_json
+from reme_core.schema.mapping import told_fields
 from reme_core.schema.scope import Scope, new_id
 from reme_core.schema.times import (
     PartialTime,
@@ -48,7 +49,7 @@ class MemoryType(StrEnum):
     """What a memory is about. `history` is a block seen as a memory; `meta` an entry of the routing table.
 
     A `meta` memory says that there is a target ("personal/Alice") and what it is about; it is no statement, and only
-    those who ask for it by name see it.
+    those who ask for it by name see it. `self` and `task`, older names of identity and procedural, are read as these.
     """
 
     IDENTITY = "identity"
@@ -58,6 +59,11 @@ class MemoryType(StrEnum):
     SUMMARY = "summary"
     HISTORY = "history"
     META = "meta"
+
+    @classmethod
+    def _missing_(cls, value: object) -> MemoryType | None:
+        """Read an older name."""
+        return {"self": cls.IDENTITY, "task": cls.PROCEDURAL}.get(value) if isinstance(value, str) else None
 
 
 STATEMENTS = tuple(kind for kind in MemoryType if kind is not MemoryType.META)
@@ -134,6 +140,12 @@ class Memory(BaseModel):
     utility: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     sources: tuple[Source, ...] = ()
     metadata: Metadata = Field(default_factory=dict)
+
+    __repr__ = told_fields
+
+    def __str__(self) -> str:
+        """Tell type, target and statement."""
+        return f"{self.memory_type}({self.memory_target}): {self.content}"
 
     @model_validator(mode="before")
     @classmethod

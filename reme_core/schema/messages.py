@@ -12,7 +12,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, model_validator
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text, check_metadata, describe
+from reme_core.schema.checks import Id, Json, JsonObject, Metadata, Text, check_metadata, describe, kind_of
+from reme_core.schema.mapping import told_fields
 from reme_core.schema.scope import new_id
 from reme_core.schema.times import UtcTime, utc_now
 from reme_core.schema.wire import normalise_message
@@ -115,6 +116,12 @@ class Message(BaseModel):
     created_at: UtcTime = Field(default_factory=utc_now)
     starts_block: bool = False
     metadata: Metadata = Field(default_factory=dict)
+
+    __repr__ = told_fields
+
+    def __str__(self) -> str:
+        """Tell when it was said, who said it, and what."""
+        return f"{self.created_at:%Y-%m-%d %H:%M} {self.speaker}: {self.full_text}"
 
     @model_validator(mode="before")
     @classmethod
@@ -228,7 +235,7 @@ def parse_messages(
         InvalidInputError: Naming the place (`messages[3].content`) and the reason; one bad message refuses all.
     """
     if isinstance(items, (str, bytes, Mapping, Message)) or not isinstance(items, Iterable):
-        msg = f"messages: wanted a list of messages, found {type(items).__name__}"
+        msg = f"messages: wanted a list of messages, found {kind_of(items)}"
         raise InvalidInputError(msg)
     if isinstance(items, (list, tuple)) and set(map(type, items)) == {Message}:  # a context, say: they may be thousands
         messages = tuple(items)
@@ -251,7 +258,7 @@ def _parse_one(item: object, index: int, now: Callable[[], datetime], new_id: Ca
     if isinstance(item, (tuple, list)) and len(item) == 2 and all(isinstance(part, str) for part in item):
         item = {"role": item[0], "content": item[1]}
     if not isinstance(item, Mapping):
-        msg = f"messages[{index}]: wanted a Message, a dictionary or a (role, text) pair, found {type(item).__name__}"
+        msg = f"messages[{index}]: wanted a Message, a dictionary or a (role, text) pair, found {kind_of(item)}"
         raise InvalidInputError(msg)
     try:
         data = normalise_message(item)
@@ -301,6 +308,12 @@ class Block(BaseModel):
     summary_author: Text = EXTRACTIVE
     created_at: UtcTime = Field(default_factory=utc_now)
 
+    __repr__ = told_fields
+
+    def __str__(self) -> str:
+        """Tell when it was said and what the index says of it."""
+        return f"{self.started_at:%Y-%m-%d %H:%M} {self.summary}"
+
 
 class StoredMessage(BaseModel):
     """A message with the session and the block that it lies in (None while it is not sliced yet)."""
@@ -310,3 +323,7 @@ class StoredMessage(BaseModel):
     message: Message
     session_id: Id
     block_id: Id | None = None
+
+    def __str__(self) -> str:
+        """Tell the message as `Message` does."""
+        return str(self.message)

@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field, JsonValue, ValidationError, model_validator
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.checks import Id, Json, Metadata, Text, checked_again, describe
+from reme_core.schema.checks import Id, Json, Metadata, Text, checked_again, describe, kind_of
 from reme_core.schema.mapping import MappingModel, Usage
 from reme_core.schema.memories import Memory, MemoryType
 from reme_core.schema.scope import new_id
@@ -69,13 +69,13 @@ class ToolCallResult(MappingModel):
 
 
 def parse_tool_call_results(items: object) -> tuple[ToolCallResult, ...]:
-    """Read calls from `ToolCallResult` objects and dictionaries; objects are checked again, see `schema.objects`.
+    """Read calls from `ToolCallResult` objects, dictionaries and texts of JSON; objects are checked again.
 
     Raises:
         InvalidInputError: Naming the place (`results[3].time_cost`) and the reason; one bad call refuses all.
     """
     if isinstance(items, (str, bytes, Mapping, ToolCallResult)) or not isinstance(items, Iterable):
-        msg = f"results: wanted a list of tool call results, found {type(items).__name__}"
+        msg = f"results: wanted a list of tool call results, found {kind_of(items)}"
         raise InvalidInputError(msg)
     calls = tuple(_parse_one(item, f"results[{index}]") for index, item in enumerate(items))
     seen: set[str] = set()
@@ -90,13 +90,23 @@ def parse_tool_call_results(items: object) -> tuple[ToolCallResult, ...]:
 def _parse_one(item: object, where: str) -> ToolCallResult:
     if isinstance(item, ToolCallResult):
         return checked_again(item, ToolCallResult, where)
+    if isinstance(item, str):
+        item = _read_json(item, where)
     if not isinstance(item, Mapping):
-        msg = f"{where}: wanted a ToolCallResult or a dictionary, found {type(item).__name__}"
+        msg = f"{where}: wanted a ToolCallResult or a dictionary, found {kind_of(item)}"
         raise InvalidInputError(msg)
     try:
         return ToolCallResult.model_validate({key: value for key, value in item.items() if value is not None})
     except ValidationError as exc:
         raise InvalidInputError(describe(exc, where, form=ToolCallResult)) from exc
+
+
+def _read_json(text: str, where: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        msg = f"{where}: a text has to be a JSON object with the fields of a call ({str(exc)[:80]})"
+        raise InvalidInputError(msg) from exc
 
 
 class ToolError(MappingModel):

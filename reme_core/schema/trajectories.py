@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationError
 
 from reme_core.errors import InvalidInputError
-from reme_core.schema.checks import Id, Metadata, Text, checked_again, describe, fields_of, shown
+from reme_core.schema.checks import Id, Metadata, Text, checked_again, describe, fields_of, kind_of, shown
 from reme_core.schema.hits import Hit
 from reme_core.schema.mapping import MappingModel, Usage
 from reme_core.schema.memories import Memory
@@ -95,7 +95,7 @@ def parse_trajectories(
         InvalidInputError: Naming the place (`trajectories[1].score`) and the reason; one bad trajectory refuses all.
     """
     if isinstance(items, (str, bytes, Mapping, Trajectory)) or not isinstance(items, Iterable):
-        msg = f"trajectories: wanted a list of trajectories, found {type(items).__name__}"
+        msg = f"trajectories: wanted a list of trajectories, found {kind_of(items)}"
         raise InvalidInputError(msg)
     trajectories = tuple(_parse_one(item, index, now, new_id) for index, item in enumerate(items))
     seen: set[str] = set()
@@ -112,7 +112,7 @@ def _parse_one(item: object, index: int, now: Callable[[], datetime], new_id: Ca
     if isinstance(item, Trajectory):
         item = fields_of(item, where, without={"messages"}) | {"messages": item.get("messages")}
     if not isinstance(item, Mapping):
-        msg = f"{where}: wanted a Trajectory or a dictionary, found {type(item).__name__}"
+        msg = f"{where}: wanted a Trajectory or a dictionary, found {kind_of(item)}"
         raise InvalidInputError(msg)
     fields = {name: value for name, value in item.items() if value is not None}
     messages = _read_messages(fields.get("messages", ()), where, now, new_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from reme_core.schema.checks import check_json
+from reme_core.schema.checks import check_json, kind_of
 
 _ROLES = {"developer": "system", "function": "tool", "human": "user", "ai": "assistant"}
 _TIMES = ("time_created", "timestamp")
@@ -74,7 +74,7 @@ def _rename(fields: dict[str, object], alias: str, name: str) -> None:
 
 def _sequence(value: object, what: str) -> list[object]:
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        msg = f"{what}: wanted a list, found {type(value).__name__}"
+        msg = f"{what}: wanted a list, found {kind_of(value)}"
         raise ValueError(msg)  # noqa: TRY004  # pydantic turns ValueError, and not TypeError, into a field's error
     return list(value)
 
@@ -87,7 +87,7 @@ def _content(content: object) -> list[object]:
         return [{"type": "text", "text": content}]
     if isinstance(content, (list, tuple)):
         return [_part(part) for part in content]
-    msg = f"content: wanted a text or a list of parts, found {type(content).__name__}"
+    msg = f"content: wanted a text or a list of parts, found {kind_of(content)}"
     raise ValueError(msg)
 
 
@@ -116,7 +116,7 @@ def _part(part: object) -> object:
 
 def _openai_file(file: object) -> dict[str, object]:
     if not isinstance(file, Mapping):
-        msg = f"a file part wants an object under 'file', found {type(file).__name__}"
+        msg = f"a file part wants an object under 'file', found {kind_of(file)}"
         raise ValueError(msg)  # noqa: TRY004  # pydantic turns ValueError, and not TypeError, into a field's error
     return {"type": "file", "url": file.get("file_id") or file.get("file_data"), "name": file.get("filename")}
 

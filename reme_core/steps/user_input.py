@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from reme_core.errors import ConfigurationError, InvalidInputError, UnsupportedFilterError
 from reme_core.schema import Layer, MemoryType, Message, bounded_query, parse_time, read_zone, shown
-from reme_core.schema.checks import check_id, check_numbers, check_text, is_whole_64
+from reme_core.schema.checks import check_id, check_numbers, check_text, is_whole_64, kind_of
 
 if TYPE_CHECKING:
     from reme_core.ports import OnConflict, Scalar
@@ -21,7 +22,7 @@ T = TypeVar("T")
 # Clocks of two machines differ; what is dated later than this was dated wrongly.
 _CLOCK_SKEW = timedelta(days=1)
 _LAYERS: tuple[Layer, ...] = ("memory", "summary", "message")
-_DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL)
+_DISTILLED = (MemoryType.PERSONAL, MemoryType.PROCEDURAL, MemoryType.TOOL, MemoryType.IDENTITY)
 # As `text.Language`, which is not loaded for this.
 _LANGUAGES = ("en", "zh")
 MAX_LIMIT = 10_000
@@ -44,7 +45,7 @@ def _checked(check: Callable[[A], B], value: A, name: str) -> B:
 def _string(value: object, name: str) -> str:
     if isinstance(value, str):
         return value
-    msg = f"{name}: wanted a string, found {type(value).__name__}"
+    msg = f"{name}: wanted a string, found {kind_of(value)}"
     raise InvalidInputError(msg)
 
 
@@ -81,8 +82,10 @@ def _some(items: tuple[T, ...], name: str) -> tuple[T, ...]:
 
 def read_type(value: object, among: Sequence[MemoryType] = tuple(MemoryType)) -> MemoryType:
     """Read one memory type (InvalidInputError)."""
-    if isinstance(value, str) and value in among:
-        return MemoryType(value)
+    with suppress(ValueError):
+        kind = MemoryType(value) if isinstance(value, str) else None
+        if kind is not None and kind in among:
+            return kind
     msg = f"memory_type: {shown(value)} is none of auto, {', '.join(among)}"
     raise InvalidInputError(msg)
 
@@ -99,7 +102,7 @@ def read_targets(value: object) -> tuple[str, ...] | None:
     items = [value] if isinstance(value, str) else value
     if isinstance(items, (list, tuple, set, frozenset)) and all(isinstance(item, str) for item in items):
         return _some(tuple(read_text(item, "memory_target") for item in items), "memory_target")
-    msg = f"memory_target: wanted a string or a list of strings, found {type(value).__name__}"
+    msg = f"memory_target: wanted a string or a list of strings, found {kind_of(value)}"
     raise InvalidInputError(msg)
 
 
@@ -126,7 +129,7 @@ def read_time(value: object, name: str) -> datetime | None:
 def read_timezone(value: object) -> str:
     """Read a time zone by its IANA name (InvalidInputError)."""
     if not isinstance(value, str):
-        msg = f"timezone: wanted an IANA name such as 'Europe/Berlin', found {type(value).__name__}"
+        msg = f"timezone: wanted an IANA name such as 'Europe/Berlin', found {kind_of(value)}"
         raise InvalidInputError(msg)
     _checked(read_zone, value, "timezone")
     return value
@@ -142,7 +145,7 @@ def read_metadata_filter(value: object) -> dict[str, Scalar]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        msg = f"metadata: wanted a mapping of keys to values, found {type(value).__name__}"
+        msg = f"metadata: wanted a mapping of keys to values, found {kind_of(value)}"
         raise InvalidInputError(msg)
     for key, item in value.items():
         if not (item is None or isinstance(item, (str, int, float, bool))):
@@ -174,7 +177,7 @@ def read_list(value: object, name: str) -> list[object]:
     """Read a list of things, not a single one in its place (InvalidInputError)."""
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping)):
         return list(value)
-    msg = f"{name}: wanted a list, found {type(value).__name__}"
+    msg = f"{name}: wanted a list, found {kind_of(value)}"
     raise InvalidInputError(msg)
 
 

@@ -35,7 +35,7 @@ from reme_core.schema import (
     new_id,
     shown,
 )
-from reme_core.schema.checks import checked_again
+from reme_core.schema.checks import checked_again, kind_of
 from reme_core.steps.targets import all_memories
 from reme_core.steps.user_input import read_ids
 from reme_core.text import shortened
@@ -248,7 +248,7 @@ def parse_feedback(items: object) -> tuple[Feedback, ...]:
         InvalidInputError: Naming the place (`feedback[1].weight`) and the reason; one bad item refuses all.
     """
     if isinstance(items, (str, bytes, Mapping, Feedback)) or not isinstance(items, Iterable):
-        msg = f"feedback: wanted a list of feedback, found {type(items).__name__}"
+        msg = f"feedback: wanted a list of feedback, found {kind_of(items)}"
         raise InvalidInputError(msg)
     return tuple(_parse_one(item, f"feedback[{index}]") for index, item in enumerate(items))
 
@@ -257,7 +257,7 @@ def _parse_one(item: object, where: str) -> Feedback:
     if isinstance(item, Feedback):
         return checked_again(item, Feedback, where)
     if not isinstance(item, Mapping):
-        msg = f"{where}: wanted a Feedback or a dictionary, found {type(item).__name__}"
+        msg = f"{where}: wanted a Feedback or a dictionary, found {kind_of(item)}"
         raise InvalidInputError(msg)
     try:
         return Feedback.model_validate({name: value for name, value in item.items() if value is not None})

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, tzinfo
 
 from reme_core.schema import PartialTime, TimePrecision, parse_partial_time, parse_time
+from reme_core.schema.checks import kind_of
 
 _NONE = frozenset(
     {"", "none", "null", "unknown", "n/a", "na", "-", "?", "未知", "无", "不详", "没说", "未提及"}
@@ -44,7 +45,7 @@ def read_said_time(value: object, zone: tzinfo = UTC) -> PartialTime | None:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)[:20]  # a year without quotes
     if not isinstance(value, str):
-        msg = f"a date is a text such as 2023-05-08, not {type(value).__name__}"
+        msg = f"a date is a text such as 2023-05-08, not {kind_of(value)}"
         raise ValueError(msg)  # noqa: TRY004  # told to a model, like all that is wrong with a date
     text = _WEEKDAY.sub("", value.strip()).strip()
     if text.casefold() in _NONE:

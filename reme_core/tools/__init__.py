@@ -12,6 +12,7 @@ from reme_core.tools.base import (
     ToolItem,
 )
 from reme_core.tools.clock import DatetimeToolOp
+from reme_core.tools.function_tool import FunctionTool, tool
 from reme_core.tools.handsoff import HandsOffOp
 from reme_core.tools.history import (
     AddHistoryMemoryOp,
@@ -43,6 +44,7 @@ __all__ = [
     "DatetimeToolOp",
     "DeleteMemoryOp",
     "DraftStore",
+    "FunctionTool",
     "HandsOffOp",
     "NoArguments",
     "ReadHistoryMemoryOp",
@@ -62,4 +64,5 @@ __all__ = [
     "may_touch",
     "read_meta",
     "revise",
+    "tool",
 ]

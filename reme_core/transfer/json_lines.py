@@ -19,6 +19,7 @@ from pydantic import JsonValue
 from reme_core.errors import StoreAccessError
 from reme_core.private_drafts import private_draft
 from reme_core.schema import LineProblem
+from reme_core.schema.checks import kind_of
 
 # A list is read as a whole: its items have no ends of their own to stop at.
 _MAX_LIST_BYTES = 1 << 28
@@ -229,7 +230,7 @@ def _skip(text: str, at: int) -> int:
 def _object(number: int, value: JsonValue) -> dict[str, JsonValue] | LineProblem:
     if isinstance(value, dict):
         return value
-    return LineProblem(line=number, reason=f"wanted an object, found {type(value).__name__}")
+    return LineProblem(line=number, reason=f"wanted an object, found {kind_of(value)}")
 
 
 def _no_number(name: str) -> float:

@@ -30,6 +30,7 @@ from reme_core.schema import (
     ToolCallResult,
     describe,
 )
+from reme_core.schema.checks import kind_of
 from reme_core.steps.user_input import read_name
 from reme_core.transfer.json_lines import NoteDraft, read_objects, unnoted, write_lines
 from reme_core.transfer.legacy_library import is_older, translate
@@ -149,7 +150,7 @@ def _framed(number: int, item: Mapping[str, JsonValue]) -> _Line | LineProblem:
     if not isinstance(kind, str) or (kind not in _MODELS and kind != _EVENT):
         return LineProblem(line=number, reason=f"kind {kind!r:.40} is not known")
     if not isinstance(value, dict):
-        return LineProblem(line=number, reason=f"value: wanted an object, found {type(value).__name__}")
+        return LineProblem(line=number, reason=f"value: wanted an object, found {kind_of(value)}")
     return _Line(number, kind, value)
 
 

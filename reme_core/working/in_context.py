@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, overload
 
 from pydantic import BaseModel, JsonValue, StrictStr, ValidationError
 
@@ -22,6 +22,7 @@ from reme_core.schema import (
     parse_messages,
 )
 from reme_core.schema.checks import check_text
+from reme_core.schema.openai_messages import wire_messages
 from reme_core.text import Language
 from reme_core.working.messages_to_keep import Asides, ContextLimits, check_context
 from reme_core.working.ports import WorkingPorts, off_loop, read_marks
@@ -162,16 +163,47 @@ class InContextMemory:
             self._entries.update({name: entry for name, entry in entries.items() if name not in self._entries})
             return len(self._entries) - before
 
+    @overload
     def messages(
-        self, *, mark: str | None = None, exclude_mark: str | None = None, include_summary: bool = True
-    ) -> list[Message]:
+        self,
+        *,
+        mark: str | None = None,
+        exclude_mark: str | None = None,
+        include_summary: bool = True,
+        as_dicts: Literal[False] = False,
+    ) -> list[Message]: ...
+
+    @overload
+    def messages(
+        self,
+        *,
+        mark: str | None = None,
+        exclude_mark: str | None = None,
+        include_summary: bool = True,
+        as_dicts: Literal[True],
+    ) -> list[JsonValue]: ...
+
+    def messages(
+        self,
+        *,
+        mark: str | None = None,
+        exclude_mark: str | None = None,
+        include_summary: bool = True,
+        as_dicts: bool = False,
+    ) -> list[Message] | list[JsonValue]:
         """Return messages in the order of adding.
 
         Args:
             mark: Only those that bear this mark.
             exclude_mark: Only those that don't bear this one.
             include_summary: With a message that shows the summary, behind the leading system messages.
+            as_dicts: As dictionaries in OpenAI's form, for `client.chat.completions.create(messages=...)`; thinking and
+                vendor data are left out.
         """
+        found = self._chosen(mark, exclude_mark, include_summary=include_summary)
+        return [part for message in found for part in wire_messages(message)] if as_dicts else found
+
+    def _chosen(self, mark: str | None, exclude_mark: str | None, *, include_summary: bool) -> list[Message]:
         wanted = frozenset(() if mark is None else read_marks(mark))
         unwanted = frozenset(() if exclude_mark is None else read_marks(exclude_mark))
         with self._gate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from reme_core.errors import InvalidInputError
@@ -126,7 +126,7 @@ class Asides:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCheck:
-    """How full a context is, and how it would be split.
+    """How full a context is, and how it would be split; `to_compact, to_keep, is_valid = check` unpacks it.
 
     Attributes:
         tokens: All of it: system prompt, tools, summary and messages.
@@ -145,6 +145,10 @@ class ContextCheck:
     max_input_length: int
     to_compact: tuple[Message, ...]
     to_keep: tuple[Message, ...]
+
+    def __iter__(self) -> Iterator[tuple[Message, ...] | bool]:
+        """Yield what goes, what stays, and that calls and results are on one side: they always are."""
+        return iter((self.to_compact, self.to_keep, True))
 
     @property
     def is_over(self) -> bool:

@@ -11,6 +11,7 @@ from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import MemoryFilter, MessageVector, PendingText, PutMemory, Vector
 from reme_core.rules import check_vector
 from reme_core.schema import Memory, MemoryType
+from reme_core.schema.checks import kind_of
 from reme_core.stores._cursors import given, seconds
 from reme_core.stores.local.file.scope_numbers import Layer, log_changes
 from reme_core.stores.local.file.tables import has_word_tables
@@ -95,7 +96,7 @@ def _metadata(key: str, value: object) -> tuple[str, list[object]]:
         case str():
             test, bound = "type = 'text' AND atom = ?", [value]
         case _:
-            msg = f"metadata[{key!r}]: {type(value).__name__} can't be compared, only strings, numbers, booleans, None"
+            msg = f"metadata[{key!r}]: {kind_of(value)} can't be compared, only strings, numbers, booleans, None"
             raise UnsupportedFilterError(msg)
     return f"EXISTS (SELECT 1 FROM json_each(body, '$.metadata') WHERE key = ? AND {test})", [key, *bound]  # noqa: S608
 

@@ -93,7 +93,7 @@ def test_search_lists_a_time_without_a_question(reme: Reme, chat: str) -> None:
     assert reme("search", "--to", "2020-01-01").code == 1
     refused = reme("search")
     assert refused.code == 2
-    assert "start_time or end_time" in refused.err
+    assert "--from or --to" in refused.err
 
 
 def test_search_honours_every_filter(reme: Reme, chat: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from reme_core import ReMe, SyncReMe
 from reme_core.cli import ExitCode, files
-from reme_core.cli.options import option_name
+from reme_core.cli.wording import option_name
 from reme_core.errors import InvalidInputError, InvalidLinesError
 from tests.support.lesson_model import attempt
 from tests.support.openai_server import KEY, Completion, OpenAIServer, Reply, Request, Status

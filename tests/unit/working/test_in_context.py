@@ -308,3 +308,16 @@ async def test_limits_can_be_given_whole(memory: ReMe) -> None:
     assert context.limits == limits
     with pytest.raises(InvalidInputError, match="max_input_length"):
         memory.in_context_memory(user_id=USER, max_input_length=5)
+
+
+def test_messages_as_dictionaries_are_what_openai_takes_and_come_back_as_they_were(context: InContextMemory) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Lisbon"}'}}
+    sent = [
+        {"role": "user", "content": "Is it sunny?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "yes"},
+        {"role": "assistant", "content": "It is."},
+    ]
+    context.add(sent)
+    assert context.messages(as_dicts=True) == sent
+    assert all(isinstance(message, Message) for message in context.messages())

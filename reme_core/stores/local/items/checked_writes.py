@@ -12,7 +12,7 @@ import numpy as np
 from reme_core.errors import DimensionMismatchError, InvalidInputError
 from reme_core.ports import ItemAddress, ItemRecord, Matrix, PutItem, WriteItems
 from reme_core.rules import NORM_TOLERANCE, check_key, check_vector, namespace_path, write_value
-from reme_core.schema.checks import check_scope_part
+from reme_core.schema.checks import check_scope_part, kind_of
 from reme_core.stores.local.items.item_rows import NOT_ITEMS
 from reme_core.stores.local.memory_rows import microseconds
 
@@ -98,7 +98,7 @@ def check_space(memory_space: object) -> None:
         if isinstance(memory_space, str):
             check_scope_part(memory_space)
             return
-        problem = f"is {type(memory_space).__name__}, not a text"
+        problem = f"is {kind_of(memory_space)}, not a text"
     except ValueError as exc:
         problem = str(exc)
     msg = f"memory_space {problem}"
