@@ -6,7 +6,6 @@ import asyncio
 import os
 import platform
 import shutil
-import sqlite3
 import sysconfig
 from collections.abc import Iterator
 from contextlib import closing
@@ -41,7 +40,6 @@ from reme_core.errors import (
 )
 from reme_core.facade.parts import UNSET
 from reme_core.facade.reme import ReMe
-from reme_core.ports import ChatRequest
 from reme_core.schema import Message
 
 if TYPE_CHECKING:
@@ -110,6 +108,8 @@ def _wrong(name: str, error: ReMeError) -> Finding:
 
 
 def _versions() -> Iterator[Finding]:
+    import sqlite3  # noqa: PLC0415  # help is shown without it
+
     from reme_core.stores import has_fts5  # noqa: PLC0415  # help is shown without it
 
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -183,6 +183,8 @@ def _contents(facts: FileFacts, space: str) -> Iterator[Finding]:
 
 
 async def _chat_model(where: CommonOptions) -> Finding:
+    from reme_core.ports import ChatRequest  # noqa: PLC0415  # help is shown without it
+
     name = "chat model"
     try:
         memory = ReMe(where.space, where.folder, llm=UNSET, embedding=None)

@@ -313,23 +313,16 @@ def test_a_pipe_that_is_closed_ends_quietly(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_ends_with_130_and_nothing_half_done(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    command = program("add", "--messages", "pipe", "--json")
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        threading.Thread(target=_let_go_of, args=(tmp_path / "pipe", child), daemon=True).start()
-        with (tmp_path / "pipe").open("wb"):  # waits until the command opens it for reading
-            child.send_signal(signal.SIGINT)
-            out, err = child.communicate(timeout=60)
-    assert (child.returncode, out) == (130, "")
+    command = program("add", "--messages", "-", "--json")
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(), **streams) as child:
+        assert child.stdin is not None
+        child.stdin.write(b'{"role": "user", "content": "' + b"x" * 1_000_000)  # until most of it has been read
+        child.stdin.flush()
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    assert (child.returncode, out) == (130, b"")
     assert json.loads(err)["error"]["message"] == "interrupted"
-
-
-def _let_go_of(pipe: Path, child: subprocess.Popen[str]) -> None:
-    """Open the pipe when the command has ended, so that a test that fails does not wait for ever."""
-    child.wait(timeout=60)
-    os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
 
 
 def test_commands_leave_no_thread_behind(reme: Reme) -> None:

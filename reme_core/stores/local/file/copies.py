@@ -105,7 +105,12 @@ def copy_file(source: Path, target: Path, *, overwrite: bool = False) -> FileChe
         StoreAccessError: The target is there, and `overwrite` is not said; or it can't be written.
         CorruptDataError: The copy, and so the file, is damaged; nothing is put in place.
     """
-    if target.is_dir() or (target.exists() and (not overwrite or target.samefile(source))):
+    try:
+        is_taken = target.is_dir() or (target.exists() and (not overwrite or target.samefile(source)))
+    except OSError as exc:
+        msg = f"the copy can't be written ({exc.strerror}): give another path"
+        raise StoreAccessError(msg) from exc
+    if is_taken:
         msg = f"{str(target)!r} exists: give another path, or say that it is to be overwritten"
         raise StoreAccessError(msg)
     with _draft(target) as draft:
