@@ -42,7 +42,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "check": "Asides ContextCheck ContextLimits check_context",
+            "messages_to_keep": "Asides ContextCheck ContextLimits check_context",
             "ports": "WorkingPorts off_loop",
             "prepare": "BeforeChange ContextRequest pre_reasoning_hook",
             "record": "offload_context",
