@@ -157,9 +157,14 @@ def _place(file: Path) -> Iterator[Finding]:
 
 
 def _file(where: CommonOptions) -> tuple[Finding, FileFacts | None]:
-    from reme_core.stores import file_facts  # noqa: PLC0415  # help is shown without it
+    from reme_core.stores import check_unused, file_facts  # noqa: PLC0415  # help is shown without it
 
     file = where.file
+    try:
+        if not file.exists() or not file.stat().st_size:
+            check_unused(file)
+    except ReMeError as exc:
+        return _wrong("file", exc), None
     if not file.exists():
         return Finding(name="file", text=f"{file} is not there yet: reme add makes it", is_hint=True), None
     try:

@@ -34,7 +34,7 @@ def settings_of_files() -> Iterator[None]:
             of another origin.
     """
     found = {**_read_toml(), **_read_dot_env()}
-    fresh = {name: value for name, value in found.items() if name not in os.environ}
+    fresh = {name: value for name, value in found.items() if value and not os.environ.get(name)}
     _check_addresses(fresh)
     os.environ.update(fresh)
     try:
@@ -48,7 +48,9 @@ def _check_addresses(fresh: Mapping[str, str]) -> None:
     """Refuse an address from a file with a key from the environment: a folder of somebody else could have it sent."""
     for part in ("REME_LLM", "REME_EMBEDDING"):
         addresses = [name for name in (f"{part}_BASE_URL", "OPENAI_BASE_URL") if name in fresh]
-        key = next((name for name in (f"{part}_API_KEY", "OPENAI_API_KEY") if name in {*os.environ, *fresh}), None)
+        key = next(
+            (name for name in (f"{part}_API_KEY", "OPENAI_API_KEY") if os.environ.get(name) or name in fresh), None
+        )
         if addresses and key is not None and key not in fresh:
             msg = (
                 f"{addresses[0]} comes from a file in this folder and {key} from the environment: the key would go to "

@@ -8,9 +8,10 @@ import io
 import json
 import os
 import re
+import sqlite3
 import stat
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -26,7 +27,6 @@ _MAX_LIST_BYTES = 1 << 28
 _WRITTEN_AT_ONCE = 1 << 16
 _SKIPPED_AT_ONCE = 1 << 16
 # How the file of a store begins. Source: https://www.sqlite.org/fileformat2.html#the_database_header
-_DATABASE = b"SQLite format 3\0"
 # Files that SQLite keeps beside it. Source: https://www.sqlite.org/tempfiles.html
 _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal")
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -96,12 +96,21 @@ def _target(path: Path) -> tuple[Path, int | None]:
 
 def _is_database(path: Path, target: Path) -> bool:
     main = next((target.name.removesuffix(end) for end in _BESIDE_A_DATABASE if target.name.endswith(end)), None)
-    for place in (path, *([target.with_name(main)] if main else ())):
-        if place.is_file():
-            with place.open("rb") as file:
-                if file.read(len(_DATABASE)) == _DATABASE:
-                    return True
-    return False
+    places = (path, *([target.with_name(main)] if main else ()))
+    return any(place.is_file() and _is_sqlite(place) for place in places)
+
+
+def _is_sqlite(path: Path) -> bool:
+    """Ask SQLite itself: whoever else opens and closes a database of this process drops the locks that it has on it.
+
+    Source: https://sqlite.org/howtocorrupt.html, section 2.2.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            connection.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.Error:
+        return False
+    return path.stat().st_size > 0
 
 
 def _what(mode: int) -> str:
@@ -123,6 +132,9 @@ def _check_regular(path: Path) -> None:
         raise StoreAccessError(msg) from exc
     if not stat.S_ISREG(mode):
         msg = f"{str(path)!r} can't be read (it is {_what(mode)}): give the path of a file"
+        raise StoreAccessError(msg)
+    if _is_database(path, Path(os.path.realpath(path))):
+        msg = f"{str(path)!r} can't be read (it is an SQLite database, or a part of one): give a file of JSON Lines"
         raise StoreAccessError(msg)
 
 

@@ -119,6 +119,9 @@ def test_a_key_of_the_environment_never_goes_to_an_address_of_the_folder(
         assert done.code == ExitCode.BAD_INPUT
         assert "REME_LLM_BASE_URL comes from a file" in done.err
         assert server.requests == []
+        (tmp_path / ".env").write_text("REME_LLM_API_KEY=\n")  # an empty one is none
+        assert reme("doctor").code == ExitCode.BAD_INPUT
+        assert server.requests == []
         (tmp_path / ".env").write_text("REME_LLM_API_KEY=sk-of-the-folder\n")
         assert "answers" in reme("doctor").out
         assert KEY not in str(server.requests[0].headers)

@@ -12,7 +12,7 @@ from pathlib import Path
 from reme_core.errors import CorruptDataError, StoreAccessError, StoreUnavailableError
 from reme_core.private_drafts import private_draft
 from reme_core.schema import FileCheck, new_id, utc_now
-from reme_core.stores.local.file.file_location import BESIDE, address_to_read, mapped_errors
+from reme_core.stores.local.file.file_location import BESIDE, USED, address_to_read, mapped_errors
 from reme_core.stores.local.file.row_digests import check_rows
 from reme_core.stores.local.file.tables import SCHEMA_VERSION, check_version
 from reme_core.stores.local.file.vectors_and_words import stored_dimension
@@ -106,18 +106,21 @@ def copy_file(source: Path, target: Path, *, overwrite: bool = False) -> FileChe
         CorruptDataError: The copy, and so the file, is damaged; nothing is put in place.
     """
     try:
-        is_taken = target.is_dir() or (target.exists() and (not overwrite or target.samefile(source)))
+        is_taken = target.exists() and (not overwrite or not target.is_file() or target.samefile(source))
+        belongs = target.resolve().name in {source.resolve().name + end for end in (*BESIDE, USED)}
     except OSError as exc:
         msg = f"the copy can't be written ({exc.strerror}): give another path"
         raise StoreAccessError(msg) from exc
-    if is_taken:
-        msg = f"{str(target)!r} exists: give another path, or say that it is to be overwritten"
+    if is_taken or (belongs and target.resolve().parent == source.resolve().parent):
+        why = "exists, or is no file that may be replaced"
+        msg = f"{str(target)!r} {why}: give another path, or say that it is to be overwritten"
         raise StoreAccessError(msg)
     with _draft(target) as draft:
         _copy(source, draft)
         checked = check_file(draft)
-        if checked.problems:
-            msg = f"{str(source)!r} is damaged, no copy was made: {checked.problems[0]}; see `reme check`"
+        if checked.problems or not checked.schema_version:
+            what = checked.problems[0] if checked.problems else "it is empty"
+            msg = f"{str(source)!r} is damaged, no copy was made: {what}; see `reme check`"
             raise CorruptDataError(msg)
         draft.replace(target)
     return checked.model_copy(update={"path": str(target)})

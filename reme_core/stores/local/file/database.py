@@ -18,7 +18,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
 
-from reme_core.errors import ConfigurationError, StoreAccessError, StoreClosedError, StoreError
+from reme_core.errors import ConfigurationError, StoreAccessError, StoreClosedError
 from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
 from reme_core.stores.local.file.connection_threads import ConnectionThreads
@@ -273,6 +273,7 @@ class Database:
                     path=self._path,
                     patience_s=max(self._settings.busy_timeout_s, _PURGE_PATIENCE_S),
                     is_closing=lambda: threads.closing,
+                    check=threads.files.check,
                 ).run()
             remove_safety_copies(self._settings.path)
 
@@ -282,7 +283,7 @@ class Database:
         def purge() -> None:
             try:
                 self._purge(threads)
-            except StoreError as exc:
+            except Exception as exc:  # the edge of a background task: nobody waits for it  # noqa: BLE001
                 _LOG.error("%r still holds pages of what was erased, the next start tries again: %s", self._path, exc)
 
         threads.purger.submit(purge)

@@ -84,7 +84,7 @@ def private_file(path: Path) -> Iterator[None]:
 
 
 def _narrow(path: Path) -> None:
-    beside = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", _USED)]
+    beside = [path.with_name(path.name + end) for end in ("", "-wal", "-shm", USED)]
     own = set(path.parent.iterdir()) <= set(beside)
     for item, wanted in [*((item, 0o600) for item in beside), *([(path.parent, 0o700)] if own else [])]:
         with suppress(FileNotFoundError):
@@ -98,7 +98,7 @@ def _narrow(path: Path) -> None:
                     _LOG.warning("%r could be read by others (mode %o): now by its owner alone", str(item), mode)
 
 
-_USED = "-used"
+USED = "-used"
 BESIDE = ("", "-wal", "-shm", "-journal")
 """What SQLite adds to the name of a file for those that it keeps beside it, and nothing for the file itself."""
 _MARKER = "The store beside this file was in use. If it is gone and a new one is wanted, delete this file.\n"
@@ -128,7 +128,7 @@ def address_to_read(path: Path) -> str:
 
 def mark_used(path: Path) -> None:
     """Leave a marker beside the file, by which an empty file in its place is told from a new one."""
-    marker = path.with_name(path.name + _USED)
+    marker = path.with_name(path.name + USED)
     with suppress(FileExistsError):
         descriptor = os.open(marker, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -137,7 +137,7 @@ def mark_used(path: Path) -> None:
 
 def check_unused(path: Path) -> None:
     """Refuse to begin anew where a store has been (StoreAccessError)."""
-    marker = path.with_name(path.name + _USED)
+    marker = path.with_name(path.name + USED)
     if marker.exists():
         msg = (
             f"a store was at {str(path)!r} and is gone or empty now: put it back, or delete {marker.name!r} beside it "
@@ -156,13 +156,17 @@ class OpenedFiles:
             [] if path is None else [path.absolute().with_name(path.name + end) for end in ("", "-wal", "-shm")]
         )
         self._seen: list[tuple[int, int]] = []
+        self._bytes = 0 if path is None else path.stat().st_size
 
     def check(self) -> None:
         """Compare what is there with what was there at the first call, which a writer makes (StoreAccessError)."""
         try:
-            now = [(found.st_dev, found.st_ino) for found in map(os.stat, self._paths)]
+            found = [os.stat(path) for path in self._paths]  # noqa: PTH116  # before each commit
         except FileNotFoundError as exc:
             raise StoreAccessError(_what_happened(f"{exc.filename!r} was removed", self._path)) from exc
+        now = [(one.st_dev, one.st_ino) for one in found]
+        if found and found[0].st_size < self._bytes:
+            raise StoreAccessError(_what_happened(f"{str(self._path)!r} was cut short", self._path))
         if not self._seen:
             self._seen = now
         if now != self._seen:

@@ -95,6 +95,7 @@ class Purge:
         path: The path of the file.
         patience_s: Seconds to wait for readers, or writers, that leave no moment between them.
         is_closing: Whether the process wants to end: then nothing is waited for any more.
+        check: Raises if the file is no longer the one that was opened; called in each step.
     """
 
     connection: sqlite3.Connection
@@ -102,6 +103,7 @@ class Purge:
     path: str
     patience_s: float
     is_closing: Callable[[], bool]
+    check: Callable[[], None]
 
     def run(self) -> None:
         """Clear all that is marked.
@@ -132,6 +134,7 @@ class Purge:
         self._retry(begin)
         began = time.monotonic()
         try:
+            self.check()
             yield
             self.connection.execute("COMMIT")
         except BaseException:
@@ -196,6 +199,7 @@ class Purge:
                 self._clear_pages(first)
                 # Also tells all other connections that what they hold in memory is not what the file holds.
                 self.connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_CLEARED, str(first)))
+            self.connection.execute("PRAGMA shrink_memory")  # its own copies of pages have the gaps as they were
             first += _STEP_PAGES
 
     def _pages(self) -> int:

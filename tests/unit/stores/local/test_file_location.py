@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import shutil
 import stat
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from reme_core import ReMe
 from reme_core.errors import StorageFullError, StoreAccessError, StoreError, StoreUnavailableError
 from reme_core.stores.local.file.file_location import mapped_errors
+from tests.support import processes
 
 
 def _mode(path: Path) -> int:
@@ -114,3 +117,34 @@ def test_a_folder_that_holds_other_things_keeps_its_rights(tmp_path: Path) -> No
 def test_an_error_of_the_system_beside_sqlite_is_ours(number: int, wanted: type[StoreError]) -> None:
     with pytest.raises(wanted, match=r"memory\.db"), mapped_errors("memory.db"):
         raise OSError(number, "something")
+
+
+async def test_a_file_that_was_cut_short_while_open_is_not_written_to(tmp_path: Path) -> None:
+    async with _open(tmp_path) as memory:
+        await memory.add_memory("was written", user_id="alice")
+        (tmp_path / "memory.db").write_bytes(b"")
+        with pytest.raises(StoreAccessError, match="was cut short"):
+            await memory.add_memory("is lost", user_id="alice")
+
+
+@pytest.mark.parametrize("name", ["memory.db-wal", "memory.db-used", "pipe"])
+async def test_a_backup_replaces_no_part_of_the_store_and_nothing_that_is_no_file(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    async with _open(tmp_path) as memory:
+        await memory.add_memory("was written", user_id="alice")
+        with pytest.raises(StoreAccessError, match="no file that may be replaced"):
+            await memory.backup(tmp_path / name, overwrite=True)
+        await memory.add_memory("was written, too", user_id="alice")
+
+
+async def test_a_database_given_as_an_export_by_mistake_keeps_its_locks(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    async with _open(tmp_path) as memory:
+        await memory.add_memory("was written", user_id="alice")
+        for call in (memory.export, memory.import_):
+            with pytest.raises(StoreAccessError, match="SQLite database"):
+                await call(path, user_id="alice")
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            pool.submit(processes.write_one, tmp_path, "other").result()  # the last to close removes the log
+        assert (tmp_path / "memory.db-wal").exists()
+        await memory.add_memory("was written, too", user_id="alice")
