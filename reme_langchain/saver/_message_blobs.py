@@ -48,8 +48,8 @@ class KnownDigests:
     """The key of a file's digests, and which of them it is known to hold. Used by the writing thread alone.
 
     What is known must be so: a manifest with an id that is not there is a lost conversation. Every transaction that
-    removes threads, values or blobs, of whatever process, raises a counter in the file, and what a transaction added
-    counts only once that has been committed.
+    removes threads, values or blobs, of whatever process, raises a counter in the file, which every work of a shared
+    transaction looks at; and what a transaction added counts only until it is rolled back.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -65,22 +65,20 @@ class KnownDigests:
         self._rows_noted: dict[RowKey, int] = {}
 
     def begin(self, connection: sqlite3.Connection, *, last_was_kept: bool) -> None:
-        """Forget what is not certain any more; called first in every transaction.
+        """Forget what is not certain any more; called first in every work, since one before it may have removed some.
 
         Args:
             connection: Of the transaction.
-            last_was_kept: Whether the transaction before was committed.
+            last_was_kept: Whether the work before is in this transaction, or was committed.
         """
+        (removals,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'removals'").fetchone()
+        if removals != self._removals or not last_was_kept:
+            self._removals = removals
+            self.forget()
+            return
         added, self._added = self._added, {}
         noted, self._last_noted = self._last_noted, {}
         rows, self._rows_noted = self._rows_noted, {}
-        (removals,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'removals'").fetchone()
-        if removals != self._removals:
-            self._ids, self._rows, self._removals = {}, {}, removals
-            self._forget_lists()
-            return
-        if not last_was_kept:
-            return
         self._ids.update(added)
         if len(self._ids) > _MOST_KNOWN:
             self._ids = {}
@@ -94,6 +92,11 @@ class KnownDigests:
         if self._last_bytes > _MOST_BYTES:
             self._forget_lists()
 
+    def forget(self) -> None:
+        """Forget all, also what this transaction has noted."""
+        self._ids, self._added, self._rows, self._rows_noted, self._last_noted = {}, {}, {}, {}, {}
+        self._forget_lists()
+
     def _forget_lists(self) -> None:
         self._last, self._last_bytes = {}, 0
 
@@ -106,7 +109,7 @@ class KnownDigests:
         return self._rows.get(key) or self._rows_noted.get(key)
 
     def note_row(self, key: RowKey, number: int) -> None:
-        """Note what this transaction has written or found."""
+        """Note what this work has written or found."""
         self._rows_noted[key] = number
 
     def last(self, thread: int, slot: Slot) -> LastMessages | None:
@@ -114,11 +117,11 @@ class KnownDigests:
         return self._last.get((thread, slot))
 
     def note_last(self, thread: int, slot: Slot, last: LastMessages) -> None:
-        """Note what this transaction has put into a slot."""
+        """Note what this work has put into a slot."""
         self._last_noted[thread, slot] = last
 
     def add(self, thread: int, digest: bytes, id_: int) -> None:
-        """Note what this transaction has written."""
+        """Note what this work has written."""
         self._added[thread, digest] = id_
 
 

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from sqlite3 import Connection
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
@@ -181,7 +180,7 @@ class SaverFile:
         self._gate = threading.Lock()
         self._waiting: list[_Write] = []
         self._submitting = threading.Lock()
-        self._last: Future[list[Any]] | None = None
+        self._last: Future[None] | None = None
         self.when_opened: Callable[[], None] | None = None  # called when the first call has opened it
 
     def be_synchronous(self, synchronous: Literal["FULL", "NORMAL"]) -> None:
@@ -233,7 +232,7 @@ class SaverFile:
             self._waiting.append(write)
             is_first = len(self._waiting) == 1
         if is_first:
-            self._submit(self._taken)
+            self._submit()
         return write.done
 
     def _taken(self) -> list[_Write]:
@@ -241,36 +240,49 @@ class SaverFile:
             taken, self._waiting = self._waiting, []
         return taken
 
-    def _submit(self, take: Callable[[], list[_Write]]) -> None:
+    def _submit(self) -> None:
         taken: list[_Write] = []
-        before: Future[list[Any]] | None = None
+        before: Future[None] | None = None
 
-        def run(connection: Connection) -> list[Any]:
-            taken.extend(take())
-            known = cast(KnownDigests, self._known)
-            known.begin(connection, last_was_kept=before is None or before.exception() is None)
-            return [write.work(connection, known) for write in taken]
+        def run(connection: Connection) -> None:
+            taken.extend(self._taken())
+            self._run(connection, taken, last_was_kept=before is None or before.exception() is None)
+
+        def answer(committed: Future[None]) -> None:  # whoever submits work here waits for a fork that waits for this
+            for write in taken or self._taken():
+                write.answer(committed.exception())
 
         try:
             with self._submitting:  # so the transaction before is known when this one runs
                 before, self._last = self._last, None
                 self._last = committed = self.database.submit_write(run)
         except ReMeError as exc:  # closed; it is raised where each of them waits
-            for write in take():
-                write.done.set_exception(exc)
+            for write in self._taken():
+                write.answer(exc)
         else:
-            committed.add_done_callback(lambda committed: self._answer(taken or take(), committed))
+            committed.add_done_callback(answer)
 
-    def _answer(self, writes: list[_Write], committed: Future[list[Any]]) -> None:
-        error = committed.exception()
-        if error is None:
-            for write, answer in zip(writes, committed.result(), strict=True):
-                write.done.set_result(answer)
-        elif len(writes) == 1:
-            writes[0].done.set_exception(error)
-        else:  # nothing was written; each alone, since the fault may be that of one
-            for write in writes:
-                self._submit(partial(list, [write]))
+    def _run(self, connection: Connection, writes: list[_Write], *, last_was_kept: bool) -> None:
+        """Run the works in one transaction: begun anew without one that fails, as SQLite may have ended it."""
+        known = cast(KnownDigests, self._known)
+        going = writes
+        while True:
+            for write in going:
+                known.begin(connection, last_was_kept=last_was_kept)
+                last_was_kept = True
+                try:
+                    with self.database.mapped_errors():
+                        write.result = write.work(connection, known)
+                except Exception as exc:  # noqa: BLE001  # it is raised where its caller waits
+                    write.error = exc
+                    break
+            else:
+                return
+            going = [other for other in going if other.error is None]
+            known.forget()
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
 
     def _prepare(self) -> None:
         if self._known is None:
@@ -286,9 +298,19 @@ class SaverFile:
             self.when_opened()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class _Write:
-    """A work of one caller."""
+    """A work of one caller, and what came of it."""
 
     work: Callable[[Connection, KnownDigests], Any]
+    result: Any = None
+    error: Exception | None = None
     done: Future[Any] = field(default_factory=Future)
+
+    def answer(self, failure: BaseException | None) -> None:
+        """Tell the caller; failure: that of the whole transaction, if it failed."""
+        error = failure if self.error is None else self.error
+        if error is None:
+            self.done.set_result(self.result)
+        else:
+            self.done.set_exception(error)

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO
@@ -108,6 +108,10 @@ class Database:
         if frees and self._settings.max_bytes is not None:
             return await asyncio.wrap_future(self._submit(self._transact_freeing, work, lambda threads: threads.writer))
         return await asyncio.wrap_future(self.submit_write(work, settled=settled))
+
+    def mapped_errors(self) -> AbstractContextManager[None]:
+        """Turn errors within, as those of SQLite, into what `write` raises: for work that catches some itself."""
+        return mapped_errors(self._path)
 
     @staticmethod
     def number_of(connection: sqlite3.Connection, scope: Scope) -> int:

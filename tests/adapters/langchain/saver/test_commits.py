@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,53 @@ async def test_a_write_that_fails_takes_no_other_with_it(tmp_path: Path) -> None
             found = await saver.aget_tuple(at(thread))
             assert found is not None
             assert found.checkpoint["channel_values"]["messages"] == said
+
+
+async def test_what_follows_a_removal_in_one_commit_is_written_anew(tmp_path: Path) -> None:
+    one = [HumanMessage("hello", id="1")]
+    two = [*one, HumanMessage("again", id="2")]
+    three = [*two, HumanMessage("at last", id="3")]
+    async with ReMe("m", tmp_path, llm=None, embedding=None) as memory:
+        saver = ReMeSaver(memory)
+        for thread in ("deleted", "pruned"):
+            await put(saver, thread, 1, messages=two)
+            await put(saver, thread, 2, messages=one)
+        await behind_a_slow_commit(
+            memory,
+            saver,
+            saver.adelete_thread("deleted"),
+            put(saver, "deleted", 3, messages=three),
+            saver.aprune(["pruned"]),
+            put(saver, "pruned", 3, messages=three),
+        )
+        for thread in ("deleted", "pruned"):
+            found = await saver.aget_tuple(at(thread))
+            assert found is not None
+            assert found.checkpoint["channel_values"]["messages"] == three
+
+
+_FORK = """
+import os, sys, threading
+from reme_langchain.saver._saver_file import SaverFile
+file = SaverFile(sys.argv[1])
+file.write(lambda connection, known: 1)
+began, release = threading.Event(), threading.Event()
+slow = file._begin(lambda connection, known: (began.set(), release.wait(20)))
+began.wait(20)
+bad = file._begin(lambda connection, known: 1 / 0)
+good = file._begin(lambda connection, known: 2)
+threading.Timer(0.3, release.set).start()
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+assert isinstance(bad.exception(20), ZeroDivisionError)
+assert good.result(20) == 2
+file.close()
+"""
+
+
+def test_a_fork_waits_for_writes_of_which_one_fails(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", _FORK, str(tmp_path / "m.db")], check=True, timeout=30)
 
 
 async def test_a_put_of_a_running_chat_takes_few_statements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
