@@ -194,6 +194,7 @@ def copy_thread(connection: sqlite3.Connection, known: KnownDigests, source: str
         return
     if taken is not None:
         delete_thread(connection, target)  # writes without a checkpoint, which nothing can read
+        known.forget()
     new = make_thread(connection, known, target)
     connection.execute(
         "UPDATE langgraph_threads SET erased_with = (SELECT erased_with FROM langgraph_threads WHERE id = ?) "

@@ -120,6 +120,17 @@ async def test_what_follows_a_removal_in_one_commit_is_written_anew(tmp_path: Pa
             assert found.checkpoint["channel_values"]["messages"] == three
 
 
+async def test_a_copy_goes_to_a_thread_that_had_writes_alone(tmp_path: Path) -> None:
+    async with ReMeSaver.from_path(tmp_path / "m.db") as saver:
+        stored = await put(saver, "source", 1, x=1)
+        ahead = {"configurable": stored["configurable"] | {"thread_id": "target"}}
+        await saver.aput_writes(ahead, [("x", 2)], "task")
+        await saver.acopy_thread("source", "target")
+        found = await saver.aget_tuple(at("target"))
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"x": 1}
+
+
 _FORK = """
 import os, sys, threading
 from reme_langchain.saver._saver_file import SaverFile
