@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401  # what is registered first is called last: its pools end after us
 import logging
 import os
 import threading
@@ -78,9 +79,9 @@ class Appends:
         self._gate = threading.Lock()
         self._sessions: dict[str, _Session] = {}
         self._errors: list[Exception] = []
-        self._is_ending: bool | None = None  # None: the end of the process knows nothing of these yet
-        if hasattr(os, "register_at_fork"):  # not on Windows
-            os.register_at_fork(after_in_child=_weakly(self._begin_anew))
+        self._is_ending = False
+        with _GATE:
+            _ALL.add(self)
 
     @property
     def pending(self) -> int:
@@ -110,9 +111,6 @@ class Appends:
     def put(self, session: str, append: Append) -> None:
         """Have an append done behind the others of its session, by the next `wait` or `flush`; returns at once."""
         with self._gate:
-            if self._is_ending is None:
-                self._is_ending = False
-                _at_exit(_weakly(self._flush_at_exit))
             found = self._sessions.setdefault(session, _Session(session))
             found.waiting.append(append)
             if len(found.waiting) > _MOST_WAITING:
@@ -241,10 +239,12 @@ class Appends:
                     if not session.ended.done():
                         self._serve(session)
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
+        """Forget what waits, in the child of a fork: it is the parent's."""
         self._gate, self._sessions, self._errors = threading.Lock(), {}, []
 
-    def _flush_at_exit(self) -> None:
+    def flush_at_exit(self) -> None:
+        """Do what is left at the end of the process, for a bounded time, and log how many are lost."""
         self._is_ending = True
         if not self.pending:
             return
@@ -258,18 +258,29 @@ class Appends:
             self._log.error("%s: %d turn(s) are lost at the end of the process: %s", self._name, lost, reason)
 
 
-def _weakly(method: Callable[[], None]) -> Callable[[], object]:
-    """Return a function that calls a method as long as its object is there."""
-    reference = weakref.WeakMethod(method)
-    return lambda: (found := reference()) is not None and found()
+# The one state of a module here: what is to be done at a fork and at the end is told to the interpreter once.
+_ALL: weakref.WeakSet[Appends] = weakref.WeakSet()
+_GATE = threading.Lock()
 
 
-def _at_exit(end: Callable[[], object]) -> None:
-    """Have what is left done at the end of the process, while its threads still work.
+def _begin_anew() -> None:
+    global _GATE  # a thread that the child has not may have held it
+    _GATE = threading.Lock()
+    for appends in list(_ALL):
+        appends.begin_anew()
 
-    `atexit` comes too late: by then the pools of threads take no more work. Python has an earlier hook for them.
-    """
-    register = getattr(threading, "_register_atexit", None)
-    if register is not None:
-        with suppress(RuntimeError):  # the process is ending already
-            register(end)
+
+def _flush_at_exit() -> None:
+    with _GATE:
+        every = list(_ALL)
+    for appends in every:
+        appends.flush_at_exit()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_begin_anew)
+# While the threads of the process still work. `atexit` comes too late: by then the pools of threads take no more work.
+# Python has an earlier hook for them.
+if (_register := getattr(threading, "_register_atexit", None)) is not None:
+    with suppress(RuntimeError):  # the process is ending already
+        _register(_flush_at_exit)

@@ -6,7 +6,8 @@ table from its names to ours. A `user_name` is our user id, and nothing crosses 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -109,7 +110,8 @@ class CompatReMe:
         """Keep messages and, with a model, make memories of them: of the task or tool alone that is named."""
         kind, target = _about(task_name, tool_name)
         wish = None if target is None else f"The memory_target of every memory is {target!r}."
-        return await self.memory.summary(messages, user_id=self._user(user_name), memory_type=kind, instructions=wish)
+        with self._noted(user_name):
+            return await self.memory.summary(messages, user_id=user_name, memory_type=kind, instructions=wish)
 
     async def retrieve_memory(
         self,
@@ -122,9 +124,10 @@ class CompatReMe:
     ) -> RetrieveResult:
         """Find what answers a question; `.text` of the answer is the text that 0.3 returned."""
         kind, target = _about(task_name, tool_name)
-        return await self.memory.retrieve(
-            query, user_id=self._user(user_name), limit=retrieve_top_k, memory_type=kind, memory_target=target
-        )
+        with self._noted(user_name):
+            return await self.memory.retrieve(
+                query, user_id=user_name, limit=retrieve_top_k, memory_type=kind, memory_target=target
+            )
 
     async def add_memory(
         self,
@@ -139,15 +142,16 @@ class CompatReMe:
     ) -> Memory:
         """Add one memory, about the user unless a task or a tool is named."""
         kind, target = _about(task_name, tool_name)
-        return await self.memory.add_memory(
-            memory_content,
-            user_id=self._user(user_name),
-            memory_type="personal" if target is None else kind,
-            memory_target=user_name if target is None else target,
-            when_to_use=when_to_use,
-            observed_at=message_time,
-            metadata=metadata,
-        )
+        with self._noted(user_name):
+            return await self.memory.add_memory(
+                memory_content,
+                user_id=user_name,
+                memory_type="personal" if target is None else kind,
+                memory_target=user_name if target is None else target,
+                when_to_use=when_to_use,
+                observed_at=message_time,
+                metadata=metadata,
+            )
 
     async def get_memory(self, memory_id: str, *, user_name: str | None = None) -> Memory:
         """Return a memory of a user or, where none is named, of those whom this object was called with."""
@@ -172,7 +176,8 @@ class CompatReMe:
 
     async def delete_all(self, *, user_name: str) -> None:
         """Erase everything of one user; whom to erase is never guessed."""
-        await self.memory.delete_all_memories(user_id=self._user(user_name))
+        with self._noted(user_name):
+            await self.memory.delete_all_memories(user_id=user_name)
 
     async def list_memory(
         self, *, user_name: str, limit: int | None = None, sort_key: str | None = None, reverse: bool = True
@@ -184,24 +189,29 @@ class CompatReMe:
         """
         if sort_key is not None and sort_key not in _SORT_KEYS:
             raise InvalidInputError(not_among("sort_key", sort_key, sorted(_SORT_KEYS)))
-        user, found, cursor = self._user(user_name), list[Memory](), None
-        while True:
-            page = await self.memory.list_memories(user_id=user, limit=_PAGE, cursor=cursor)
-            found += page.memories
-            cursor = page.next_cursor
-            if cursor is None:
-                break
+        found, cursor = list[Memory](), None
+        with self._noted(user_name):
+            while True:
+                page = await self.memory.list_memories(user_id=user_name, limit=_PAGE, cursor=cursor)
+                found += page.memories
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
         found.sort(key=_SORT_KEYS[sort_key or "time_created"], reverse=reverse)
         return found[:limit]
 
-    def _user(self, user_name: str) -> str:
-        self._users[user_name] = None
-        return user_name
+    @contextmanager
+    def _noted(self, user_name: str) -> Iterator[None]:
+        """Note a user once the call within has succeeded: what it was refused for is never looked up."""
+        yield
+        if isinstance(user_name, str):
+            self._users[user_name] = None
 
     async def _find(self, memory_id: str, user_name: str | None) -> tuple[str, Memory]:
-        for user in self._users if user_name is None else (self._user(user_name),):
+        for user in tuple(self._users) if user_name is None else (user_name,):
             try:
-                return user, await self.memory.get_memory(memory_id, user_id=user)
+                with self._noted(user):
+                    return user, await self.memory.get_memory(memory_id, user_id=user)
             except MemoryNotFoundError:
                 continue
         raise MemoryNotFoundError([memory_id], advice="name its user by user_name=")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import uuid
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _PREFIX, _SUFFIX = ".reme-", ".part"
+# What some file systems say of a folder that they can't sync. SQLite passes over every failure of that.
+_NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
 
 @contextmanager
@@ -31,6 +34,29 @@ def private_draft(target: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+def put_in_place(draft: Path, target: Path) -> None:
+    """Move a draft to its target, whose name then survives a power cut (OSError)."""
+    draft.replace(target)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder survive a power cut, where the system can do that (OSError: the disk fails)."""
+    if sys.platform == "win32":
+        return  # folders can't be opened there
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return  # it may be written and not read
+    try:
+        os.fsync(descriptor)
+    except OSError as exc:
+        if exc.errno not in _NO_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def _remove_left_ones(folder: Path) -> None:

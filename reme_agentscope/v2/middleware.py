@@ -72,6 +72,7 @@ class ReMeMiddleware(MiddlewareBase):
         workspace_dir: str = ".reme",
         parameters: _parameters.Parameters | None = None,
         reme: ReMe | None = None,
+        appends: Appends | None = None,
     ) -> None:
         """Keep the settings.
 
@@ -79,6 +80,7 @@ class ReMeMiddleware(MiddlewareBase):
             workspace_dir: The folder of the memory, where none is handed in.
             parameters: What a user may set.
             reme: A memory; it stays open, and brings its own models.
+            appends: Writes that are also those of others; see `sharing`.
 
         Raises:
             TypeError: Both a memory and models for one.
@@ -96,14 +98,12 @@ class ReMeMiddleware(MiddlewareBase):
         self._memory = OpenedMemory(
             reme, working_dir=workspace_dir, chat_model=chat_model, embedding_model=embedding_model
         )
-        self._appends = Appends(type(self).__name__, log=LOG)
+        self._appends = Appends(type(self).__name__, log=LOG) if appends is None else appends
 
     @classmethod
     def sharing(cls, appends: Appends, *, reme: ReMe, parameters: _parameters.Parameters) -> Self:
         """Return a middleware whose writes are also those of others, which outlive it."""
-        made = cls(reme=reme, parameters=parameters)
-        made._appends = appends
-        return made
+        return cls(reme=reme, parameters=parameters, appends=appends)
 
     def __repr__(self) -> str:
         """Name its memory and mode."""

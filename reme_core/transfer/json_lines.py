@@ -18,7 +18,7 @@ from typing import BinaryIO, TypeAlias
 from pydantic import JsonValue
 
 from reme_core.errors import StoreAccessError
-from reme_core.private_drafts import private_draft
+from reme_core.private_drafts import private_draft, put_in_place
 from reme_core.schema import LineProblem
 from reme_core.schema.checks import kind_of
 
@@ -59,7 +59,7 @@ async def write_lines(path: Path, lines: AsyncIterator[str], *, noting: NoteDraf
                 await _write_draft(draft, lines)
                 if mode is not None:
                     draft.chmod(mode)
-                await asyncio.to_thread(draft.replace, target)
+                await asyncio.to_thread(put_in_place, draft, target)
     except OSError as exc:
         msg = f"{str(path)!r} can't be written ({exc.strerror}): give a path in a folder that exists and is writable"
         raise StoreAccessError(msg) from exc

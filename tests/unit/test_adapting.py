@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 
@@ -316,6 +317,43 @@ def test_the_child_of_a_fork_leaves_what_waits_to_its_parent() -> None:
     assert os.waitstatus_to_exitcode(status) == 0
     assert asyncio.run(appends.flush())
     assert notes == ["of the parent"]
+
+
+async def test_a_thousand_appends_leave_no_hook_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks: list[object] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **given: hooks.append(given), raising=False)
+    monkeypatch.setattr(threading, "_register_atexit", hooks.append)
+    kept = len(adapting._ALL)
+    for _ in range(1000):
+        appends, notes = Appends("test"), list[str]()
+        appends.put("a", noting(notes, "done"))
+        assert await appends.flush()
+        assert notes == ["done"]
+    del appends
+    gc.collect()
+    assert hooks == []
+    assert len(adapting._ALL) <= kept
+
+
+SEVERAL = """
+import asyncio
+from reme_core.adapting import Appends
+every = [Appends(name) for name in "abc"]
+
+async def note():
+    await asyncio.to_thread(lambda: None)  # the pools still take work
+    raise OSError
+
+for appends in every:
+    appends.put("s", note)
+del appends, every[0]
+"""
+
+
+async def test_the_end_of_the_process_comes_to_all_that_are_left() -> None:
+    told = await run_script(SEVERAL)
+    lost = [line for line in told.splitlines() if "lost" in line]
+    assert sorted(lost) == [f"{name}: 1 turn(s) are lost at the end of the process: OSError" for name in "bc"]
 
 
 SCRIPT = """

@@ -161,3 +161,16 @@ async def test_a_service_makes_middlewares_for_each_turn_and_ends_them_together(
     memory.broken = False
     await middlewares.close()
     assert "lost" in [text for _, _, text in await everything(memory, "ann")]
+
+
+async def test_the_middleware_of_a_turn_makes_no_appends_of_its_own(
+    memory: WatchedMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reme_agentscope import ReMeMiddlewares
+
+    middlewares = ReMeMiddlewares(memory)
+    made_since: set[adapting.Appends] = set()
+    monkeypatch.setattr(adapting, "_ALL", made_since)
+    kept = [await middlewares("ann", "agent-1", f"session-{turn}") for turn in range(10)]
+    assert not made_since
+    assert {made._appends for [made] in kept if isinstance(made, ReMeMiddleware)} == {middlewares._appends}

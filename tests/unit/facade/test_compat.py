@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,20 @@ async def test_one_user_neither_finds_nor_changes_what_is_anothers(reme: compat.
     await reme.delete_all(user_name="bob")
     assert await reme.get_memory(node.memory_id) == node
     await other.close()
+
+
+async def test_a_user_name_that_is_none_is_refused_and_not_kept(reme: compat.ReMe) -> None:
+    name: Any = ["z"]
+    with pytest.raises(InvalidInputError):
+        await reme.list_memory(user_name=name)
+    with pytest.raises(InvalidInputError):
+        await reme.add_memory("x", user_name=name)
+    with pytest.raises(InvalidInputError):
+        await reme.list_memory(user_name="z" * 10_000)
+    node = await reme.add_memory("Alice keeps bees", user_name="alice")
+    assert await reme.get_memory(node.memory_id) == node
+    with pytest.raises(MemoryNotFoundError):
+        await reme.get_memory("unknown")
 
 
 def test_older_settings_are_read_and_what_is_not_there_is_told() -> None:

@@ -80,3 +80,17 @@ def test_a_draft_goes_with_an_error_and_files_of_others_stay(tmp_path: Path) -> 
     with pytest.raises(KeyError), private_draft(tmp_path / "export") as draft:
         {}[draft]
     assert drafts(tmp_path) == [tmp_path / ".mine.part"]
+
+
+async def test_the_name_of_a_written_file_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[list[str]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            synced.append(os.listdir(descriptor))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    await write_lines(tmp_path / "export", some())
+    assert synced == [["export"]]

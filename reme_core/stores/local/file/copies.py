@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reme_core.errors import CorruptDataError, StoreAccessError, StoreUnavailableError
-from reme_core.private_drafts import private_draft
+from reme_core.private_drafts import private_draft, put_in_place, sync_folder
 from reme_core.schema import FileCheck, new_id, utc_now
 from reme_core.stores.local.file.file_location import BESIDE, USED, address_to_read, mapped_errors
 from reme_core.stores.local.file.row_digests import check_rows
@@ -122,7 +123,7 @@ def copy_file(source: Path, target: Path, *, overwrite: bool = False) -> FileChe
             what = checked.problems[0] if checked.problems else "it is empty"
             msg = f"{str(source)!r} is damaged, no copy was made: {what}; see `reme check`"
             raise CorruptDataError(msg)
-        draft.replace(target)
+        put_in_place(draft, target)
     return checked.model_copy(update={"path": str(target)})
 
 
@@ -148,7 +149,8 @@ def restore_file(copy: Path, target: Path) -> Path | None:
             for end in BESIDE:  # a log without its file, too: it must not be taken for that of the copy
                 with suppress(FileNotFoundError):
                     target.with_name(target.name + end).rename(kept.with_name(kept.name + end))
-            draft.replace(target)
+            sync_folder(target.parent)  # nor may it after a power cut
+            put_in_place(draft, target)
     return kept if kept.exists() else None
 
 
@@ -157,14 +159,15 @@ def keep_before_migration(path: Path, version: int) -> None:
     kept = path.with_name(f"{path.name}{_SAFETY_COPY}{version + 1}")
     with _draft(kept) as draft:
         _copy(path, draft)
-        remove_safety_copies(path)
-        draft.replace(kept)
+        put_in_place(draft, kept)
+        remove_safety_copies(path, but=kept)
 
 
-def remove_safety_copies(path: Path) -> None:
-    """Remove the copy that the last migration has left: it still holds what was erased since."""
-    for kept in path.parent.glob(f"{path.name}{_SAFETY_COPY}*"):
-        kept.unlink(missing_ok=True)
+def remove_safety_copies(path: Path, *, but: Path | None = None) -> None:
+    """Remove the copies that migrations have left, but for one: they still hold what was erased since."""
+    for kept in path.parent.glob(f"{glob.escape(path.name)}{_SAFETY_COPY}*"):
+        if kept != but:
+            kept.unlink(missing_ok=True)
 
 
 @contextmanager

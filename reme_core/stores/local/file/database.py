@@ -91,6 +91,8 @@ class Database:
         self._path = str(settings.path)
         self._gate = threading.Lock()
         self._threads: ConnectionThreads | None = None
+        self._ending: ConnectionThreads | None = None  # until their connections are closed, and the file handed on
+        self._ends = threading.Lock()
         self._closed = False
 
     @property
@@ -182,9 +184,10 @@ class Database:
     async def close(self) -> None:
         """Finish what was begun, then close every connection."""
         with self._gate:
-            threads, self._threads, self._closed = self._threads, None, True
-        if threads is not None:
-            await asyncio.to_thread(self._end, threads)
+            self._begin_end()
+            self._closed = True
+        if self._ending is not None:
+            await asyncio.to_thread(self._end)
 
     def _submit(
         self, run: Callable[[ConnectionThreads, W], R], work: W, pool: Callable[[ConnectionThreads], ThreadPoolExecutor]
@@ -194,8 +197,9 @@ class Database:
                 msg = f"the store {self._path!r} was closed: open a new one"
                 raise StoreClosedError(msg)
             if self._threads is None:
-                self._threads = ConnectionThreads()
-                _OPENED.add(self)
+                with _HANDING_ON:
+                    self._threads = ConnectionThreads()
+                    _OPENED.add(self)
             return pool(self._threads).submit(run, self._threads, work)
 
     def before_fork(self) -> None:
@@ -206,9 +210,9 @@ class Database:
         section 2.7).
         """
         self._gate.acquire()
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            self._end(threads)
+        self._begin_end()
+        if self._ending is not None:  # since now, or since a close() that is under way
+            self._end()
 
     def after_fork(self) -> None:
         """Let calls go on, in the parent as in the child."""
@@ -292,17 +296,33 @@ class Database:
 
         threads.purger.submit(purge)
 
-    def _end(self, threads: ConnectionThreads) -> None:
-        threads.close()
+    def _begin_end(self) -> None:
+        """Take no more work for the threads that there are. Held: the gate."""
+        if self._threads is not None:
+            self._ending = self._threads  # first: there is no moment at which `_inherit` finds neither
+            self._threads = None
+
+    def _end(self) -> None:
+        """Finish what was begun and close the connections, or wait until somebody else has."""
+        with self._ends:
+            threads = self._ending
+            if threads is None:
+                return
+            threads.close()
+            with _HANDING_ON:
+                self._ending = None
+                self._hand_on(threads.raw)
+
+    def _hand_on(self, raw: list[FileIO]) -> None:
         # POSIX: whoever closes a file loses all locks that this process has on it, so that the last one here does it.
         for other in list(_OPENED):
-            if threads.raw and other is not self and other._inherit(self._settings.path, threads.raw):  # noqa: SLF001
+            if raw and other is not self and other._inherit(self._settings.path, raw):  # noqa: SLF001
                 return
-        for raw in threads.raw:
-            os.close(raw.fileno())
+        for file in raw:
+            os.close(file.fileno())
 
     def _inherit(self, path: Path, raw: list[FileIO]) -> bool:
-        threads = self._threads
+        threads = self._threads or self._ending
         if threads is None or self._settings.path.resolve() != path.resolve():
             return False
         threads.raw.extend(raw)
@@ -402,15 +422,23 @@ class Database:
 # The one state of a module here: what is to be done at a fork is told to the interpreter once and for all.
 _OPENED: weakref.WeakSet[Database] = weakref.WeakSet()
 _PAUSED: list[Database] = []
+# Held where one begins to use a file, and where one that ends hands it on: no other begins or ends meanwhile.
+_HANDING_ON = threading.Lock()
 
 
 def _before_fork() -> None:
-    for database in list(_OPENED):
-        database.before_fork()
-        _PAUSED.append(database)
+    with _HANDING_ON:
+        opened = list(_OPENED)
+    try:
+        for database in opened:
+            database.before_fork()
+            _PAUSED.append(database)
+    finally:
+        _HANDING_ON.acquire()  # no thread that the child has not may hold it
 
 
 def _after_fork() -> None:
+    _HANDING_ON.release()
     while _PAUSED:
         _PAUSED.pop().after_fork()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import os
 import sqlite3
@@ -23,6 +24,7 @@ from reme_core.errors import (
     StoreUnavailableError,
 )
 from reme_core.stores import check_file, copy_file, restore_file
+from reme_core.stores.local.file.copies import keep_before_migration, remove_safety_copies
 from reme_core.stores.local.file.tables import SCHEMA_VERSION, check_sqlite
 
 VERSION_9 = Path(__file__).resolve().parents[3] / "data" / "memory_v9.db.gz"
@@ -356,3 +358,65 @@ async def test_damaged_rows_are_told_as_such_without_what_they_hold(tmp_path: Pa
         await memory.close()
     assert "violet" not in str(told)
     assert told
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """Note what each folder that is synced holds at that moment, but for drafts."""
+    seen: list[set[str]] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        real(descriptor)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            seen.append({name for name in os.listdir(descriptor) if not name.endswith(".part")})
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return seen
+
+
+@pytest.mark.skipif(os.name == "nt", reason="folders can't be opened there")
+async def test_the_names_of_copies_are_on_disk_before_anything_relies_on_them(
+    tmp_path: Path, synced: list[set[str]]
+) -> None:
+    path = await fill(tmp_path)
+    synced.clear()
+    copy_file(path, tmp_path / "copy.db")
+    assert [("copy.db" in names) for names in synced] == [True]
+    synced.clear()
+    kept = restore_file(tmp_path / "copy.db", path)
+    assert kept is not None
+    assert [(path.name in names, kept.name in names) for names in synced] == [(False, True), (True, True)]
+    synced.clear()
+    old = tmp_path / "memory.db-before-version-7"
+    old.write_text("of an earlier migration")
+    keep_before_migration(path, 8)
+    assert [{old.name, "memory.db-before-version-9"} <= names for names in synced] == [True]
+    assert found(tmp_path, "memory.db-before-version-*") == [tmp_path / "memory.db-before-version-9"]
+
+
+@pytest.mark.parametrize("refused", [errno.EINVAL, errno.EIO])
+async def test_a_folder_that_cannot_be_synced_costs_no_copy_but_a_failing_disk_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    path = await fill(tmp_path)
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(refused, os.strerror(refused))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if refused == errno.EINVAL:
+        assert copy_file(path, tmp_path / "copy.db").problems == ()
+    else:
+        with pytest.raises(StoreAccessError, match="can't be written"):
+            copy_file(path, tmp_path / "copy.db")
+
+
+def test_safety_copies_of_a_file_with_brackets_in_its_name_are_its_own(tmp_path: Path) -> None:
+    for name in ("memory[1].db", "memory1.db"):
+        (tmp_path / f"{name}-before-version-9").touch()
+    remove_safety_copies(tmp_path / "memory[1].db")
+    assert [path.name for path in tmp_path.iterdir()] == ["memory1.db-before-version-9"]
