@@ -107,10 +107,11 @@ def _is_sqlite(path: Path) -> bool:
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-            connection.execute("PRAGMA schema_version").fetchone()
+            # 0: nothing, or next to nothing, is there
+            (version,) = connection.execute("PRAGMA schema_version").fetchone()
     except sqlite3.Error:
         return False
-    return path.stat().st_size > 0
+    return int(version) > 0
 
 
 def _what(mode: int) -> str:
