@@ -205,7 +205,8 @@ def test_ctrl_c_ends_a_call_whose_model_hangs(tmp_path, ctrl_c, background):
 
 
 def test_ctrl_c_ends_a_close_that_waits_for_a_model(tmp_path, ctrl_c):
-    model = Hangs(when_asked=ctrl_c)
+    # Once the model hangs: pressed while it is being asked, it may still come before the close.
+    model = Hangs(when_asked=lambda: asyncio.get_running_loop().call_later(0.1, ctrl_c))
 
     def work():
         with ReMe.sync("space", tmp_path, llm=model, embedding=None) as memory:
