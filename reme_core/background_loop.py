@@ -95,14 +95,14 @@ class EventLoopThread:
                 raise ConfigurationError(msg)
             self._ended = True
             begun = self._calls if self._pid == os.getpid() else set()  # the child of a fork has none of them
-        if cut_off:
-            _cancel(begun)
         if self._forgotten is not None:
             self._forgotten.detach()
         if self._loop is None or self._pid != os.getpid():
             _run_apart(last)
             return True
         try:
+            if cut_off:
+                _cancel(begun)
             self._finish(begun, last, self._loop)
         finally:
             thread = _SHARED.release(self._pid)
