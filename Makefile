@@ -11,6 +11,9 @@ CONVERSATION ?= examples/demo_conversation.json
 MODEL ?=
 OPTIONS ?=
 
+# The suite starts hundreds of processes, which would compile the package anew each.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments torture clean
 
 help:
