@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import reme_core
 from reme_core.errors import InvalidInputError
-from reme_core.schema import Scope, make_scope
+from reme_core.schema import Scope
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -84,14 +84,14 @@ class FileContents:
 class MessageFile:
     """The rows of one session of one user. Opens with the first call, again after `close`."""
 
-    def __init__(self, location: Path, *, user_id: str, session_id: str) -> None:
+    def __init__(self, location: Path, *, scope: Scope, session_id: str) -> None:
         """Check the names; nothing is opened.
 
         Raises:
             InvalidInputError: A name that can't be one.
         """
         self._path = file_of(location)
-        self._key = _Key(scope=make_scope(MEMORY_SPACE, user_id), session=check_session(session_id))
+        self._key = _Key(scope=scope, session=check_session(session_id))
         self._make: type[LocalStore] = reme_core.LocalStore  # loaded here and not with this module
         self._store: LocalStore | None = None
 
