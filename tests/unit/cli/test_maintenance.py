@@ -55,6 +55,22 @@ def test_a_changed_byte_is_told_by_row_and_not_repeated(reme: Reme, tmp_path: Pa
     assert reme("check", "copy.db", "--repair-digests").code == ExitCode.BAD_INPUT
 
 
+def test_a_file_that_is_no_copy_is_told_by_its_own_name(reme: Reme, tmp_path: Path) -> None:
+    reme("add", "Ana likes green tea")
+    (tmp_path / "junk.db").write_bytes(b"no database" * 500)
+    (tmp_path / "empty.db").touch()
+    reme("backup", "newer.db")
+    with closing(sqlite3.connect(tmp_path / "newer.db")) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    for name, why in (("junk.db", "is damaged or no SQLite file"), ("empty.db", "is empty"), ("newer.db", "999")):
+        refused = reme("restore", name)
+        assert refused.code == ExitCode.UNREADABLE
+        assert refused.err.startswith(f"reme: '{name}'")
+        assert why in refused.err
+        assert ".part" not in refused.err
+    assert "green tea" in reme("list").out
+
+
 def test_users_and_spaces_are_listed_with_what_is_kept_of_them(reme: Reme) -> None:
     assert reme("users").code == ExitCode.NOT_FOUND
     reme("add", "Ana likes green tea")
