@@ -74,12 +74,38 @@ def check(
     if file is not None and repair_digests:
         msg = "--repair-digests is for the memory file: leave FILE out"
         raise InvalidInputError(msg)
+    if file is None:
+        where.check_folder()
+    path = where.file if file is None else Path(file).expanduser()
+    if (missing := _nothing_in(path)) is not None:
+        return _tell_nothing(output, path, missing)
     if file is not None:
         from reme_core.stores import check_file  # noqa: PLC0415  # as in restore
 
-        return _print_check(output, check_file(Path(file).expanduser()), "checked")
-    where.check_file()
+        return _print_check(output, check_file(path), "checked")
     return asyncio.run(_check(where, output, repair_digests=repair_digests))
+
+
+def _nothing_in(path: Path) -> str | None:
+    """Say why there is nothing to check, before a store is made there; None: there is something.
+
+    Raises:
+        StoreAccessError: A store was there, and is gone or empty now.
+    """
+    from reme_core.stores import check_unused  # noqa: PLC0415  # as in restore
+
+    if path.exists() and (not path.is_file() or path.stat().st_size):
+        return None
+    check_unused(path)
+    return "is empty (0 bytes)" if path.exists() else "is not there"
+
+
+def _tell_nothing(output: Output, path: Path, missing: str) -> ExitCode:
+    if output.as_json:
+        output.value({"path": str(path), "problems": [missing]})
+    else:
+        output.remark(f"{str(path)!r} {missing}: nothing was checked; is it the right path?")
+    return ExitCode.NOTHING_FOUND
 
 
 async def _check(where: CommonOptions, output: Output, *, repair_digests: bool) -> ExitCode:

@@ -114,6 +114,12 @@ class CommonOptions:
         """The path of the file."""
         return Path(self.folder).expanduser() / FILE_NAME
 
+    def check_folder(self) -> None:
+        """Refuse a folder without a name (InvalidInputError)."""
+        if not self.folder.strip():
+            msg = "--dir is empty: give the path of a folder"
+            raise InvalidInputError(msg)
+
     def check_file(self) -> None:
         """Refuse to look where nothing was ever written.
 
@@ -121,9 +127,7 @@ class CommonOptions:
             NoFileError: There is no file.
             InvalidInputError: The folder has no name.
         """
-        if not self.folder.strip():
-            msg = "--dir is empty: give the path of a folder"
-            raise InvalidInputError(msg)
+        self.check_folder()
         if not self.file.exists():
             raise NoFileError(self.file)
 

@@ -55,6 +55,30 @@ def test_a_changed_byte_is_told_by_row_and_not_repeated(reme: Reme, tmp_path: Pa
     assert reme("check", "copy.db", "--repair-digests").code == ExitCode.BAD_INPUT
 
 
+@pytest.mark.parametrize("arguments", [(), ("--dir", "elsewhere"), ("none.db",), ("empty.db",)], ids=" ".join)
+def test_a_check_of_nothing_says_so_and_makes_no_store(reme: Reme, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "empty.db").touch()
+    (tmp_path / ".reme").mkdir()
+    (tmp_path / ".reme" / "memory.db").touch()
+    before = sorted(tmp_path.rglob("*"))
+    told = reme("check", *arguments)
+    assert (told.code, told.out) == (ExitCode.NOTHING_FOUND, "")
+    why = "is not there" if arguments in {("--dir", "elsewhere"), ("none.db",)} else "is empty (0 bytes)"
+    assert f"{why}: nothing was checked" in told.err
+    as_json = reme("check", *arguments, "--json")
+    assert (as_json.code, as_json.value["problems"]) == (ExitCode.NOTHING_FOUND, [why])
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not (tmp_path / ".reme" / "memory.db").stat().st_size
+
+
+def test_a_check_of_a_store_that_was_emptied_says_what_was_there(reme: Reme, tmp_path: Path) -> None:
+    reme("add", "Ana likes green tea")
+    (tmp_path / ".reme" / "memory.db").write_bytes(b"")
+    emptied = reme("check")
+    assert emptied.code == ExitCode.NO_ACCESS
+    assert "a store was at '.reme/memory.db' and is gone or empty now" in emptied.err
+
+
 def test_a_file_that_is_no_copy_is_told_by_its_own_name(reme: Reme, tmp_path: Path) -> None:
     reme("add", "Ana likes green tea")
     (tmp_path / "junk.db").write_bytes(b"no database" * 500)
