@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 
 def _noting(memory: MemoryParts, scope: Scope) -> NoteDraft:
-    """Return what notes drafts in the local file, so that one left by a killed process goes with the scope."""
+    """Return what notes drafts in the local file, so that one left by a killed process goes with the scope.
+
+    A file that can only be read takes no notes, and nothing is erased from it either.
+    """
+    from reme_core.stores import is_read_only
     from reme_core.transfer.json_lines import unnoted
 
     store = memory._ports.file  # noqa: SLF001  # this is a part of the memory
-    if store is None:
+    if store is None or is_read_only(Path(store.database.path)):
         return unnoted
 
     @asynccontextmanager

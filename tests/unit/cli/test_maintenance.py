@@ -14,6 +14,7 @@ import pytest
 from reme_core.cli import ExitCode, maintenance
 from tests.support.openai_server import KEY, OpenAIServer
 from tests.unit.cli.conftest import Reme
+from tests.unit.stores.local.test_copies import read_only
 
 
 def damage(path: Path) -> None:
@@ -93,6 +94,18 @@ def test_a_file_that_is_no_copy_is_told_by_its_own_name(reme: Reme, tmp_path: Pa
         assert why in refused.err
         assert ".part" not in refused.err
     assert "green tea" in reme("list").out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
+def test_a_copy_that_cannot_be_written_is_exported(reme: Reme, tmp_path: Path) -> None:
+    reme("add", "Ana likes green tea")
+    (tmp_path / "out").mkdir(mode=0o777)
+    (tmp_path / "out").chmod(0o777)
+    with read_only(tmp_path / ".reme"):
+        for command, file in (("export", "all.jsonl"), ("dump", "library.jsonl")):
+            done = reme(command, f"out/{file}")
+            assert (done.code, done.err) == (ExitCode.DONE, "")
+            assert "green tea" in (tmp_path / "out" / file).read_text(encoding="utf-8")
 
 
 def test_users_and_spaces_are_listed_with_what_is_kept_of_them(reme: Reme) -> None:
