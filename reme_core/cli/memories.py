@@ -312,7 +312,8 @@ async def _stats(where: CommonOptions, output: Output) -> ExitCode:
     """Print how much a user's memory holds."""
     async with where.existing() as (memory, whose):
         counts = await memory.stats(**whose)
-    size = sum(path.stat().st_size for path in where.file.parent.glob(f"{where.file.name}*"))
+    beside = (path for path in where.file.parent.iterdir() if path.name.startswith(where.file.name))
+    size = sum(path.stat().st_size for path in beside)
     if output.as_json:
         output.value({**counts.model_dump(mode="json"), "file": str(where.file), "file_bytes": size})
         return ExitCode.DONE
