@@ -78,6 +78,10 @@ class MemoryMethods:
 
         Also `memory_id`, `author` and `sources`. With a `run_id`, `undo` takes them back together.
 
+        A call that is cut off (cancelled, or by Ctrl-C where it blocks) keeps all or none: a write that has not begun
+        never begins, one that has is completed after the call has ended, by the end of `close` at the latest. Which of
+        them it was, `list_memories` tells then; the same call again, without ids of its own, keeps none of them twice.
+
         Raises:
             InvalidInputError: A field that can't be used, naming it.
             ConflictError: A memory id that is taken.
