@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import reme_core
+from reme_agentscope._shared.opening import DEFAULT_USER
 from reme_core.errors import InvalidInputError
-from reme_core.schema import Scope
+from reme_core.schema import Scope, make_scope
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -137,6 +138,11 @@ def file_of(location: Path) -> Path:
     """Return the file of a location: itself if it is a file by its ending or in fact, else the one in that folder."""
     path = Path(location).expanduser()
     return path if path.suffix in _FILES or path.is_file() else path / _FILE
+
+
+def scope_of(user_id: str | None, *, shared: bool) -> Scope:
+    """Return whose messages are meant: those of the user `default` where nobody is named (InvalidInputError)."""
+    return make_scope(MEMORY_SPACE, DEFAULT_USER if user_id is None and not shared else user_id, shared=shared)
 
 
 def check_session(session_id: object) -> str:

@@ -15,10 +15,9 @@ from agentscope.model import ChatModelBase
 from agentscope.token import TokenCounterBase
 from agentscope.tool import ToolResponse
 
-from reme_agentscope._shared.opening import DEFAULT_USER
 from reme_agentscope.v1.working_memory._contents import LongTermHandOver, LoopLocks, SessionContents
 from reme_agentscope.v1.working_memory._context import MessageForms, TalkContext, limits_of
-from reme_agentscope.v1.working_memory._memory_file import MEMORY_SPACE, MessageFile, check_session
+from reme_agentscope.v1.working_memory._memory_file import MessageFile, check_session, scope_of
 from reme_agentscope.v1.working_memory._memory_state import (
     COMPRESSED,
     Entry,
@@ -36,7 +35,6 @@ from reme_agentscope.v1.working_memory._memory_state import (
     use_of,
 )
 from reme_core.errors import ReMeError, ToolFeedback
-from reme_core.schema import make_scope
 
 _LOG = logging.getLogger("reme_agentscope")
 
@@ -89,7 +87,7 @@ class ReMeMemory(InMemoryMemory):
         """
         super().__init__()
         check_session(session_id)
-        scope = make_scope(MEMORY_SPACE, DEFAULT_USER if user_id is None and not shared else user_id, shared=shared)
+        scope = scope_of(user_id, shared=shared)
         self._file = None if location is None else MessageFile(location, scope=scope, session_id=session_id)
         self._held = SessionContents(self._file)
         self._hand_over = LongTermHandOver(long_term_memory)
