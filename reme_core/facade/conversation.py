@@ -161,7 +161,10 @@ class ConversationMethods:
             now=self._clock.now(),
         )
         await self._work.recover()
-        return await self._retriever.retrieve(self._scope(user_id), request)
+        scope = self._scope(user_id)
+        found = await self._retriever.retrieve(scope, request)
+        await self._costs.add(scope, "retrieve", found.usage)
+        return found
 
     async def chat(
         self: MemoryParts,
@@ -202,4 +205,7 @@ class ConversationMethods:
             zone=self._runtime.zone,
         )
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
-        return await chat.turn(self._scope(user_id), inputs.read_query(message, "message"), session, on_text)
+        scope = self._scope(user_id)
+        reply = await chat.turn(scope, inputs.read_query(message, "message"), session, on_text)
+        await self._costs.add(scope, "chat", reply.usage)
+        return reply
