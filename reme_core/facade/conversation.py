@@ -11,6 +11,7 @@ from reme_core.facade.parts import MemoryParts
 from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, parse_messages
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
+from reme_core.telemetry import traced
 
 if TYPE_CHECKING:
     pass
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 class ConversationMethods:
     """The methods of `ReMe` that take messages in and answer questions."""
 
+    @traced("upsert_memory")
     async def summary(
         self: MemoryParts,
         messages: Sequence[object],
@@ -90,6 +92,7 @@ class ConversationMethods:
             self._work.start(scope)
         return result
 
+    @traced("search_memory")
     async def retrieve(
         self: MemoryParts,
         query: str | None = None,
