@@ -92,6 +92,7 @@ async def test_a_call_of_a_model_tells_its_tokens_and_its_failure(spans, is_stre
 
 
 def test_opentelemetry_is_not_imported_by_ours():
-    code = "import sys, reme_core, reme_core.facade.reme, reme_core.models.openai_chat; print('opentelemetry' in sys.modules)"
+    modules = "reme_core, reme_core.facade.reme, reme_core.models.openai_chat"
+    code = f"import sys, {modules}; print('opentelemetry' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
