@@ -62,6 +62,7 @@ class Turn:
             message = self.memory.talk.answered(reader.message(), is_partial=not reader.is_whole)
             if message is not None:
                 await self.memory.record_answer(message)
+            await self.memory.record_cost(reader.usage)
         except (DegradedError, InvalidInputError) as exc:
             self.problem = exc.reason if isinstance(exc, DegradedError) else "an answer that can't be kept"
             _LOG.warning("an answer was not kept: %s", self.problem)

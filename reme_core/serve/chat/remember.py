@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+
+from pydantic import JsonValue
 
 from reme_core.errors import MessageNotFoundError, ReMeError
 from reme_core.facade.reme import ReMe
 from reme_core.ports import AppendMessages
-from reme_core.schema import Hit, Message, found_line, found_text
+from reme_core.schema import Hit, Message, Usage, found_line, found_text
 from reme_core.serve.access import Principal, Right
 from reme_core.serve.chat.talk import Talk
+from reme_core.steps.costs import CostBook
 
 _LOG = logging.getLogger("reme.serve")
 
@@ -89,6 +92,16 @@ class ChatMemory:
         """
         if Right.WRITE in self.principal.rights:
             await _bounded(self._append_answer(message))
+
+    async def record_cost(self, usage: Mapping[str, JsonValue]) -> None:
+        """Write down what the model says that the answer took."""
+        prompt, completion = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        spent = Usage(
+            model_calls=1,
+            prompt_tokens=prompt if isinstance(prompt, int) else 0,
+            completion_tokens=completion if isinstance(completion, int) else 0,
+        )
+        await CostBook(self.memory.store, self.memory.clock).add(self.principal.scope, "chat door", spent)
 
     async def _append_new(self) -> None:
         scope, store = self.principal.scope, self.memory.store
