@@ -260,11 +260,12 @@ class _Split:
         """Return what goes and what stays, both in order."""
         user, ids = last_user_message(self.messages, self.asides.unsaid), self.asides.pinned
         pinned = {place for place, message in enumerate(self.messages) if message.message_id in ids} if ids else set()
-        # Without what must stay, the newest reach further back.
-        begin = min(self._newest(set()) | pinned, default=len(self.messages))
-        links = _linked_at_end(self.messages, 0 if user is None else min(begin, user))
+        begin = 0 if user is None else min({user} | pinned)
+        links = _linked_at_end(self.messages, begin)
         must = self._must_stay(links, user, pinned)
         newest = self._newest(must)
+        if min(newest, default=begin) < begin:
+            links = _linked_at_end(self.messages, min(newest))
         free = newest - links.alone
         kept = must | {place for place in newest if links.group(place) <= free}
         last = len(self.messages) - 1
