@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from agentscope.event import ModelCallStartEvent, ReplyEndEvent, ReplyStartEvent
@@ -17,7 +17,7 @@ from agentscope.middleware import MiddlewareBase
 from agentscope.tool import ToolBase
 
 from reme_agentscope._shared.memory_kind import LOG, CallScope, MemoryKind
-from reme_agentscope._shared.opening import OpenedMemory, check_kept, failing_note, logged, told, user_of
+from reme_agentscope._shared.opening import ClosedOnExit, OpenedMemory, check_kept, failing_note, logged, told, user_of
 from reme_agentscope._shared.recorded_text import query_text
 from reme_agentscope._shared.talk_so_far import choose, digest_of, fitting, said_in
 from reme_agentscope._shared.task_memory import TaskKind
@@ -50,7 +50,7 @@ _KINDS: Mapping[str, MemoryKind] = MappingProxyType({"task": TaskKind(), "tool":
 Found: TypeAlias = Sequence[Sequence["Hit"]]
 
 
-class ReMeMiddleware(MiddlewareBase):
+class ReMeMiddleware(ClosedOnExit, MiddlewareBase):
     """Shows an agent what is known from earlier conversations, and remembers this one.
 
     `static_control` searches when a reply begins and puts what is found into the context; `agent_control` offers the
@@ -108,20 +108,6 @@ class ReMeMiddleware(MiddlewareBase):
     def __repr__(self) -> str:
         """Name its memory and mode."""
         return f"{type(self).__name__}({self._memory!r}, mode={self._parameters.mode!r})"
-
-    async def __aenter__(self) -> Self:
-        """Return it."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it; an error on its way is not replaced."""
-        try:
-            await self.close()
-        except ReMeError:
-            if error is None:
-                raise
 
     async def get_middleware_key(self) -> str:
         """Return the key of its notes in an agent's state: another user's, or another memory's, are not taken over."""
