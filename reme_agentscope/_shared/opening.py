@@ -84,11 +84,11 @@ async def logged(ending: Awaitable[None]) -> None:
         LOG.error(left, "a model was interrupted")
 
 
-class _Closable(Protocol):
+class _AsyncClosable(Protocol):
     async def close(self) -> None: ...
 
 
-class ClosedOnExit:
+class ClosedAtEnd:
     """Is closed where an `async with` ends; an error on its way is not replaced."""
 
     __slots__ = ()
@@ -98,7 +98,7 @@ class ClosedOnExit:
         return self
 
     async def __aexit__(
-        self: _Closable,
+        self: _AsyncClosable,
         kind: type[BaseException] | None = None,
         error: BaseException | None = None,
         trace: TracebackType | None = None,

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from agentscope.module import StateModule
 from agentscope.session import SessionBase
 
-from reme_agentscope._shared.opening import ClosedOnExit, OpenedMemory, user_of
+from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, user_of
 from reme_core.errors import ConfigurationError, CorruptDataError, NotFoundError
 from reme_core.ports import GetItems, ItemAddress, PutItem, WriteItems
 from reme_core.schema import make_scope, shown
@@ -23,7 +23,7 @@ class SessionNotFoundError(NotFoundError):
     noun = "session"
 
 
-class ReMeSession(ClosedOnExit, SessionBase):
+class ReMeSession(ClosedAtEnd, SessionBase):
     """Saves agents and memories of a conversation, and loads them again; two users never share a session."""
 
     def __init__(self, reme: "ReMe | None" = None, *, expires_after: timedelta | None = None) -> None:

@@ -17,7 +17,7 @@ from agentscope.middleware import MiddlewareBase
 from agentscope.tool import ToolBase
 
 from reme_agentscope._shared.memory_kind import LOG, CallScope, MemoryKind
-from reme_agentscope._shared.opening import ClosedOnExit, OpenedMemory, check_kept, failing_note, logged, told, user_of
+from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, check_kept, failing_note, logged, told, user_of
 from reme_agentscope._shared.recorded_text import query_text
 from reme_agentscope._shared.talk_so_far import choose, digest_of, fitting, said_in
 from reme_agentscope._shared.task_memory import TaskKind
@@ -50,7 +50,7 @@ _KINDS: Mapping[str, MemoryKind] = MappingProxyType({"task": TaskKind(), "tool":
 Found: TypeAlias = Sequence[Sequence["Hit"]]
 
 
-class ReMeMiddleware(ClosedOnExit, MiddlewareBase):
+class ReMeMiddleware(ClosedAtEnd, MiddlewareBase):
     """Shows an agent what is known from earlier conversations, and remembers this one.
 
     `static_control` searches when a reply begins and puts what is found into the context; `agent_control` offers the

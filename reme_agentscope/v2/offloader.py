@@ -16,7 +16,7 @@ from agentscope.message import Base64Source, DataBlock, Msg, TextBlock, ToolResu
 from agentscope.tool import ToolBase
 from pydantic import AnyUrl, JsonValue
 
-from reme_agentscope._shared.opening import ClosedOnExit, OpenedMemory, logged, told, user_of
+from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, logged, told, user_of
 from reme_agentscope.v2._reloading import DATA_SESSION, OffloadFiles, ReloadContext
 from reme_core.adapting import RELOAD_TOOL
 from reme_core.errors import ReMeError, StoreError
@@ -33,7 +33,7 @@ _UNKEPT = re.compile("[\x00\x85\u2028\u2029\ud800-\udfff]")
 _MAX_NAME = 200
 
 
-class ReMeOffloader(ClosedOnExit):
+class ReMeOffloader(ClosedAtEnd):
     """Keeps what leaves a context; give it to `Agent(offloader=...)`, and its tools to the agent's toolkit.
 
     Texts lie in the memory, and in files of its folder where the memory fails; data lie in files, and in the memory

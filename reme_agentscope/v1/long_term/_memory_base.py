@@ -23,7 +23,7 @@ from reme_agentscope._shared.memory_kind import (
     log_failure,
     warn,
 )
-from reme_agentscope._shared.opening import ClosedOnExit, OpenedMemory, check_kept, failing_note, user_of
+from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, check_kept, failing_note, user_of
 from reme_agentscope._shared.recorded_text import as_limit, query_text
 from reme_agentscope._shared.talk_so_far import SaidInContext, choose, fitting
 from reme_agentscope.v1.long_term._asking_agent import AskingAgent, asking, watch_replies
@@ -45,7 +45,7 @@ _KEPT = (
 _MOST_SPARE = 500
 
 
-class LongTermMemory(ClosedOnExit, LongTermMemoryBase):
+class LongTermMemory(ClosedAtEnd, LongTermMemoryBase):
     """A long-term memory of one user. Nothing is opened before the first call, and no call ends a reply."""
 
     kind: ClassVar[MemoryKind]

@@ -14,7 +14,7 @@ from agentscope.model import ChatModelBase
 from agentscope.token import TokenCounterBase
 from agentscope.tool import ToolResponse
 
-from reme_agentscope._shared.opening import ClosedOnExit
+from reme_agentscope._shared.opening import ClosedAtEnd
 from reme_agentscope.v1.working_memory._contents import LongTermHandOver, LoopLocks, SessionContents
 from reme_agentscope.v1.working_memory._context import MessageForms, TalkContext, limits_of
 from reme_agentscope.v1.working_memory._memory_file import MessageFile, check_session
@@ -39,7 +39,7 @@ from reme_core.errors import ReMeError, ToolFeedback
 _LOG = logging.getLogger("reme_agentscope")
 
 
-class ReMeMemory(ClosedOnExit, InMemoryMemory):
+class ReMeMemory(ClosedAtEnd, InMemoryMemory):
     """The messages of one session with their marks, and the summary of what has left the prompt.
 
     `content` is the one store in the process, and what `get_memory` returns are its messages, as with AgentScope's
