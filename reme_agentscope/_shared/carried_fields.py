@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from reme_core.schema import ContentBlock, Message, OtherBlock, TextBlock, parse_time
-from reme_core.schema.checks import check_metadata
-from reme_core.schema.messages import MAX_MESSAGE_BYTES
-from reme_core.schema.plain import SPARE_BYTES, ascii_json, block_bytes, fit_blocks
+from reme_core.schema import ContentBlock, Message, parse_time
+from reme_core.schema.plain import FieldCarrier, fit_blocks
 
 
 def read_local(text: JsonValue) -> datetime | None:
@@ -32,11 +29,7 @@ def local_time(moment: datetime) -> datetime:
     return moment.astimezone().replace(tzinfo=None)
 
 
-KEY = "agentscope"
-"""The key in a message's metadata."""
-
-CARRIER = "agentscope_fields"
-"""The kind of the block that carries what metadata can't hold."""
+CARRIER = FieldCarrier("agentscope", "agentscope_fields")
 
 
 class BlockForm(BaseModel):
@@ -79,9 +72,6 @@ class AgentScopeFields(BaseModel):
     left_out: list[str] = Field(default_factory=list)
 
 
-_Unpacked: TypeAlias = tuple[AgentScopeFields | None, list[ContentBlock]]
-
-
 def pack(carried: AgentScopeFields, blocks: Sequence[ContentBlock]) -> tuple[dict[str, JsonValue], list[ContentBlock]]:
     """Return metadata and content of a message that carries it.
 
@@ -91,45 +81,13 @@ def pack(carried: AgentScopeFields, blocks: Sequence[ContentBlock]) -> tuple[dic
     kept, left_out = fit_blocks(blocks)
     if left_out:
         carried = carried.model_copy(update={"left_out": left_out, "forms": []})
-    fields = carried.model_dump(exclude_defaults=True)
-    try:
-        return check_metadata({KEY: fields}), [*kept, *_stand_in(kept)]
-    except ValueError:
-        text = ascii_json(fields)
-    if len(text) > MAX_MESSAGE_BYTES - SPARE_BYTES - sum(map(block_bytes, kept)):
-        note = f"additional fields, {len(text)} characters as JSON"
-        text = ascii_json({"generation": carried.generation, "left_out": [*left_out, note]})
-    return {}, [*kept, OtherBlock(kind=CARRIER, data=text)]
+    return CARRIER.pack(carried.model_dump(exclude_defaults=True), kept, {"generation": carried.generation})
 
 
-def unpack(message: Message) -> _Unpacked:
+def unpack(message: Message) -> tuple[AgentScopeFields | None, list[ContentBlock]]:
     """Return what a message carries, None where it is not AgentScope's, and its content without the carrier."""
-    blocks = [block for block in message.content if not _is_carrier(block)]
-    for block in message.content:
-        if isinstance(block, OtherBlock) and _is_carrier(block) and isinstance(block.data, str):
-            return _read_json(block.data), blocks
-    return _validated(message.metadata.get(KEY)), blocks
-
-
-def _read_json(text: str) -> AgentScopeFields | None:
+    fields, blocks = CARRIER.unpack(message)
     try:
-        return _validated(json.loads(text))  # Python's JSON knows NaN and escaped lone surrogates
-    except (ValueError, RecursionError):  # a block of somebody else under this kind
-        return None
-
-
-def _validated(fields: object) -> AgentScopeFields | None:
-    try:
-        return AgentScopeFields.model_validate(fields)
+        return AgentScopeFields.model_validate(fields), blocks
     except ValidationError:  # a user's own metadata under this key: no message of ours
-        return None
-
-
-def _is_carrier(block: ContentBlock) -> bool:
-    return isinstance(block, OtherBlock) and block.kind == CARRIER
-
-
-def _stand_in(blocks: Sequence[ContentBlock]) -> list[ContentBlock]:
-    """Return the block without which a message that says nothing could not be kept."""
-    says = any(not isinstance(block, TextBlock) or block.text.strip() for block in blocks)
-    return [] if says else [OtherBlock(kind=CARRIER)]
+        return None, blocks

@@ -155,7 +155,7 @@ def read_other(part: Plain) -> OtherBlock:
     """Return a block that keeps a part and does not read it."""
     kind = part.get("type")
     # Ours may not come from outside: it would be read as what we carry.
-    name = clean_text(kind) if isinstance(kind, str) and kind != CARRIER else "unknown"
+    name = clean_text(kind) if isinstance(kind, str) and kind != CARRIER.kind else "unknown"
     return OtherBlock(kind=name, data=part if is_kept(part) else ascii_json(part))
 
 
