@@ -8,13 +8,15 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
-from reme_core.errors import MessageNotFoundError, ReMeError
+from reme_core.errors import ReMeError
 from reme_core.schema import found_line, found_text
 from reme_core.schema.plain import clean_text
+from reme_core.steps.message_lines import find_all
 
 if TYPE_CHECKING:
     from reme_core import Hit, Message, ReMe
@@ -101,28 +103,15 @@ class MemoryKind(Protocol):
 
 async def unknown_of(place: CallScope, messages: Sequence[Message]) -> list[Message]:
     """Return those messages whose ids this user's memory does not have."""
-    known = await _known(place, [message.message_id for message in messages])
+    stored = await find_all(
+        partial(place.memory.get_messages, user_id=place.user_id), [message.message_id for message in messages]
+    )
+    known = {item.message.message_id: item.message.full_text for item in stored}
     changed = [one for one in messages if one.message_id in known and known[one.message_id] != one.full_text]
     if changed:
         # A client has cut its copy since, mostly: the first one stays.
         LOG.warning("%d messages are kept already, with other texts: they were not kept again", len(changed))
     return [message for message in messages if message.message_id not in known]
-
-
-async def _known(place: CallScope, ids: Sequence[str]) -> dict[str, str]:
-    """Return the texts of those messages that are kept."""
-    wanted = list(ids)
-    for _ in range(2):
-        if not wanted:
-            break
-        try:
-            stored = await place.memory.get_messages(wanted, user_id=place.user_id)
-        except MessageNotFoundError as exc:
-            missing = frozenset(exc.missing)
-            wanted = [name for name in wanted if name not in missing]
-        else:
-            return {item.message.message_id: item.message.full_text for item in stored}
-    return {}
 
 
 def log_failure(what: str, error: BaseException) -> None:
