@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-
-from pydantic import BaseModel, ConfigDict
-
-from reme_core.schema import Message, ToolCallBlock, ToolResultBlock, UtcTime
+from collections.abc import Iterable, Mapping
 
 INJECTED_NAME = "long_term_memory"
 """The name of the message by which AgentScope 1.x hands a found memory to the model."""
@@ -34,8 +29,6 @@ MAX_LIMIT = 100
 
 MAX_IDS = 10_000
 """Ids that a ledger keeps; some weeks of one chat."""
-
-MAX_OPEN_CALLS = 256
 
 
 def is_injection(*, name: str | None, text: str | None, metadata: object = None) -> bool:
@@ -113,70 +106,3 @@ class IdLedger:
         """Replace the ids by those of a state; what is no list of texts leaves none."""
         self._ids.clear()
         self.claim([item for item in ids if isinstance(item, str)] if isinstance(ids, list) else [])
-
-
-class OpenCall(BaseModel):
-    """A tool call that has no result yet. JSON for a state by `model_dump(mode="json")`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    message_id: str
-    call: ToolCallBlock
-    called_at: UtcTime
-
-    @property
-    def pair_id(self) -> str:
-        """Names the call in a ledger. Some models give the same call ids in each turn, so the message counts too."""
-        return f"{self.message_id}/{self.call.call_id}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolPair:
-    """A tool call with its result."""
-
-    opened: OpenCall
-    result: ToolResultBlock
-    answered_at: UtcTime
-
-    @property
-    def pair_id(self) -> str:
-        """Names the pair in a ledger; see `OpenCall.pair_id`."""
-        return self.opened.pair_id
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedCalls:
-    """What `pair_tool_calls` found.
-
-    Attributes:
-        pairs: In the order of the results.
-        open_calls: Those without a result, oldest first, at most `MAX_OPEN_CALLS`: hand them in again.
-    """
-
-    pairs: tuple[ToolPair, ...]
-    open_calls: tuple[OpenCall, ...]
-
-
-def pair_tool_calls(messages: Sequence[Message], open_calls: Iterable[OpenCall] = ()) -> PairedCalls:
-    """Pair tool calls with their results by id, also across messages, parallel calls and hand-overs.
-
-    A result belongs to the oldest open call of its id; one without a call is left out. Handing the same messages over
-    again gives the same pairs: the caller's ledger of pair ids knows which are new.
-
-    Args:
-        messages: In order, in the core's form.
-        open_calls: What the last hand-over left open.
-    """
-    waiting: dict[str, OpenCall] = {opened.pair_id: opened for opened in open_calls}
-    pairs = []
-    for message in messages:
-        for block in message.content:
-            if isinstance(block, ToolCallBlock):
-                opened = OpenCall(message_id=message.message_id, call=block, called_at=message.created_at)
-                waiting.setdefault(opened.pair_id, opened)
-            elif isinstance(block, ToolResultBlock):
-                found = next((one for one in waiting.values() if one.call.call_id == block.call_id), None)
-                if found is not None:
-                    del waiting[found.pair_id]
-                    pairs.append(ToolPair(opened=found, result=block, answered_at=message.created_at))
-    return PairedCalls(pairs=tuple(pairs), open_calls=tuple(waiting.values())[-MAX_OPEN_CALLS:])
