@@ -22,7 +22,7 @@ from reme_agentscope._shared.memory_kind import (
     unknown_of,
     words_of,
 )
-from reme_agentscope._shared.recorded_text import as_texts
+from reme_agentscope._shared.recorded_text import ATTEMPT, as_texts
 from reme_core import Message
 from reme_core.errors import ConflictError
 from reme_core.schema.plain import clean_text
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from reme_core import Hit, ReMe
 
 _TYPE = "personal"
-# Messages of attempts have ids of their own: the same talk may be in personal memory, too, and is searched there.
-ATTEMPT = "attempt:"
 # What models told, and the reasons that they gave, which are kept out of what is found.
 TOLD, _REASON = "told:", "reason:"
 _WHY = "Why this is worth remembering, which is no fact itself: "

@@ -1,10 +1,18 @@
-"""Selection of what to record of a talk, and reading of odd arguments. Pure functions over values."""
+"""Selection of what to record of a talk and to show of what was found; reading of odd arguments. Pure functions."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reme_core.ports import TokenCounter
+    from reme_core.schema import Hit, Message
+
 
 INJECTED_NAME = "long_term_memory"
 """The name of the message by which AgentScope 1.x hands a found memory to the model."""
@@ -23,6 +31,9 @@ INTERRUPTED_METADATA: Mapping[str, bool] = {"_is_interrupted": True}
 
 SUMMARY_METADATA: Mapping[str, str] = {"reme": "summary"}
 """The mark of a compression summary of ours, in a message's metadata."""
+
+ATTEMPT = "attempt:"
+"""What ids of messages of attempts begin with: the same talk may be in personal memory, too, and is searched there."""
 
 MAX_LIMIT = 100
 """At most this many memories are asked for at once, whatever a model writes."""
@@ -106,3 +117,61 @@ class IdLedger:
         """Replace the ids by those of a state; what is no list of texts leaves none."""
         self._ids.clear()
         self.claim([item for item in ids if isinstance(item, str)] if isinstance(ids, list) else [])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaidInContext:
+    """What a context says itself, by message and by content."""
+
+    message_ids: frozenset[str] = frozenset()
+    digests: frozenset[str] = frozenset()
+
+    def holds(self, hit: Hit) -> bool:
+        """Tell whether all that a result says was said in this context."""
+        said_by = {name.removeprefix(ATTEMPT) for name in hit.message_ids}
+        return (bool(said_by) and self.message_ids.issuperset(said_by)) or digest_of(hit.memory) in self.digests
+
+
+def said_in(messages: Iterable[Message]) -> SaidInContext:
+    """Return what messages of a context say."""
+    said = list(messages)
+    return SaidInContext(
+        message_ids=frozenset(message.message_id for message in said),
+        digests=frozenset(digest_of(message.text) for message in said),
+    )
+
+
+def digest_of(text: str) -> str:
+    """Return what a content is known by; letter case and blanks don't make another one."""
+    words = " ".join(text.casefold().split())
+    return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def fitting(
+    hits: Sequence[Hit], *, text: Callable[[Sequence[Hit]], str], counter: TokenCounter, budget: int | None
+) -> list[Hit]:
+    """Return as many of the best results as their text has room for in a budget of tokens; None: all."""
+    kept = list(hits)
+    while kept and budget is not None and counter.count(text(kept)) > budget:
+        kept.pop()
+    return kept
+
+
+def choose(
+    hits: Sequence[Hit],
+    *,
+    shown: Collection[str],
+    said: SaidInContext,
+    limit: int,
+    text_of: Callable[[Hit], str] = lambda hit: hit.memory,
+) -> list[Hit]:
+    """Return the best results that the context neither shows nor says, each content once.
+
+    `shown` are digests of what `text_of` gives for a result.
+    """
+    chosen: dict[str, Hit] = {}
+    for hit in hits:
+        digest = digest_of(text_of(hit))
+        if digest not in shown and digest not in chosen and not said.holds(hit):
+            chosen[digest] = hit
+    return list(chosen.values())[:limit]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reme_agentscope._shared.memory_kind import CallScope, Remembered, Words, line_of, matching, notes_of, unknown_of
-from reme_agentscope._shared.personal_memory import ATTEMPT, recall_each, told, without_reasons
-from reme_agentscope._shared.recorded_text import as_texts
+from reme_agentscope._shared.personal_memory import recall_each, told, without_reasons
+from reme_agentscope._shared.recorded_text import ATTEMPT, as_texts
 from reme_core import Message
 from reme_core.schema.plain import clean_text
 

@@ -18,13 +18,22 @@ from agentscope.tool import ToolBase
 
 from reme_agentscope._shared.memory_kind import LOG, CallScope, MemoryKind
 from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, check_kept, failing_note, logged, told, user_of
-from reme_agentscope._shared.recorded_text import query_text
-from reme_agentscope._shared.talk_so_far import choose, digest_of, fitting, said_in
+from reme_agentscope._shared.recorded_text import choose, digest_of, fitting, query_text, said_in
 from reme_agentscope._shared.task_memory import TaskKind
 from reme_agentscope._shared.tool_memory import ToolKind
 from reme_agentscope.v2 import _parameters
-from reme_agentscope.v2._increment import ADD_TOOL, SEARCH_TOOL, added, keys_in, known_after
-from reme_agentscope.v2._notes import note_of, note_text, read_ledger, search_memories, write_ledger
+from reme_agentscope.v2._notes import (
+    ADD_TOOL,
+    SEARCH_TOOL,
+    added,
+    keys_in,
+    known_after,
+    note_of,
+    note_text,
+    read_ledger,
+    search_memories,
+    write_ledger,
+)
 from reme_agentscope.v2.tools import AddMemoryTool, SearchMemoryTool
 from reme_core.adapting import Appends
 from reme_core.errors import ReMeError

@@ -39,8 +39,8 @@ from reme_core.steps.targets import READ_SCORE, may_touch, note_hits, reachable,
 from reme_core.steps.user_input import check_not_future
 from reme_core.text import conversation_lines, json_line, prompt_time, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
-from reme_core.tools.clock import END_HELP, START_HELP, End, Start, check_range
 from reme_core.tools.search import memory_line
+from reme_core.tools.without_memory import END_HELP, START_HELP, End, Start, check_range
 
 ANSWER_CHARS = 24_000
 """What one answer shows of messages: some 6,000 tokens, so that a few answers fit a window of 32,000."""

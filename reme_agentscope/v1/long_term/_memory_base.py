@@ -24,8 +24,7 @@ from reme_agentscope._shared.memory_kind import (
     warn,
 )
 from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, check_kept, failing_note, user_of
-from reme_agentscope._shared.recorded_text import as_limit, query_text
-from reme_agentscope._shared.talk_so_far import SaidInContext, choose, fitting
+from reme_agentscope._shared.recorded_text import SaidInContext, as_limit, choose, fitting, query_text
 from reme_agentscope.v1.long_term._asking_agent import AskingAgent, asking, watch_replies
 from reme_agentscope.v1.long_term._new_messages import SeenMessages, read_handed_over, text_of
 from reme_agentscope.v1.messages import from_agentscope
