@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import JsonValue
 
+from reme_agentscope._shared.recorded_text import as_texts
 from reme_core.errors import ReMeError
 from reme_core.schema import found_line, found_text
 from reme_core.schema.plain import clean_text
-from reme_core.steps.message_lines import find_all
 
 if TYPE_CHECKING:
     from reme_core import Hit, Message, ReMe
@@ -61,48 +62,56 @@ class Remembered:
     result: dict[str, JsonValue] | None = None
 
 
-class MemoryKind(Protocol):
-    """One of personal, task and tool memory."""
+class MemoryKind(ABC):
+    """One of personal, task and tool memory.
 
-    @property
-    def words(self) -> Words:
-        """The texts of answers."""
-        ...
+    Attributes:
+        words: The texts of answers.
+        waits_for_results: Whether a message with a tool call is kept only together with the result.
+    """
 
-    @property
-    def waits_for_results(self) -> bool:
-        """Whether a message with a tool call is kept only together with the result."""
-        ...
+    words: ClassVar[Words]
+    waits_for_results: ClassVar[bool]
 
+    @abstractmethod
     async def keep(self, place: CallScope, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
         """Put talk on disk and return the ids of jobs that make more of it; done twice it changes nothing."""
-        ...
 
+    @abstractmethod
     async def search(self, place: CallScope, query: str, limit: int) -> list[Hit]:
         """Return what matches, best first."""
-        ...
 
-    def line(self, hit: Hit) -> str:
-        """Return a result as it stands in a prompt."""
-        ...
-
-    def text(self, hits: Sequence[Hit]) -> str:
-        """Return results for a prompt; `""` for none."""
-        ...
-
+    @abstractmethod
     async def remember(
         self, place: CallScope, thinking: str, content: object, options: Mapping[str, object]
     ) -> Remembered:
         """Keep what a model handed in."""
-        ...
+
+    def line(self, hit: Hit) -> str:
+        """Return a result as it stands in a prompt."""
+        return line_of(hit)
+
+    def text(self, hits: Sequence[Hit]) -> str:
+        """Return results for a prompt, quoted as data; `""` for none."""
+        return notes_of(hits)
 
     async def recall(self, place: CallScope, keywords: object, limit: int) -> str:
-        """Return what is known under keywords, or say that there is nothing."""
-        ...
+        """Return what each keyword finds, a result once, or say that there is nothing."""
+        parts, seen = list[str](), set[str]()
+        for keyword in dict.fromkeys(as_query(text) for text in as_texts(keywords)):
+            hits = memories_first(await self.search(place, keyword, limit)) if keyword else []
+            new = [hit for hit in hits if key_of(hit) not in seen]
+            seen.update(map(key_of, new))
+            if hits:
+                lines = "\n".join(map(line_of, new))
+                parts.append(f"Keyword '{keyword}':\n{lines or '(the same as above)'}")
+        return "\n\n".join(parts) or self.words.not_found
 
 
 async def unknown_of(place: CallScope, messages: Sequence[Message]) -> list[Message]:
     """Return those messages whose ids this user's memory does not have."""
+    from reme_core.steps.message_lines import find_all  # noqa: PLC0415  # it loads the ports, which importing us does not
+
     stored = await find_all(
         partial(place.memory.get_messages, user_id=place.user_id), [message.message_id for message in messages]
     )
