@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentscope.event import ModelCallStartEvent, ReplyEndEvent, ReplyStartEvent
 from agentscope.message import Msg
@@ -89,7 +89,7 @@ class ReMeMiddleware(ClosedAtEnd, MiddlewareBase):
             workspace_dir: The folder of the memory, where none is handed in.
             parameters: What a user may set.
             reme: A memory; it stays open, and brings its own models.
-            appends: Writes that are also those of others; see `sharing`.
+            appends: Writes that are also those of others, and outlive it.
 
         Raises:
             TypeError: Both a memory and models for one.
@@ -108,11 +108,6 @@ class ReMeMiddleware(ClosedAtEnd, MiddlewareBase):
             reme, working_dir=workspace_dir, chat_model=chat_model, embedding_model=embedding_model
         )
         self._appends = Appends(type(self).__name__, log=LOG) if appends is None else appends
-
-    @classmethod
-    def sharing(cls, appends: Appends, *, reme: ReMe, parameters: _parameters.Parameters) -> Self:
-        """Return a middleware whose writes are also those of others, which outlive it."""
-        return cls(reme=reme, parameters=parameters, appends=appends)
 
     def __repr__(self) -> str:
         """Name its memory and mode."""
