@@ -10,6 +10,7 @@ import json
 import mimetypes
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -116,7 +117,6 @@ def unpack(message: Message) -> tuple[AgentScopeFields | None, list[ContentBlock
 Plain: TypeAlias = dict[str, JsonValue]
 Path: TypeAlias = Sequence[str | int]
 
-_TYPES = mimetypes.MimeTypes(filenames=())  # the types that Python knows, whatever is installed on the machine
 _TEXT_FIELDS = ("text", "thinking", "hint", "content", "output")
 
 
@@ -283,7 +283,13 @@ def guess_type(url: str) -> str | None:
     """Return the media type that the ending of a URL names."""
     if url.startswith("data:"):
         return url[5:].partition(";")[0].partition(",")[0] or None
-    return _TYPES.guess_type(url.partition("?")[0].partition("#")[0])[0]
+    return _types().guess_type(url.partition("?")[0].partition("#")[0])[0]
+
+
+@cache
+def _types() -> mimetypes.MimeTypes:
+    """Return the types that Python knows, whatever is installed on the machine; made with the first use."""
+    return mimetypes.MimeTypes(filenames=())
 
 
 def told(output: JsonValue) -> str:
