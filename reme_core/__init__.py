@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         CleanedOffloads,
         CompactedContext,
         ContextUse,
+        Cost,
         DumpedLibrary,
         Erased,
         Event,
@@ -109,6 +110,7 @@ __all__ = [
     "ContextCheck",
     "ContextLimits",
     "ContextUse",
+    "Cost",
     "Counts",
     "Database",
     "DumpedLibrary",
@@ -197,7 +199,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             ),
             "ports": "Counts ToolCallPage ToolPage",
             "schema": (
-                "Block ChatReply CleanedOffloads CompactedContext ContextUse DumpedLibrary Erased Event Feedback "
+                "Block ChatReply CleanedOffloads CompactedContext ContextUse Cost DumpedLibrary Erased Event Feedback "
                 "Forgotten Hit Job JobState LineProblem LoadedLibrary Memory MemoryPage MemoryType Message "
                 "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
                 "RejectedFact Reloaded ReloadResult RetrieveResult Scope Source StoredMessage SummaryResult "
