@@ -107,7 +107,7 @@ async def find_wholes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MessageLocation:
-    """Where a message lies, or would: under which id, whether it is there, and what points at it."""
+    """Where a message lies, or would: under which id, what is there (itself, if equal), and what points at it."""
 
     message: Message
     stored: Message | None
@@ -121,10 +121,9 @@ async def _place(
     found = await find_messages_by_id(ports.store, scope, [message.message_id for message in messages])
     cited = await off_loop(partial(_cited_where_they_differ, messages, found), len(found))
     rows = await known_rows(ports.store, scope, cited)
-    placed = await off_loop(partial(_in_their_places, messages, found, session_id, rows), len(found))
-    for message in messages:
-        if message.message_id in found and message.message_id not in placed:
-            placed[message.message_id] = await _renamed(ports, scope, session_id, message, rows)
+    placed, others = await off_loop(partial(_in_their_places, messages, found, session_id, rows), len(found))
+    for message in others:
+        placed[message.message_id] = await _renamed(ports, scope, session_id, message, rows)
     return placed
 
 
@@ -137,17 +136,19 @@ def _cited_where_they_differ(messages: Sequence[Message], found: Mapping[str, St
 
 def _in_their_places(
     messages: Sequence[Message],
-    found: Mapping[str, StoredMessage],
+    found: dict[str, StoredMessage],
     session_id: str,
     rows: Mapping[str, OffloadInfo],
-) -> dict[str, _MessageLocation]:
-    """Return the locations of those messages that lie under their own id, by this."""
+) -> tuple[dict[str, _MessageLocation], list[Message]]:
+    """Return the locations of those messages that lie under their own id, by this; and those whose id is taken.
+
+    Empties `found`: to free fifty thousand messages takes long, which is not to be done on the event loop.
+    """
     there = [message for message in messages if message.message_id in found]
-    return {
-        message.message_id: _location(message, found[message.message_id], rows)
-        for message in there
-        if _holds(found[message.message_id], session_id, message, rows)
-    }
+    held = [message for message in there if _holds(found[message.message_id], session_id, message, rows)]
+    placed = {message.message_id: _location(message, found[message.message_id], rows) for message in held}
+    found.clear()
+    return placed, [message for message in there if message.message_id not in placed]
 
 
 async def _renamed(
@@ -166,7 +167,8 @@ async def _renamed(
 def _location(message: Message, stored: StoredMessage | None, rows: Mapping[str, OffloadInfo]) -> _MessageLocation:
     if stored is None:
         return _MessageLocation(message=message, stored=None, pointer=None)
-    return _MessageLocation(message=message, stored=stored.message, pointer=_pointer(message, rows))
+    whole = message if message.repeats(stored.message) else stored.message
+    return _MessageLocation(message=message, stored=whole, pointer=_pointer(message, rows))
 
 
 def _pointer(message: Message, rows: Mapping[str, OffloadInfo]) -> str | None:
