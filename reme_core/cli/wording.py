@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 from reme_core.errors import InvalidInputError, InvalidLinesError, ReMeError, UnsupportedFilterError
 
@@ -38,6 +36,13 @@ OPTION_NAMES = {
     "when_to_use": "--when-to-use",
     "busy_timeout_s": "--wait",
     "working_dir": "--dir",
+    "limit_chars": "--chars",
+    "start_line": "--lines",
+    "end_line": "--lines",
+    "offset": "--offset",
+    "older_than_days": "--days",
+    "idle_days": "--idle-days",
+    "max_bytes": "--max-bytes",
 }
 """Arguments of `ReMe`, and the options that they are in the commands."""
 
@@ -63,18 +68,3 @@ def in_commands(error: ReMeError) -> str:
     if isinstance(error, InvalidLinesError) or not isinstance(error, (InvalidInputError, UnsupportedFilterError)):
         return text
     return _ARGUMENT.sub(lambda match: OPTION_NAMES.get(match[0], match[0]), _ONE_DRAFT.sub("", text))
-
-
-@contextmanager
-def option_name(options: Mapping[str, str]) -> Iterator[None]:
-    """Let what is refused within be told by the names of options: arguments of `ReMe` have others.
-
-    A refusal that lists lines is left as it is.
-    """
-    try:
-        yield
-    except InvalidLinesError:
-        raise
-    except InvalidInputError as exc:
-        told = _ARGUMENT.sub(lambda match: options.get(match[0], match[0]), str(exc))
-        raise InvalidInputError(told) from exc
