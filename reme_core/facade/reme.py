@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Generic, Never, ParamSpec, Self, overload
@@ -158,6 +159,7 @@ class ReMe(
             config.check_object(part, name)
         inputs.check_language(language)
         self._memory_space = make_scope(memory_space, "").memory_space
+        self._scope = partial(make_scope, self._memory_space)
         self._ports: Ports = config.build(
             working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store
         )
@@ -362,9 +364,6 @@ class ReMe(
             result = exc.done
         self._work.start(scope)
         return result
-
-    def _scope(self, user_id: object) -> Scope:
-        return make_scope(self._memory_space, user_id)
 
 
 def log_failed_close(error: Exception) -> None:

@@ -133,7 +133,7 @@ class JobService:
     @property
     def runner(self) -> JobRunner | None:
         """Who does the jobs; None where nobody can do any."""
-        return self._runner if self._runner is not None and self._runner.kinds else None
+        return self._runner if self._runner is not None and self._runner.workers else None
 
     @runner.setter
     def runner(self, runner: JobRunner | None) -> None:

@@ -44,6 +44,14 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+class SystemClock:
+    """Tells the time of this machine, aware, in UTC. A `Clock`."""
+
+    def now(self) -> datetime:
+        """Return the time now."""
+        return utc_now()
+
+
 def parse_time(value: object) -> datetime:
     """Read a point in time.
 

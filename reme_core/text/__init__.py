@@ -11,11 +11,9 @@ from reme_core.text.excerpt import search_text as search_text
 from reme_core.text.excerpt import without_notices as without_notices
 from reme_core.text.language import Language as Language
 from reme_core.text.language import estimate_tokens as estimate_tokens
-from reme_core.text.language import is_question as is_question
 from reme_core.text.language import main_script as main_script
 from reme_core.text.language import prompt_language as prompt_language
 from reme_core.text.language import share_of_script as share_of_script
-from reme_core.text.language import states_wish as states_wish
 from reme_core.text.prompts import Prompt as Prompt
 from reme_core.text.prompts import conversation_lines as conversation_lines
 from reme_core.text.prompts import fence as fence
@@ -34,7 +32,9 @@ from reme_core.text.segment import terms as terms
 from reme_core.text.segment import unpack_terms as unpack_terms
 from reme_core.text.summary import RankedParts as RankedParts
 from reme_core.text.summary import extractive_summary as extractive_summary
+from reme_core.text.summary import is_question as is_question
 from reme_core.text.summary import rank_parts as rank_parts
 from reme_core.text.summary import split_sentences as split_sentences
+from reme_core.text.summary import states_wish as states_wish
 from reme_core.text.tool_errors import error_class as error_class
 from reme_core.text.tool_errors import looks_like_error as looks_like_error

@@ -26,7 +26,6 @@ from reme_core.tools.meta import (
     ReadIdentityMemoryOp,
     ReadMetaMemoryOp,
     UpdateIdentityMemoryOp,
-    read_meta,
 )
 from reme_core.tools.reload import ReloadOp
 from reme_core.tools.reviser import ReviseMemoryOp, revise
@@ -62,7 +61,6 @@ __all__ = [
     "VectorRetrieveMemoryOp",
     "find_target",
     "may_touch",
-    "read_meta",
     "revise",
     "tool",
 ]

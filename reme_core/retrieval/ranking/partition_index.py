@@ -35,7 +35,7 @@ from reme_core.retrieval.ranking.score_weights import (
 )
 from reme_core.retrieval.ranking.vector_search import VectorColumn, best_rows
 from reme_core.retrieval.time_question import AskedTime, asked_fit, time_scores
-from reme_core.text.language import is_question
+from reme_core.text.summary import is_question
 
 # A question that brings fewer terms of its own says no more than the query does (with 2, LoCoMo loses 0.1).
 _NEW_TERMS = 1

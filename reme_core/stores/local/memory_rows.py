@@ -9,9 +9,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
-from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, WriteBatch
+from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, Target, WriteBatch
 from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition
-from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
+from reme_core.schema import Event, EventKind, Memory, MemoryPage, MemoryType, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
 from reme_core.stores.local import memory_conditions as waiting
 from reme_core.stores.local.file.file_location import reading_rows
@@ -338,3 +338,13 @@ def list_events(connection: sqlite3.Connection, scope: Scope, query: EventQuery)
         )
         for sequence, operation, memory_id, before, after, reason, run_id, actor, at in rows
     ]
+
+
+def count_targets(connection: sqlite3.Connection, scope: Scope) -> dict[Target, int]:
+    """Count the current memories of each target, along the index of these."""
+    rows = connection.execute(
+        "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL"
+        " AND memory_type <> ? GROUP BY memory_type, memory_target ORDER BY memory_type, memory_target",
+        (find_scope(connection, scope), MemoryType.META),
+    )
+    return {Target(MemoryType(kind), target): count for kind, target, count in rows}

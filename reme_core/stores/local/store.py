@@ -43,7 +43,7 @@ from reme_core.stores.local.file.database import Database, FileSettings, Work
 from reme_core.stores.local.file.noted_files import forget_file, note_file, noted_files, remove_files
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope
 from reme_core.stores.local.file.tables import has_word_tables
-from reme_core.stores.local.file.whole_scope import count_scope, count_targets, erase_name
+from reme_core.stores.local.file.whole_scope import count_scope, erase_name
 from reme_core.stores.local.items.item_store import ItemCalls
 from reme_core.stores.local.items.search_items import ItemWords
 from reme_core.stores.local.items.vectors_in_memory import ItemVectors
@@ -306,7 +306,7 @@ class LocalStore(ItemCalls):
 
     async def count_targets(self, scope: Scope) -> dict[ports.Target, int]:
         """Return the number of current memories of each target; see `Store.count_targets`."""
-        return await self._database.read(lambda c: count_targets(c, scope))
+        return await self._database.read(lambda c: memories.count_targets(c, scope))
 
     async def erase(self, scope: Scope) -> Erased:
         """Remove everything of the scope, of all layers, from the file and its log, and the files that were noted.
