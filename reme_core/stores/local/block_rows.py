@@ -10,7 +10,7 @@ from reme_core.ports import BlockPage, BlockSummary, ListBlocks
 from reme_core.schema import EXTRACTIVE, Block, Scope
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, row_after, seconds
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number, session_asked
-from reme_core.stores.local.file.tables import insert_row
+from reme_core.stores.local.file.vectors_and_words import insert_row
 from reme_core.stores.local.message_rows import check_sessions
 from reme_core.text import pack_terms, terms
 

@@ -17,8 +17,7 @@ from reme_core.stores.local import memory_conditions as waiting
 from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.purging import mark_pages
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number
-from reme_core.stores.local.file.tables import insert_row
-from reme_core.stores.local.file.vectors_and_words import add_words, remove_words
+from reme_core.stores.local.file.vectors_and_words import add_words, insert_row, remove_words
 from reme_core.stores.local.items import row_links as item_links
 from reme_core.stores.local.memory_conditions import check_filter, conditions
 from reme_core.text import normalise_content, pack_terms, terms

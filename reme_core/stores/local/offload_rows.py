@@ -23,8 +23,7 @@ from reme_core.stores.local.file.scope_numbers import (
     make_session_number,
     session_asked,
 )
-from reme_core.stores.local.file.tables import insert_row
-from reme_core.stores.local.file.vectors_and_words import add_words
+from reme_core.stores.local.file.vectors_and_words import add_words, insert_row
 from reme_core.stores.local.memory_rows import microseconds
 from reme_core.stores.local.message_rows import rows_of_messages
 from reme_core.text import terms

@@ -33,6 +33,7 @@ from reme_core.stores.local import block_rows as blocks
 from reme_core.stores.local import context_holds as holds
 from reme_core.stores.local import job_rows as jobs
 from reme_core.stores.local import memory_changes as uses
+from reme_core.stores.local import memory_conditions as waiting
 from reme_core.stores.local import memory_rows as memories
 from reme_core.stores.local import message_rows as messages
 from reme_core.stores.local import offload_rows as offloads
@@ -42,7 +43,7 @@ from reme_core.stores.local import tool_call_rows as tool_calls
 from reme_core.stores.local.file.database import Database, FileSettings, Work
 from reme_core.stores.local.file.noted_files import forget_file, note_file, noted_files, remove_files
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope
-from reme_core.stores.local.file.tables import has_word_tables
+from reme_core.stores.local.file.vectors_and_words import has_word_tables
 from reme_core.stores.local.file.whole_scope import count_scope, erase_name
 from reme_core.stores.local.items.item_store import ItemCalls
 from reme_core.stores.local.items.search_items import ItemWords
@@ -197,16 +198,16 @@ class LocalStore(ItemCalls):
 
     async def pending_texts(self, scope: Scope, limit: int) -> list[ports.PendingText]:
         """Return messages that wait for vectors; see `Store.pending_texts`."""
-        return await self._database.read(lambda c: messages.pending_texts(c, scope, limit))
+        return await self._database.read(lambda c: waiting.pending_texts(c, scope, limit))
 
     async def waiting_scopes(self, memory_space: str) -> list[Scope]:
         """Return scopes with messages that wait for vectors; see `Store.waiting_scopes`."""
-        return await self._database.read(lambda c: messages.waiting_scopes(c, memory_space))
+        return await self._database.read(lambda c: waiting.waiting_scopes(c, memory_space))
 
     async def put_vectors(self, scope: Scope, vectors: Sequence[ports.MessageVector]) -> None:
         """Store vectors of messages; see `Store.put_vectors`."""
         items = tuple(vectors)
-        await self._database.write(lambda c: messages.put_vectors(c, scope, items), settled=False)
+        await self._database.write(lambda c: waiting.put_vectors(c, scope, items), settled=False)
 
     async def add_jobs(self, scope: Scope, jobs_: Sequence[Job]) -> None:
         """Add jobs; see `Store.add_jobs`."""

@@ -29,7 +29,7 @@ from reme_core.errors import StoreUnavailableError
 from reme_core.schema import new_id
 from reme_core.stores.local.file.noted_files import forget_file, noted_files, remove_files
 from reme_core.stores.local.file.scope_numbers import Layer, forget_changes
-from reme_core.stores.local.file.tables import has_word_tables
+from reme_core.stores.local.file.vectors_and_words import has_word_tables
 
 _STEP_S = 0.06
 _STEP_PAGES = 2048

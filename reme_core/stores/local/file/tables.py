@@ -7,7 +7,7 @@ scope of the same name made later has another number.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from reme_core.errors import ConfigurationError, SchemaVersionError
 from reme_core.schema import Block, Memory, Message
 from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.row_digests import DIGEST_TABLE, fill_digests
-from reme_core.stores.local.file.vectors_and_words import add_words
+from reme_core.stores.local.file.vectors_and_words import add_words, has_word_tables
 from reme_core.text import TERMS_VERSION, is_question, pack_terms, segment_passages, states_wish, terms
 
 APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files
@@ -173,13 +173,6 @@ WORD_TABLES = (
 )
 
 
-def insert_row(connection: sqlite3.Connection, table: str, columns: Mapping[str, object]) -> int:
-    """Insert a row; return its number. The names are ours, the values bound."""
-    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-    cursor = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values()))  # noqa: S608
-    return int(cursor.lastrowid or 0)
-
-
 def has_fts5(connection: sqlite3.Connection) -> bool:
     """Tell whether this build of SQLite has the full-text extension FTS5."""
     return connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone() is not None
@@ -291,11 +284,6 @@ def _check_word_tables(connection: sqlite3.Connection, path: str, *, fts5: bool)
     if not fts5 and has_word_tables(connection):
         msg = f"{path!r} has full-text tables and this build of SQLite lacks FTS5: use a Python whose sqlite3 has it"
         raise SchemaVersionError(msg)
-
-
-def has_word_tables(connection: sqlite3.Connection) -> bool:
-    """Tell whether the file has full-text tables; one that a build without FTS5 made has none and is scanned."""
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'message_words'").fetchone() is not None
 
 
 _CHUNK = 500

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from reme_core.errors import DimensionMismatchError
 from reme_core.ports import Vector
 from reme_core.text import query_terms
+
+
+def insert_row(connection: sqlite3.Connection, table: str, columns: Mapping[str, object]) -> int:
+    """Insert a row; return its number. The names are ours, the values bound."""
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    cursor = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values()))  # noqa: S608
+    return int(cursor.lastrowid or 0)
 
 
 def stored_dimension(connection: sqlite3.Connection) -> int | None:
@@ -38,6 +45,11 @@ def check_dimension(connection: sqlite3.Connection, vector: Vector | None, what:
 
 
 WordTable = Literal["message_words", "memory_words", "offload_words"]
+
+
+def has_word_tables(connection: sqlite3.Connection) -> bool:
+    """Tell whether the file has full-text tables; one that a build without FTS5 made has none and is scanned."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'message_words'").fetchone() is not None
 
 
 def add_words(connection: sqlite3.Connection, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
