@@ -14,7 +14,7 @@ from reme_core.rules import beside, check_useless, check_vector, kept_by_updates
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, MemoryType, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
 from reme_core.stores.local import memory_conditions as waiting
-from reme_core.stores.local.file.file_location import reading_rows
+from reme_core.stores.local.file.connection_threads import reading_rows
 from reme_core.stores.local.file.purging import mark_pages
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number
 from reme_core.stores.local.file.vectors_and_words import add_words, insert_row, remove_words

@@ -40,7 +40,8 @@ from reme_core.stores.local import offload_rows as offloads
 from reme_core.stores.local import offload_search
 from reme_core.stores.local import ranked_search as search
 from reme_core.stores.local import tool_call_rows as tool_calls
-from reme_core.stores.local.file.database import Database, FileSettings, Work
+from reme_core.stores.local.file.database import Database, Work
+from reme_core.stores.local.file.file_location import FileSettings
 from reme_core.stores.local.file.noted_files import forget_file, note_file, noted_files, remove_files
 from reme_core.stores.local.file.scope_numbers import Layer, find_scope
 from reme_core.stores.local.file.vectors_and_words import has_word_tables

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from reme_core.errors import ConfigurationError, SchemaVersionError
 from reme_core.schema import Block, Memory, Message
-from reme_core.stores.local.file.file_location import reading_rows
+from reme_core.stores.local.file.connection_threads import reading_rows
 from reme_core.stores.local.file.row_digests import DIGEST_TABLE, fill_digests
 from reme_core.stores.local.file.vectors_and_words import add_words, has_word_tables
 from reme_core.text import TERMS_VERSION, is_question, pack_terms, segment_passages, states_wish, terms
