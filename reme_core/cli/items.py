@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from reme_core.cli.output import Output, counted, minute
-from reme_core.cli.visible import json_line
+from reme_core.cli.wording import json_line
 from reme_core.errors import (
     BlockNotFoundError,
     MemoryNotFoundError,

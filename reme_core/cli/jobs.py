@@ -12,7 +12,7 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.keyboard import ask
 from reme_core.cli.options import CommonOptions, NoEmbedding, Yes, of_the_space, refuse, with_common_options
 from reme_core.cli.output import Output, counted, minute
-from reme_core.cli.visible import one_line
+from reme_core.cli.wording import one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, JobNotFoundError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Job, JobState, Usage

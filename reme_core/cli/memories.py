@@ -19,7 +19,7 @@ from reme_core.cli.options import (
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, listed, minute
-from reme_core.cli.visible import one_line
+from reme_core.cli.wording import one_line
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Erased, Event, Memory, SummaryResult

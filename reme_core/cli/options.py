@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec, TypeAlias, 
 import typer
 
 from reme_core.cli.output import Output, listed
-from reme_core.cli.visible import one_line
+from reme_core.cli.wording import one_line
 from reme_core.errors import InvalidInputError, NotFoundError, ReMeError
 from reme_core.facade.parts import FILE_NAME, UNSET
 from reme_core.facade.reme import ReMe

@@ -13,9 +13,8 @@ from reme_core.ports import ListMemories, MemoryFilter, MetaMemory, Store, Targe
 from reme_core.rules import Claim
 from reme_core.schema import Hit, Memory, MemoryType, Scope, Source, last_part, shown_end
 from reme_core.schema.checks import check_id
-from reme_core.schema.times import may_end
+from reme_core.schema.times import may_end, parse_said_time
 from reme_core.text import normalise_content, query_terms
-from reme_core.text.said_times import parse_said_time
 
 SELF = "self"
 """The user whose scope it is, where no name is known; of identity memories, the assistant."""

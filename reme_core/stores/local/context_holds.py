@@ -10,7 +10,7 @@ from dataclasses import replace
 from reme_core.errors import InvalidInputError
 from reme_core.ports import CleanOffloads, HoldOffloads
 from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, Scope, parse_time
-from reme_core.stores.local.file.scope_numbers import find_scope, find_session, make_session_number
+from reme_core.stores.local.file.bookkeeping import find_scope, find_session, make_session_number
 from reme_core.stores.local.memory_rows import microseconds
 
 

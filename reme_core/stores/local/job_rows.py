@@ -16,8 +16,7 @@ from reme_core.errors import ConflictError, InvalidInputError, JobNotFoundError
 from reme_core.ports import ClaimJob, SettleJob
 from reme_core.schema import Job, JobState, Scope, describe, new_id, parse_time
 from reme_core.schema.checks import JsonObject, check_text
-from reme_core.stores.local.file.scope_numbers import find_scope, make_scope_number
-from reme_core.stores.local.file.vectors_and_words import insert_row
+from reme_core.stores.local.file.bookkeeping import find_scope, insert_row, make_scope_number
 from reme_core.stores.local.memory_rows import microseconds
 
 _TEXT_BYTES = 1 << 16

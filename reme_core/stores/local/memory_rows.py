@@ -13,13 +13,20 @@ from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, T
 from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, MemoryType, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
-from reme_core.stores.local import memory_conditions as waiting
+from reme_core.stores.local import row_conditions as waiting
+from reme_core.stores.local.file.bookkeeping import (
+    Layer,
+    add_words,
+    find_scope,
+    insert_row,
+    log_changes,
+    make_scope_number,
+    remove_words,
+)
 from reme_core.stores.local.file.connection_threads import reading_rows
 from reme_core.stores.local.file.purging import mark_pages
-from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number
-from reme_core.stores.local.file.vectors_and_words import add_words, insert_row, remove_words
 from reme_core.stores.local.items import row_links as item_links
-from reme_core.stores.local.memory_conditions import check_filter, conditions
+from reme_core.stores.local.row_conditions import check_filter, conditions
 from reme_core.text import normalise_content, pack_terms, terms
 
 _EPOCH = parse_time("1970-01-01")

@@ -17,13 +17,14 @@ from reme_core.ports import ListOffloads, OffloadPage, OffloadSearch
 from reme_core.schema import OffloadInfo, OffloadRecord, Scope, parse_time
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, row_after
 from reme_core.stores.local.context_holds import add_holds
-from reme_core.stores.local.file.scope_numbers import (
+from reme_core.stores.local.file.bookkeeping import (
+    add_words,
     find_scope,
+    insert_row,
     make_scope_number,
     make_session_number,
     session_asked,
 )
-from reme_core.stores.local.file.vectors_and_words import add_words, insert_row
 from reme_core.stores.local.memory_rows import microseconds
 from reme_core.stores.local.message_rows import rows_of_messages
 from reme_core.text import terms

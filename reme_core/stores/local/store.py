@@ -29,22 +29,21 @@ from reme_core.schema import (
     ToolCallResult,
     ToolStatistics,
 )
-from reme_core.stores.local import block_rows as blocks
 from reme_core.stores.local import context_holds as holds
 from reme_core.stores.local import job_rows as jobs
 from reme_core.stores.local import memory_changes as uses
-from reme_core.stores.local import memory_conditions as waiting
 from reme_core.stores.local import memory_rows as memories
+from reme_core.stores.local import message_rows as blocks
 from reme_core.stores.local import message_rows as messages
 from reme_core.stores.local import offload_rows as offloads
 from reme_core.stores.local import offload_search
 from reme_core.stores.local import ranked_search as search
+from reme_core.stores.local import row_conditions as waiting
 from reme_core.stores.local import tool_call_rows as tool_calls
+from reme_core.stores.local.file.bookkeeping import Layer, find_scope, has_word_tables
 from reme_core.stores.local.file.database import Database, Work
 from reme_core.stores.local.file.file_location import FileSettings
-from reme_core.stores.local.file.noted_files import forget_file, note_file, noted_files, remove_files
-from reme_core.stores.local.file.scope_numbers import Layer, find_scope
-from reme_core.stores.local.file.vectors_and_words import has_word_tables
+from reme_core.stores.local.file.purging import forget_file, note_file, noted_files, remove_files
 from reme_core.stores.local.file.whole_scope import count_scope, erase_name
 from reme_core.stores.local.items.item_store import ItemCalls
 from reme_core.stores.local.items.search_items import ItemWords

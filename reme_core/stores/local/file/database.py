@@ -19,6 +19,7 @@ from typing import TypeAlias, TypeVar
 from reme_core.errors import ConfigurationError, StoreAccessError, StoreClosedError
 from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
+from reme_core.stores.local.file.bookkeeping import keep_digests, make_scope_number
 from reme_core.stores.local.file.connection_threads import ConnectionThreads, OpenedFiles, mapped_errors
 from reme_core.stores.local.file.copies import keep_before_migration, remove_safety_copies
 from reme_core.stores.local.file.file_location import (
@@ -32,10 +33,7 @@ from reme_core.stores.local.file.file_location import (
     private_file,
     use_log,
 )
-from reme_core.stores.local.file.noted_files import note_file
-from reme_core.stores.local.file.purging import Purge, is_purge_due
-from reme_core.stores.local.file.row_digests import keep_digests
-from reme_core.stores.local.file.scope_numbers import make_scope_number
+from reme_core.stores.local.file.purging import Purge, is_purge_due, note_file
 from reme_core.stores.local.file.tables import check_sqlite, check_version, has_fts5, prepare
 from reme_core.text import terms
 

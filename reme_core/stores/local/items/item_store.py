@@ -19,8 +19,8 @@ from reme_core.ports import (
 )
 from reme_core.rules import namespace_path, split_path
 from reme_core.schema import MemoryType
+from reme_core.stores.local.file.bookkeeping import has_word_tables
 from reme_core.stores.local.file.database import Database, Work
-from reme_core.stores.local.file.vectors_and_words import has_word_tables
 from reme_core.stores.local.items.checked_writes import address_path, check_space, prepare_writes
 from reme_core.stores.local.items.item_rows import (
     ItemRow,

@@ -11,8 +11,8 @@ from reme_core.errors import DimensionMismatchError
 from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
 from reme_core.rules import metadata_of, read_value, texts_of
 from reme_core.schema import Memory
+from reme_core.stores.local.file.bookkeeping import Layer, log_changes, make_scope_number
 from reme_core.stores.local.file.purging import mark_pages
-from reme_core.stores.local.file.scope_numbers import Layer, log_changes, make_scope_number
 from reme_core.stores.local.items.checked_writes import ReadyBatch, ReadyWrite
 from reme_core.stores.local.items.item_rows import (
     ItemRow,

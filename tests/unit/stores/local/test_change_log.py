@@ -10,7 +10,7 @@ from pathlib import Path
 from reme_core.ports import AppendMessages, MemorySearch, MessageSearch
 from reme_core.schema import Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local.file.scope_numbers import (
+from reme_core.stores.local.file.bookkeeping import (
     ITEMS,
     Layer,
     changed_since,
