@@ -60,7 +60,7 @@ def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
 
 
 def put_batch(
-    connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, fts5: bool, distinct: bool = False
+    connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, distinct: bool = False
 ) -> list[Memory]:
     """Write a checked batch: deletes, then puts in their order; see `Store.put` for what is raised.
 
@@ -74,10 +74,10 @@ def put_batch(
     if missing:
         raise MemoryNotFoundError(missing)
     for delete in batch.deletes:
-        changed += _delete_one(connection, number, batch, delete, fts5=fts5)
+        changed += _delete_one(connection, number, batch, delete)
     stored = []
     for put in batch.puts:
-        memory, rows = _put_one(connection, number, batch, put, fts5=fts5, distinct=distinct)
+        memory, rows = _put_one(connection, number, batch, put, distinct=distinct)
         stored.append(memory)
         changed += rows
     log_changes(connection, number, Layer.MEMORIES, dict.fromkeys(changed))
@@ -100,9 +100,7 @@ def _is_known(connection: sqlite3.Connection, scope: int, delete: DeleteMemory) 
     return delete.erase and connection.execute(history, (scope, delete.memory_id)).fetchone() is not None
 
 
-def _delete_one(
-    connection: sqlite3.Connection, scope: int, batch: WriteBatch, delete: DeleteMemory, *, fts5: bool
-) -> list[int]:
+def _delete_one(connection: sqlite3.Connection, scope: int, batch: WriteBatch, delete: DeleteMemory) -> list[int]:
     """Delete a memory; return the rows that changed."""
     if delete.erase:
         _erase_history(connection, scope, delete.memory_id)
@@ -117,8 +115,7 @@ def _delete_one(
     connection.execute("DELETE FROM memories WHERE row = ?", (row,))
     connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
     item_links.remove_item_of(connection, row)
-    if fts5:
-        remove_words(connection, "memory_words", [row])
+    remove_words(connection, "memory_words", [row])
     if not delete.erase:
         _add_event(connection, scope, batch, delete.reason, EventKind.DELETE, memory, None)
     return [row]
@@ -130,7 +127,7 @@ def _erase_history(connection: sqlite3.Connection, scope: int, memory_id: str) -
 
 
 def _put_one(
-    connection: sqlite3.Connection, scope: int, batch: WriteBatch, put: PutMemory, *, fts5: bool, distinct: bool
+    connection: sqlite3.Connection, scope: int, batch: WriteBatch, put: PutMemory, *, distinct: bool
 ) -> tuple[Memory, list[int]]:
     """Write one memory; return it as stored, and the rows written: none, or that of one that makes way as well."""
     found = find_memory(connection, scope, put.memory.memory_id)
@@ -150,8 +147,8 @@ def _put_one(
         put = replace(put, memory=wanted)
         if displaced is not twin[1]:
             way = PutMemory(memory=displaced, reason=put.reason)
-            rows.append(_write(connection, scope, batch, way, twin, normal, fts5=fts5)[1])
-    memory, row = _write(connection, scope, batch, put, found, normal, fts5=fts5)
+            rows.append(_write(connection, scope, batch, way, twin, normal)[1])
+    memory, row = _write(connection, scope, batch, put, found, normal)
     return memory, [*rows, row]
 
 
@@ -162,8 +159,6 @@ def _write(
     put: PutMemory,
     found: tuple[int, Memory] | None,
     normal: bytes,
-    *,
-    fts5: bool,
 ) -> tuple[Memory, int]:
     """Write a memory over the one found under its id, with its event; return it as stored, and its row."""
     if found is None:
@@ -174,8 +169,7 @@ def _write(
         name = {"scope": scope, "memory_id": memory.memory_id}
         row = insert_row(connection, "memories", {**name, **_columns(memory, words, normal)})
         _add_event(connection, scope, batch, put.reason, EventKind.ADD, None, memory)
-        if fts5:
-            add_words(connection, "memory_words", scope, row, words)
+        add_words(connection, "memory_words", scope, row, words)
     else:
         row, before = found
         memory = put.memory.model_copy(update=kept_by_updates(before))
@@ -190,9 +184,8 @@ def _write(
         item_links.follow_edit(connection, row, microseconds(memory.updated_at), put.vector, said_anew=said_anew)
         if said_anew:
             connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
-            if fts5:
-                remove_words(connection, "memory_words", [row])
-                add_words(connection, "memory_words", scope, row, words)
+            remove_words(connection, "memory_words", [row])
+            add_words(connection, "memory_words", scope, row, words)
     if put.vector is not None:
         waiting.put_vector(connection, row, memory.memory_id, put.vector)
     if put.wants_vector or found is not None:

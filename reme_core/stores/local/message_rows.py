@@ -51,7 +51,7 @@ _STORED = (
 _STORED += " JOIN sessions USING (session)"
 
 
-def append_messages(connection: sqlite3.Connection, scope: Scope, request: AppendMessages, *, fts5: bool) -> Appended:
+def append_messages(connection: sqlite3.Connection, scope: Scope, request: AppendMessages) -> Appended:
     """Add messages at the end of a session; equal ones that are there already are left alone (ConflictError)."""
     if not request.messages:
         return Appended(added=(), known=())
@@ -70,8 +70,7 @@ def append_messages(connection: sqlite3.Connection, scope: Scope, request: Appen
             continue
         words, passages = segment_passages(message.full_text)
         row = _insert(connection, number, session, message, words, passages, waits=request.want_vectors)
-        if fts5:
-            add_words(connection, "message_words", number, row, words)
+        add_words(connection, "message_words", number, row, words)
         rows.append(row)
         added.append(message.message_id)
     log_changes(connection, number, Layer.MESSAGES, rows)

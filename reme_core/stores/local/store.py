@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,14 +32,13 @@ from reme_core.stores.local import context_holds as holds
 from reme_core.stores.local import job_rows as jobs
 from reme_core.stores.local import memory_changes as uses
 from reme_core.stores.local import memory_rows as memories
-from reme_core.stores.local import message_rows as blocks
 from reme_core.stores.local import message_rows as messages
 from reme_core.stores.local import offload_rows as offloads
 from reme_core.stores.local import offload_search
 from reme_core.stores.local import ranked_search as search
 from reme_core.stores.local import row_conditions as waiting
 from reme_core.stores.local import tool_call_rows as tool_calls
-from reme_core.stores.local.file.bookkeeping import Layer, find_scope, has_word_tables
+from reme_core.stores.local.file.bookkeeping import Layer, find_scope
 from reme_core.stores.local.file.database import Database, Work
 from reme_core.stores.local.file.file_location import FileSettings
 from reme_core.stores.local.file.purging import forget_file, note_file, noted_files, remove_files
@@ -51,8 +49,6 @@ from reme_core.stores.local.items.vectors_in_memory import ItemVectors
 from reme_core.stores.local.memory_changes import claim_file_id, find_file_id, memory_changes
 from reme_core.stores.local.partitions import partitions_of
 from reme_core.stores.local.ranked_search import Loader
-
-_LOG = logging.getLogger(__name__)
 
 
 class LocalStore(ItemCalls):
@@ -92,7 +88,6 @@ class LocalStore(ItemCalls):
         self._loader = Loader(self._database, self._partitions, patience_s=loading_wait_s)
         self._item_vectors = ItemVectors(cache_bytes)
         self._item_words = ItemWords(cache_bytes)
-        self._fts5: bool | None = None
 
     def __repr__(self) -> str:
         """Name the file."""
@@ -109,10 +104,8 @@ class LocalStore(ItemCalls):
         Raises:
             StoreUnavailableError: It is written; clearing the file of what it erased failed.
         """
-        checked, fts5 = memories.check_batch(scope, batch), await self._has_fts5()
-        stored = await self._database.write(
-            lambda c: memories.put_batch(c, scope, checked, fts5=fts5), frees=not checked.puts
-        )
+        checked = memories.check_batch(scope, batch)
+        stored = await self._database.write(lambda c: memories.put_batch(c, scope, checked), frees=not checked.puts)
         if any(delete.erase for delete in checked.deletes):
             await self._purge("the memory")
         return stored
@@ -143,15 +136,14 @@ class LocalStore(ItemCalls):
 
     async def append(self, scope: Scope, request: ports.AppendMessages) -> ports.Appended:
         """Add messages; see `Store.append`."""
-        fts5 = await self._has_fts5()
 
         def append(connection: sqlite3.Connection) -> ports.Appended:
-            appended = messages.append_messages(connection, scope, request, fts5=fts5)
+            appended = messages.append_messages(connection, scope, request)
             if request.slicer is None:
                 return appended
             unsliced = messages.unsliced(connection, scope, request.session_id)
             sliced = tuple(request.slicer(unsliced))
-            blocks.put_blocks(connection, scope, sliced)
+            messages.put_blocks(connection, scope, sliced)
             if request.planner is None or not sliced:
                 return replace(appended, blocks=sliced)
             cut = {message_id for block in sliced for message_id in block.message_ids}
@@ -173,16 +165,16 @@ class LocalStore(ItemCalls):
     async def put_blocks(self, scope: Scope, blocks_: Sequence[Block]) -> None:
         """Add blocks; see `Store.put_blocks`."""
         items = tuple(blocks_)
-        await self._database.write(lambda c: blocks.put_blocks(c, scope, items))
+        await self._database.write(lambda c: messages.put_blocks(c, scope, items))
 
     async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
         """Return blocks by id; see `Store.get_blocks`."""
         ids = tuple(block_ids)
-        return await self._database.read(lambda c: blocks.get_blocks(c, scope, ids))
+        return await self._database.read(lambda c: messages.get_blocks(c, scope, ids))
 
     async def list_blocks(self, scope: Scope, query: ports.ListBlocks) -> ports.BlockPage:
         """Return one page of blocks; see `Store.list_blocks`."""
-        return await self._database.read(lambda c: blocks.list_blocks(c, scope, query))
+        return await self._database.read(lambda c: messages.list_blocks(c, scope, query))
 
     async def search_messages(self, scope: Scope, search_: ports.MessageSearch) -> list[ports.ScoredMessage]:
         """Return the best messages; see `Store.search_messages`."""
@@ -236,12 +228,12 @@ class LocalStore(ItemCalls):
 
     async def put_and_settle(self, scope: Scope, batch: ports.WriteBatch, settle: ports.SettleJob) -> list[Memory]:
         """Write a batch and settle the job that it is the outcome of; see `Store.put_and_settle`."""
-        checked, done, fts5 = memories.check_batch(scope, batch), jobs.check_settle(settle), await self._has_fts5()
+        checked, done = memories.check_batch(scope, batch), jobs.check_settle(settle)
 
         def put_and_settle(connection: sqlite3.Connection) -> list[Memory]:
             # First the job: whoever holds it no longer is told so, not what the batch would have met.
             _settle(connection, scope, done)
-            return memories.put_batch(connection, scope, checked, fts5=fts5)
+            return memories.put_batch(connection, scope, checked)
 
         return await self._database.write(put_and_settle)
 
@@ -251,11 +243,9 @@ class LocalStore(ItemCalls):
         Raises:
             MessageNotFoundError: Messages that are pointed at and that the scope doesn't hold.
         """
-        fts5, hold, exact = await self._has_fts5(), put.hold, put.exact
+        hold, exact = put.hold, put.exact
         prepared = await asyncio.to_thread(offloads.prepare_offloads, tuple(put.offloads))
-        return await self._database.write(
-            lambda c: offloads.put_offloads(c, scope, prepared, hold=hold, exact=exact, fts5=fts5)
-        )
+        return await self._database.write(lambda c: offloads.put_offloads(c, scope, prepared, hold=hold, exact=exact))
 
     async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
         """Return an offload with its text; see `Store.get_offload`."""
@@ -277,10 +267,10 @@ class LocalStore(ItemCalls):
 
     async def clean_offloads(self, scope: Scope, clean: ports.CleanOffloads) -> CleanedOffloads:
         """Remove texts that may go; see `Store.clean_offloads`."""
-        checked, fts5 = holds.check_clean(clean), await self._has_fts5()
+        checked = holds.check_clean(clean)
         # What is only tried waits for no other writer.
         run = self._database.read if checked.dry_run else self._database.write
-        return await run(lambda c: holds.clean_offloads(c, scope, checked, fts5=fts5))
+        return await run(lambda c: holds.clean_offloads(c, scope, checked))
 
     async def add_tool_calls(self, scope: Scope, calls: Sequence[ToolCallResult]) -> ports.AddedToolCalls:
         """Record calls; see `Store.add_tool_calls`."""
@@ -363,18 +353,8 @@ class LocalStore(ItemCalls):
         """Finish what was begun and close the file; later calls raise `StoreClosedError`."""
         await self._database.close()
 
-    async def _has_fts5(self) -> bool:
-        if self._fts5 is None:
-            work: Work[bool] = has_word_tables
-            self._fts5 = await self._database.read(work)
-            if not self._fts5:
-                _LOG.warning(
-                    "this file was made without SQLite's FTS5: keywords are found by scanning, which is slower"
-                )
-        return self._fts5
-
 
 def _settle(connection: sqlite3.Connection, scope: Scope, settle: ports.SettleJob) -> None:
     """Settle a job, and write the index entries that come with it, if it may be settled."""
     jobs.settle_job(connection, scope, settle)
-    blocks.put_summaries(connection, scope, settle.summaries)
+    messages.put_summaries(connection, scope, settle.summaries)

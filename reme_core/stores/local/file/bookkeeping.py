@@ -183,16 +183,18 @@ def has_word_tables(connection: sqlite3.Connection) -> bool:
 
 
 def add_words(connection: sqlite3.Connection, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
-    """Index the terms of a row."""
-    connection.execute(
-        f"INSERT INTO {table} (rowid, scope, words) VALUES (?, ?, ?)",  # noqa: S608  # a closed set of names
-        (row, f"s{scope}", " ".join(words)),
-    )
+    """Index the terms of a row, in a file that has full-text tables."""
+    if has_word_tables(connection):
+        connection.execute(
+            f"INSERT INTO {table} (rowid, scope, words) VALUES (?, ?, ?)",  # noqa: S608  # a closed set of names
+            (row, f"s{scope}", " ".join(words)),
+        )
 
 
 def remove_words(connection: sqlite3.Connection, table: WordTable, rows: Iterable[int]) -> None:
-    """Take rows out of the index."""
-    connection.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))  # noqa: S608  # as above
+    """Take rows out of the index, in a file that has full-text tables."""
+    if has_word_tables(connection):
+        connection.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))  # noqa: S608  # as above
 
 
 def match_expression(scope: int, keyword: str) -> str:

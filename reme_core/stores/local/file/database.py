@@ -19,7 +19,7 @@ from typing import TypeAlias, TypeVar
 from reme_core.errors import ConfigurationError, StoreAccessError, StoreClosedError
 from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
-from reme_core.stores.local.file.bookkeeping import keep_digests, make_scope_number
+from reme_core.stores.local.file.bookkeeping import has_word_tables, keep_digests, make_scope_number
 from reme_core.stores.local.file.connection_threads import ConnectionThreads, OpenedFiles, mapped_errors
 from reme_core.stores.local.file.copies import keep_before_migration, remove_safety_copies
 from reme_core.stores.local.file.file_location import (
@@ -339,6 +339,10 @@ class Database:
                 use_log(connection, self._settings)
                 prepare(connection, self._path, fts5=has_fts5(connection), keep=partial(keep_before_migration, path))
                 due = is_purge_due(connection)
+                if not has_word_tables(connection):
+                    _LOG.warning(
+                        "%r was made without SQLite's FTS5: keywords are found by scanning, slower", self._path
+                    )
             finally:
                 connection.close()
             mark_used(path)

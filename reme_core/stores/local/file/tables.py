@@ -224,7 +224,7 @@ def prepare(
         else:
             _create(connection, fts5=fts5)  # as the steps would have made it
         if _terms_version(connection, path) != TERMS_VERSION:
-            segment_anew(connection, fts5=has_word_tables(connection))
+            segment_anew(connection)
             connection.execute("UPDATE meta SET value = ? WHERE key = 'terms'", (str(TERMS_VERSION),))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {newest}")
@@ -288,9 +288,9 @@ def _check_word_tables(connection: sqlite3.Connection, path: str, *, fts5: bool)
 _CHUNK = 500
 
 
-def segment_anew(connection: sqlite3.Connection, *, fts5: bool) -> None:
+def segment_anew(connection: sqlite3.Connection) -> None:
     """Write the terms of all messages, blocks, memories and offloads again, within a transaction."""
-    if fts5:
+    if has_word_tables(connection):
         for table in ("message_words", "memory_words", "offload_words"):
             connection.execute(f"DELETE FROM {table}")  # noqa: S608  # three names
         _segment_offloads(connection)
@@ -306,15 +306,13 @@ def segment_anew(connection: sqlite3.Connection, *, fts5: bool) -> None:
             " WHERE seq = ?",
             (pack_terms(words), is_question(text), states_wish(text), passages, passages, row),
         )
-        if fts5:
-            add_words(connection, "message_words", scope, row, words)
+        add_words(connection, "message_words", scope, row, words)
     for row, scope, body in _rows(
         connection, "SELECT row, scope, body FROM memories WHERE row > ? ORDER BY row LIMIT ?"
     ):
         words = terms(Memory.model_validate_json(body).index_text)
         connection.execute("UPDATE memories SET terms = ? WHERE row = ?", (pack_terms(words), row))
-        if fts5:
-            add_words(connection, "memory_words", scope, row, words)
+        add_words(connection, "memory_words", scope, row, words)
     for row, _, body in _rows(
         connection, "SELECT block, scope, body FROM blocks WHERE block > ? ORDER BY block LIMIT ?"
     ):
