@@ -206,7 +206,7 @@ def _update(connection: sqlite3.Connection, row: int, job: Job) -> None:
     )
 
 
-def list_jobs(connection: sqlite3.Connection, scope: Scope, states: tuple[JobState, ...] | None) -> list[Job]:
+def list_jobs(connection: sqlite3.Connection, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
     """Return the jobs of a scope, oldest first."""
     number = find_scope(connection, scope)
     wanted = tuple(JobState) if states is None else states

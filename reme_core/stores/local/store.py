@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from reme_core import ports
 from reme_core.errors import StoreError, StoreUnavailableError
@@ -17,16 +17,10 @@ from reme_core.schema import (
     Block,
     CleanedOffloads,
     Erased,
-    Event,
     Job,
-    JobState,
     Memory,
-    MemoryPage,
-    OffloadRecord,
     Scope,
-    StoredMessage,
     ToolCallResult,
-    ToolStatistics,
 )
 from reme_core.stores.local import context_holds as holds
 from reme_core.stores.local import job_rows as jobs
@@ -49,6 +43,20 @@ from reme_core.stores.local.items.vectors_in_memory import ItemVectors
 from reme_core.stores.local.memory_changes import claim_file_id, find_file_id, memory_changes
 from reme_core.stores.local.partitions import partitions_of
 from reme_core.stores.local.ranked_search import Loader
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _reading(
+    work: Callable[Concatenate[sqlite3.Connection, P], T],
+) -> Callable[Concatenate[LocalStore, P], Coroutine[Any, Any, T]]:
+    """Return the call of a store that does such work on a reading thread; see its namesake of `Store`."""
+
+    async def call(self: LocalStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.database.read(lambda connection: work(connection, *args, **kwargs))
+
+    return call
 
 
 class LocalStore(ItemCalls):
@@ -115,24 +123,11 @@ class LocalStore(ItemCalls):
         checked = check_uses(uses_)
         return await self._database.write(lambda c: uses.record_uses(c, scope, checked))
 
-    async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        """Return memories by id; see `Store.get`."""
-        ids = tuple(memory_ids)
-        return await self._database.read(lambda c: memories.get_memories(c, scope, ids))
-
     async def search(self, scope: Scope, search_: ports.MemorySearch) -> list[ports.ScoredMemory]:
         """Return the best memories; see `Store.search`."""
         return await self._loader.search(
             lambda c, held: search.search_memories(c, scope, search_, held), search_.on_degraded
         )
-
-    async def list_memories(self, scope: Scope, query: ports.ListMemories) -> MemoryPage:
-        """Return one page; see `Store.list_memories`."""
-        return await self._database.read(lambda c: memories.list_page(c, scope, query))
-
-    async def events(self, scope: Scope, query: ports.EventQuery) -> list[Event]:
-        """Return what happened; see `Store.events`."""
-        return await self._database.read(lambda c: memories.list_events(c, scope, query))
 
     async def append(self, scope: Scope, request: ports.AppendMessages) -> ports.Appended:
         """Add messages; see `Store.append`."""
@@ -153,28 +148,10 @@ class LocalStore(ItemCalls):
 
         return await self._database.write(append)
 
-    async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
-        """Return messages by id; see `Store.get_messages`."""
-        ids = tuple(message_ids)
-        return await self._database.read(lambda c: messages.get_messages(c, scope, ids))
-
-    async def find_messages(self, scope: Scope, query: ports.FindMessages) -> ports.MessagePage:
-        """Return one page of messages; see `Store.find_messages`."""
-        return await self._database.read(lambda c: messages.find_messages(c, scope, query))
-
     async def put_blocks(self, scope: Scope, blocks_: Sequence[Block]) -> None:
         """Add blocks; see `Store.put_blocks`."""
         items = tuple(blocks_)
         await self._database.write(lambda c: messages.put_blocks(c, scope, items))
-
-    async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
-        """Return blocks by id; see `Store.get_blocks`."""
-        ids = tuple(block_ids)
-        return await self._database.read(lambda c: messages.get_blocks(c, scope, ids))
-
-    async def list_blocks(self, scope: Scope, query: ports.ListBlocks) -> ports.BlockPage:
-        """Return one page of blocks; see `Store.list_blocks`."""
-        return await self._database.read(lambda c: messages.list_blocks(c, scope, query))
 
     async def search_messages(self, scope: Scope, search_: ports.MessageSearch) -> list[ports.ScoredMessage]:
         """Return the best messages; see `Store.search_messages`."""
@@ -187,14 +164,6 @@ class LocalStore(ItemCalls):
         return await self._loader.search(
             lambda c, held: search.search_blocks(c, scope, search_, held), search_.on_degraded
         )
-
-    async def pending_texts(self, scope: Scope, limit: int) -> list[ports.PendingText]:
-        """Return messages that wait for vectors; see `Store.pending_texts`."""
-        return await self._database.read(lambda c: waiting.pending_texts(c, scope, limit))
-
-    async def waiting_scopes(self, memory_space: str) -> list[Scope]:
-        """Return scopes with messages that wait for vectors; see `Store.waiting_scopes`."""
-        return await self._database.read(lambda c: waiting.waiting_scopes(c, memory_space))
 
     async def put_vectors(self, scope: Scope, vectors: Sequence[ports.MessageVector]) -> None:
         """Store vectors of messages; see `Store.put_vectors`."""
@@ -218,14 +187,6 @@ class LocalStore(ItemCalls):
         settled = checked.outcome != "renew" or checked.payload is not None or bool(checked.summaries)
         await self._database.write(lambda c: _settle(c, scope, checked), settled=settled)
 
-    async def list_jobs(self, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
-        """Return the jobs of a scope, oldest first; see `Store.list_jobs`."""
-        return await self._database.read(lambda c: jobs.list_jobs(c, scope, states))
-
-    async def job_scopes(self, memory_space: str) -> list[Scope]:
-        """Return the scopes that have jobs; see `Store.job_scopes`."""
-        return await self._database.read(lambda c: jobs.job_scopes(c, memory_space))
-
     async def put_and_settle(self, scope: Scope, batch: ports.WriteBatch, settle: ports.SettleJob) -> list[Memory]:
         """Write a batch and settle the job that it is the outcome of; see `Store.put_and_settle`."""
         checked, done = memories.check_batch(scope, batch), jobs.check_settle(settle)
@@ -246,14 +207,6 @@ class LocalStore(ItemCalls):
         hold, exact = put.hold, put.exact
         prepared = await asyncio.to_thread(offloads.prepare_offloads, tuple(put.offloads))
         return await self._database.write(lambda c: offloads.put_offloads(c, scope, prepared, hold=hold, exact=exact))
-
-    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
-        """Return an offload with its text; see `Store.get_offload`."""
-        return await self._database.read(lambda c: offloads.get_offload(c, scope, reference))
-
-    async def list_offloads(self, scope: Scope, query: ports.ListOffloads) -> ports.OffloadPage:
-        """Return one page of offloads; see `Store.list_offloads`."""
-        return await self._database.read(lambda c: offloads.list_offloads(c, scope, query))
 
     async def search_offloads(self, scope: Scope, search_: ports.OffloadSearch) -> list[ports.ScoredOffload]:
         """Return the best passages; see `Store.search_offloads`."""
@@ -276,28 +229,6 @@ class LocalStore(ItemCalls):
         """Record calls; see `Store.add_tool_calls`."""
         prepared = await asyncio.to_thread(tool_calls.prepare_calls, tuple(calls))
         return await self._database.write(lambda c: tool_calls.add_calls(c, scope, prepared))
-
-    async def get_tool_calls(self, scope: Scope, call_ids: Sequence[str]) -> list[ToolCallResult]:
-        """Return calls by id; see `Store.get_tool_calls`."""
-        ids = tuple(call_ids)
-        return await self._database.read(lambda c: tool_calls.get_calls(c, scope, ids))
-
-    async def tool_statistics(self, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:
-        """Add up the calls of each tool; see `Store.tool_statistics`."""
-        names = tuple(tool_names)
-        return await self._database.read(lambda c: tool_calls.tool_statistics(c, scope, names))
-
-    async def list_tool_calls(self, scope: Scope, query: ports.ListToolCalls) -> ports.ToolCallPage:
-        """Return one page of calls; see `Store.list_tool_calls`."""
-        return await self._database.read(lambda c: tool_calls.list_calls(c, scope, query))
-
-    async def list_tools(self, scope: Scope, query: ports.ListTools) -> ports.ToolPage:
-        """Return one page of tools; see `Store.list_tools`."""
-        return await self._database.read(lambda c: tool_calls.list_tools(c, scope, query))
-
-    async def count_targets(self, scope: Scope) -> dict[ports.Target, int]:
-        """Return the number of current memories of each target; see `Store.count_targets`."""
-        return await self._database.read(lambda c: memories.count_targets(c, scope))
 
     async def erase(self, scope: Scope) -> Erased:
         """Remove everything of the scope, of all layers, from the file and its log, and the files that were noted.
@@ -345,9 +276,25 @@ class LocalStore(ItemCalls):
         file = await self._database.write(claim) if found is None else found
         return await self._database.read(lambda c: memory_changes(c, file, scope, query))
 
-    async def count(self, scope: Scope) -> ports.Counts:
-        """Return how much the scope holds."""
-        return await self._database.read(lambda c: count_scope(c, scope))
+    get = _reading(memories.get_memories)
+    list_memories = _reading(memories.list_page)
+    events = _reading(memories.list_events)
+    get_messages = _reading(messages.get_messages)
+    find_messages = _reading(messages.find_messages)
+    get_blocks = _reading(messages.get_blocks)
+    list_blocks = _reading(messages.list_blocks)
+    pending_texts = _reading(waiting.pending_texts)
+    waiting_scopes = _reading(waiting.waiting_scopes)
+    list_jobs = _reading(jobs.list_jobs)
+    job_scopes = _reading(jobs.job_scopes)
+    get_offload = _reading(offloads.get_offload)
+    list_offloads = _reading(offloads.list_offloads)
+    get_tool_calls = _reading(tool_calls.get_calls)
+    tool_statistics = _reading(tool_calls.tool_statistics)
+    list_tool_calls = _reading(tool_calls.list_calls)
+    list_tools = _reading(tool_calls.list_tools)
+    count_targets = _reading(memories.count_targets)
+    count = _reading(count_scope)
 
     async def close(self) -> None:
         """Finish what was begun and close the file; later calls raise `StoreClosedError`."""
