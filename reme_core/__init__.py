@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from reme_core.schema import CleanedOffloads as CleanedOffloads
     from reme_core.schema import CompactedContext as CompactedContext
     from reme_core.schema import ContextUse as ContextUse
+    from reme_core.schema import Cost as Cost
     from reme_core.schema import DumpedLibrary as DumpedLibrary
     from reme_core.schema import Erased as Erased
     from reme_core.schema import Event as Event
@@ -109,7 +110,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "models.endpoint_failures": "json_instruction",
         "ports": "Counts ToolCallPage ToolPage",
         "schema": (
-            "Block ChatReply CleanedOffloads CompactedContext ContextUse DumpedLibrary Erased Event Feedback "
+            "Block ChatReply CleanedOffloads CompactedContext ContextUse Cost DumpedLibrary Erased Event Feedback "
             "Forgotten Hit Job JobState LineProblem LoadedLibrary Memory MemoryPage MemoryType Message "
             "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
             "RejectedFact Reloaded ReloadResult RetrieveResult Scope Source StoredMessage SummaryResult "
