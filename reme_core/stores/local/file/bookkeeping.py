@@ -1,4 +1,4 @@
-"""What each write keeps beside its rows: numbers of scopes, the log of changes, words, digests.
+"""Bookkeeping of each write beside its rows: numbers of scopes, the log of changes, words, digests.
 
 A partition is a layer of a scope, or the items of a namespace. Its changes have numbers of their own, 1, 2, 3 and so on
 without a gap, so that nothing that happens elsewhere in the file is ever looked at to follow it. The newest numbers are
