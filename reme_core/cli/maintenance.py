@@ -97,7 +97,7 @@ async def cost(
     where: CommonOptions,
     output: Output,
     *,
-    user: Annotated[str | None, typer.Option("--user", "-u", help="One user's; by default all users'.")] = None,
+    one_user: Annotated[str | None, typer.Option("--user", "-u", help="One user's; by default all users'.")] = None,
     since: Annotated[str | None, typer.Option("--since", help="From this day (UTC) on.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Up to this day, which is not counted.")] = None,
 ) -> int:
@@ -108,7 +108,7 @@ async def cost(
     where.check_file()
     async with where.open() as memory:
         book = CostBook(memory.store, memory.clock)
-        costs = await book.read(where.space, user_id=user, since=first, until=end)
+        costs = await book.read(where.space, user_id=one_user, since=first, until=end)
     total = sum((Usage(**cost.model_dump(include=set(Usage.model_fields))) for cost in costs), Usage())
     if output.as_json:
         counts = total.model_dump(include={"model_calls", "prompt_tokens", "completion_tokens"})
