@@ -5,7 +5,7 @@ See `BaseMemoryToolOp` for tools of one's own.
 """
 
 from reme_core.steps.draft_store import DraftStore
-from reme_core.steps.targets import find_target, may_touch
+from reme_core.steps.targets import find_target, may_touch, read_meta
 from reme_core.tools.base import (
     BaseMemoryToolOp,
     NoArguments,
@@ -61,6 +61,7 @@ __all__ = [
     "VectorRetrieveMemoryOp",
     "find_target",
     "may_touch",
+    "read_meta",
     "revise",
     "tool",
 ]
