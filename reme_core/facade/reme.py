@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Generic, Never, ParamSpec, Self, overload
@@ -159,6 +160,7 @@ class ReMe(
             config.check_object(part, name)
         inputs.check_language(language)
         self._memory_space = make_scope(memory_space, shared=True).memory_space
+        self._scope = partial(make_scope, self._memory_space)
         self._ports: Ports = config.build(
             working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store
         )
@@ -313,7 +315,7 @@ class ReMe(
         from reme_core.ports import ToolContext
 
         return ToolContext(
-            scope=self._scope(user_id, shared),
+            scope=self._scope(user_id, shared=shared),
             store=self._ports.store,
             embedder=self._embedder,
             model=self._ports.llm,
@@ -364,9 +366,6 @@ class ReMe(
             result = exc.done
         self._work.start(scope)
         return result
-
-    def _scope(self, user_id: object, shared: object) -> Scope:
-        return make_scope(self._memory_space, user_id, shared=shared)
 
 
 def log_failed_close(error: Exception) -> None:
