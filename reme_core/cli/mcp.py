@@ -1,0 +1,73 @@
+"""The command `reme mcp`: the memory as an MCP server on standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Shared, Space, User, Wait
+from reme_core.errors import ConfigurationError, MissingExtraError
+from reme_core.facade.reme import ReMe
+from reme_core.schema import make_scope
+
+if TYPE_CHECKING:
+    from reme_core.serve.mcp.options import McpOptions
+
+_LIBRARIES = frozenset({"mcp", "mcp_types", "starlette", "anyio", "uvicorn"})
+
+
+def mcp(
+    *,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Offer only the tools that read.")] = False,
+    profile: Annotated[
+        str, typer.Option("--profile", help="Which tools: default, or chatgpt (search and fetch alone).")
+    ] = "default",
+    user: User = None,
+    shared: Shared = False,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+) -> int:
+    """Serve the memory to an MCP client on standard input and output, until the input ends."""
+    where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait)
+    user_id = where.user_id
+    check_serving("reme mcp")
+    from reme_core.serve.mcp.options import McpOptions, read_profile  # noqa: PLC0415  # loads the SDK
+
+    options = McpOptions(profile=read_profile(profile), read_only=read_only)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="reme mcp: %(message)s")
+    asyncio.run(_serve(where, user_id, options))
+    return ExitCode.DONE
+
+
+async def _serve(where: CommonOptions, user_id: str, options: McpOptions) -> None:
+    from reme_core.serve.access import Principal  # noqa: PLC0415
+    from reme_core.serve.mcp.stdio import serve_stdio  # noqa: PLC0415
+    from reme_core.serve.service import make_service  # noqa: PLC0415
+
+    file = {"backend": "local_file", "busy_timeout_s": where.wait_s}
+    service = make_service(ReMe(where.space, where.folder, vector_store=file))
+    await serve_stdio(service, Principal(scope=make_scope(where.space, user_id)), options)
+
+
+def check_serving(wanted_for: str) -> None:
+    """Load what serving stands on (MissingExtraError; ConfigurationError: an older SDK)."""
+    try:
+        importlib.import_module("reme_core.serve.mcp")
+    except ModuleNotFoundError as exc:
+        library = (exc.name or "").partition(".")[0]
+        if library not in _LIBRARIES:
+            raise
+        if library == "mcp_types":  # brought by mcp 2
+            msg = (
+                f"{wanted_for} needs mcp 2.3 or newer, and an older one is installed, as AgentScope 1.x asks for: use "
+                "an environment of its own, or uvx --from 'reme-memory[serve]' reme"
+            )
+            raise ConfigurationError(msg) from exc
+        raise MissingExtraError(library=library, extra="serve", wanted_for=wanted_for) from exc
