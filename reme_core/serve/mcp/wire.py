@@ -29,7 +29,7 @@ MAX_LINE_BYTES = 32 << 20
 _AT_ONCE = 1 << 16
 
 
-def split_lines(read: Callable[[], bytes], bound: int = MAX_LINE_BYTES) -> Iterator[bytes | None]:
+def split_lines(read: Callable[[], bytes], bound: int) -> Iterator[bytes | None]:
     """Yield the lines of what is read until nothing comes any more; None for one of more than `bound` bytes."""
     held, is_long = bytearray(), False
     while data := read():
@@ -40,7 +40,10 @@ def split_lines(read: Callable[[], bytes], bound: int = MAX_LINE_BYTES) -> Itera
             held.clear()
             is_long = False
         is_long = is_long or len(held) + len(begun) > bound
-        held = bytearray() if is_long else held + begun
+        if is_long:
+            held.clear()
+        else:
+            held += begun
     if held or is_long:
         yield None if is_long else bytes(held)
 
@@ -60,7 +63,7 @@ def read_message(line: bytes | None) -> JSONRPCMessage:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        return _refusal(PARSE_ERROR, "not JSON in UTF-8, one message a line", None)
+        return _refusal(PARSE_ERROR, "not JSON in UTF-8", None)
     given = value.get("id") if isinstance(value, dict) else None
     is_id = (isinstance(given, int) and not isinstance(given, bool)) or (isinstance(given, str) and given.isascii())
     words = "not a message of JSON-RPC 2.0, or with half of a broken character"
@@ -80,7 +83,7 @@ def start_reading(source: int, lines: MemoryObjectSendStream[bytes | None]) -> N
 
     def pump() -> None:
         with suppress(OSError, RuntimeError, CancelledError):  # the loop, or who reads the stream, is gone
-            for line in split_lines(lambda: os.read(source, _AT_ONCE)):
+            for line in split_lines(lambda: os.read(source, _AT_ONCE), MAX_LINE_BYTES):
                 asyncio.run_coroutine_threadsafe(lines.send(line), loop).result()
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(lines.close)
