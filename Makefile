@@ -11,11 +11,12 @@ CONVERSATION ?= examples/demo_conversation.json
 MODEL ?=
 OPTIONS ?=
 
-.PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments torture clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments torture clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
 	@echo "make test          everything: lint, types, import layers, the whole default suite"
+	@echo "make conformance   the suites of the Model Context Protocol, in both eras (npm and a registry are needed)"
 	@echo "make torture       kills, power cuts, stops, cancellations and failing disks, up to ten minutes (docs/testing.md)"
 	@echo "make bench         every measured bar as one table, also written to bench.json"
 	@echo "make bench-imports CPU of imports and first calls beside that of the libraries below, in one run"
@@ -53,7 +54,13 @@ imports: .venv/done
 	.venv/bin/lint-imports
 
 unit: .venv/done
+	.venv/bin/python tests/conformance/install.py
 	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Where npm reaches no registry, the suites are skipped and say so; `unit` runs them, too.
+conformance: .venv/done
+	.venv/bin/python tests/conformance/install.py
+	.venv/bin/python -m pytest -rs tests/conformance
 
 # The generations of AgentScope can't share an environment: each has its own, with its types and tests. The second one
 # has LangChain as well, for the example in which both frameworks use one memory.
@@ -91,4 +98,4 @@ experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info bench.json bench-locomo.json bench-beam.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json

@@ -35,10 +35,14 @@ class House:
     eve: str
     bob: str
     ids: list[str]
+    sessions: dict[str, str]
     before: object
 
     def ask(self, token: str, method: str, params: dict[str, object], headers: dict[str, str], *, is_modern: bool):
-        sent = {"Authorization": f"Bearer {token}", **headers}
+        sent = {"Authorization": f"Bearer {token}"}
+        if not is_modern and token in self.sessions:
+            sent["mcp-session-id"] = self.sessions[token]
+        sent |= headers
         if is_modern:
             name = params.get("name") or params.get("uri")
             sent |= {"mcp-protocol-version": "2026-07-28", "mcp-method": method}
@@ -76,7 +80,12 @@ def house(tmp_path_factory):
             return keys[0][0], keys[1][0], [*ids, "target-of-bob", str(page.next_cursor), keys[1][1].key_id]
 
         eve, bob, ids = client.portal.call(move_in)
-        made = House(client, eve, bob, ids, None)
+        made = House(client, eve, bob, ids, {}, None)
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+        for token in (eve, bob):
+            answer = made.ask(token, "initialize", hello, {}, is_modern=False)
+            made.sessions[token] = answer.headers["mcp-session-id"]
+        ids.append(made.sessions[bob])
         made.before = made.seen()
         assert MARK in json.dumps(made.before)
         yield made

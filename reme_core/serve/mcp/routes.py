@@ -1,14 +1,17 @@
 """MCP over streamable HTTP, at `/mcp`.
 
-Without sessions: each request stands alone and says by its key who sends it, so that nothing is kept of a client, a key
-that is revoked ends at once, and a server that starts again is the same to its clients.
+Whose memory a request touches is told by its own key, in a session, too: a key that is revoked ends at once, and a
+session of 2025-11-25 is not found with another key. Requests of 2026-07-28 have no session.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,6 +27,9 @@ from reme_core.serve.service import Service, principal_of
 
 MCP_PATH = "/mcp"
 
+MAX_SESSIONS = 2_000
+"""Windows of agents that are open at once; one that is idle for half an hour makes room."""
+
 
 def mcp_routes(
     service: Service, options: McpOptions | None = None
@@ -34,19 +40,20 @@ def mcp_routes(
     """
     server = make_server(service, options or McpOptions(), _principal_of)
     manager = StreamableHTTPSessionManager(
-        app=server, json_response=True, stateless=True, max_request_body_size=MAX_BODY_BYTES
+        app=server, json_response=True, max_sessions=MAX_SESSIONS, max_request_body_size=MAX_BODY_BYTES
     )
-    return [Route(MCP_PATH, MessagesOnly(StreamableHTTPASGIApp(manager)))], manager.run()
+    return [Route(MCP_PATH, Door(StreamableHTTPASGIApp(manager)))], manager.run()
 
 
 @dataclass(frozen=True, slots=True)
-class MessagesOnly:
-    """Refuses bodies that are no message in our words: the SDK would tell those of its validator."""
+class Door:
+    """Tells the SDK whose a session is, and refuses bodies that are no message: the SDK tells its validator's words."""
 
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; the guard has bounded its body."""
+        scope["user"] = _owner(principal_of(Request(scope)))
         if scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
@@ -57,6 +64,12 @@ class MessagesOnly:
             await Response(refusal, 400, media_type="application/json")(scope, receive, send)
             return
         await self.app(scope, _once_more(body, receive), send)
+
+
+def _owner(principal: Principal) -> AuthenticatedUser:
+    """Return who opens a session, and alone may go on with it."""
+    who = json.dumps([principal.key_id, principal.scope.memory_space, principal.scope.user_id])
+    return AuthenticatedUser(AccessToken(token="", client_id=who, scopes=[]))
 
 
 def _once_more(body: bytes, receive: Receive) -> Receive:

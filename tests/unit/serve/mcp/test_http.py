@@ -151,7 +151,8 @@ def test_a_body_that_is_no_message_is_refused_without_a_traceback(service, body,
             assert answer.status_code == status
             for word in ("Traceback", "pydantic", "File "):
                 assert word not in answer.text
-        assert client.post("/mcp", json=call("status", {})).json()["result"]["isError"] is False
+        session = {"mcp-session-id": hello(client).headers["mcp-session-id"]}
+        assert client.post("/mcp", json=call("status", {}), headers=session).json()["result"]["isError"] is False
 
 
 def test_half_of_a_broken_emoji_is_answered(service):
@@ -171,14 +172,41 @@ def test_a_body_above_the_bound_is_refused(service, is_streamed):
         assert answer.status_code == 413
 
 
-def test_the_address_is_served_without_a_redirect_and_keeps_nothing_of_a_client(service):
+def hello(client, **headers):
+    """Open a session as clients of 2025-11-25 do, and return the answer."""
+    own = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": own}
+    return client.post("/mcp", json=body, headers=headers)
+
+
+def test_the_address_is_served_without_a_redirect(service):
     with TestClient(app_of(service, anonymous=principal()), headers=ACCEPTED, follow_redirects=False) as client:
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-        answer = client.post("/mcp", json=body)
+        answer = hello(client)
         assert answer.status_code == 200
         assert answer.json()["result"]["serverInfo"]["name"] == "reme"
-        assert "mcp-session-id" not in answer.headers
+
+
+def test_a_session_is_not_found_with_another_key(service):
+    with TestClient(app_of(service), headers=ACCEPTED) as client:
+        assert client.portal is not None
+        scopes = [make_scope("space", name) for name in ("ana", "bob")]
+        ana, bob = (
+            {"Authorization": f"Bearer {client.portal.call(service.keys.add, scope, ['read', 'write'])[0]}"}
+            for scope in scopes
+        )
+        session = {"mcp-session-id": hello(client, **ana).headers["mcp-session-id"]}
+        assert client.post("/mcp", json=call("status", {}), headers={**ana, **session}).status_code == 200
+        for method in ("post", "delete"):
+            body = {"json": call("status", {})} if method == "post" else {}
+            answer = getattr(client, method)("/mcp", headers={**bob, **session}, **body)
+            assert answer.status_code == 404
+        assert client.post("/mcp", json=call("status", {}), headers={**ana, **session}).status_code == 200
+
+
+def test_only_so_many_sessions_are_kept(service, monkeypatch):
+    monkeypatch.setattr("reme_core.serve.mcp.routes.MAX_SESSIONS", 3)
+    with TestClient(app_of(service, anonymous=principal()), headers=ACCEPTED) as client:
+        assert [hello(client).status_code for _ in range(5)] == [200, 200, 200, 503, 503]
 
 
 def test_the_two_tools_of_connectors_are_served_where_the_service_says_so(service):
@@ -186,5 +214,6 @@ def test_the_two_tools_of_connectors_are_served_where_the_service_says_so(servic
 
     app = app_of(service, options=McpOptions(profile=Profile.CHATGPT), anonymous=principal())
     with TestClient(app, headers=ACCEPTED) as client:
-        listed = client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).json()
+        session = {"mcp-session-id": hello(client).headers["mcp-session-id"]}
+        listed = client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers=session).json()
         assert [tool["name"] for tool in listed["result"]["tools"]] == ["search", "fetch"]
