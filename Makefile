@@ -11,7 +11,7 @@ CONVERSATION ?= examples/demo_conversation.json
 MODEL ?=
 OPTIONS ?=
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments torture clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-mcp bench-locomo bench-beam experiments torture clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
@@ -19,6 +19,7 @@ help:
 	@echo "make conformance   the suites of the Model Context Protocol, in both eras (npm and a registry are needed)"
 	@echo "make torture       kills, power cuts, stops, cancellations and failing disks, up to ten minutes (docs/testing.md)"
 	@echo "make bench         every measured bar as one table, also written to bench.json"
+	@echo "make bench-mcp     eight windows of agents on one file, each asked something every 250 ms for a minute"
 	@echo "make bench-imports CPU of imports and first calls beside that of the libraries below, in one run"
 	@echo "make bench-locomo  evidence of two people's chats (LoCoMo), where the data set is at hand"
 	@echo "make bench-beam    evidence of talks with an assistant (BEAM), the same; OPTIONS=--one-scope: both sets in one scope"
@@ -91,6 +92,9 @@ bench: .venv/done
 bench-imports: .venv/done
 	.venv/bin/python tests/benchmarks/imports.py
 
+bench-mcp: .venv/done
+	PYTHONPATH=. .venv/bin/python tests/benchmarks/mcp_windows.py --json $@.json $(OPTIONS)
+
 bench-locomo bench-beam: bench-%: .venv/done
 	PYTHONPATH=. .venv/bin/python tests/benchmarks/$*.py --minilm "$(MINILM)" --json $@.json $(OPTIONS)
 
@@ -98,4 +102,4 @@ experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json
