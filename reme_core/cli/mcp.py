@@ -42,6 +42,8 @@ def mcp(
 
     options = McpOptions(profile=read_profile(profile), read_only=read_only)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="reme mcp: %(message)s")
+    if sys.stdin.isatty():
+        typer.echo("reme: waits for an MCP client on standard input; Ctrl-C ends it", err=True)
     asyncio.run(_serve(where, user_id, options))
     return ExitCode.DONE
 

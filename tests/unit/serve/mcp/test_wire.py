@@ -128,3 +128,13 @@ async def test_a_client_that_is_gone_ends_the_server(service):
         server = make_server(service, McpOptions(), lambda _: principal())
         async with message_streams(to_server[0], from_server[1]) as (read, write):
             await server.run(read, write, server.create_initialization_options())
+
+
+async def test_an_answer_that_never_comes_holds_the_end_up_for_a_bounded_time(service, monkeypatch):
+    async def hangs(*_: object, **__: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("reme_core.serve.mcp.stdio.ANSWER_WAIT_S", 0.05)
+    monkeypatch.setattr(type(service.memories.home), "stats", hangs)
+    answers = await answers_to(service, BEGIN + request(3, "tools/call", name="status", arguments={}))
+    assert answers[3]["error"]["message"] == "Connection closed"
