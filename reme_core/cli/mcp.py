@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reme_core.cli.exits import ExitCode
-from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Shared, Space, User, Wait
+from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait
 from reme_core.errors import ConfigurationError, MissingExtraError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import make_scope
@@ -29,13 +29,12 @@ def mcp(
         str, typer.Option("--profile", help="Which tools: default, or chatgpt (search and fetch alone).")
     ] = "default",
     user: User = None,
-    shared: Shared = False,
     space: Space = "default",
     folder: Folder = DEFAULT_FOLDER,
     wait: Wait = DEFAULT_WAIT_S,
 ) -> int:
     """Serve the memory to an MCP client on standard input and output, until the input ends."""
-    where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait)
+    where = CommonOptions(user=user, shared=False, space=space, folder=folder, wait_s=wait)
     user_id = where.user_id
     check_serving("reme mcp")
     from reme_core.serve.mcp.options import McpOptions, read_profile  # noqa: PLC0415  # loads the SDK

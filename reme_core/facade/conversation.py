@@ -11,6 +11,7 @@ from reme_core.facade.parts import MemoryParts
 from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, parse_messages
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
+from reme_core.telemetry import traced
 
 if TYPE_CHECKING:
     pass
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 class ConversationMethods:
     """The methods of `ReMe` that take messages in and answer questions."""
 
+    @traced("upsert_memory")
     async def summary(
         self: MemoryParts,
         messages: Sequence[object],
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         session_id: str | None = None,
         memory_type: str = "auto",
         end_session: bool | None = None,
@@ -41,6 +44,7 @@ class ConversationMethods:
             messages: `Message` objects, dictionaries (OpenAI's form is read) or `(role, text)` pairs. They keep the
                 `message_id` and `created_at` that they bring; a message that is there already is not added again.
             user_id: Whose they are.
+            shared: The shared scope of the space, in place of a user.
             session_id: The session that they continue; by default a new one, which ends with this call. Either way
                 each call ends a block; longer calls are cut by silence, size and `starts_block` as `slicing` says.
             memory_type: `auto`, `personal`, `procedural`, `tool` or `identity`: what to distil. Without a chat model
@@ -66,7 +70,7 @@ class ConversationMethods:
         """
         from reme_core.ports import SummaryRequest
 
-        scope, now = self._scope(user_id), self._clock.now()
+        scope, now = self._scope(user_id, shared), self._clock.now()
         parsed = parse_messages(messages, now=lambda: now)
         inputs.check_not_future(parsed, now)
         kind = inputs.read_summary_type(memory_type)
@@ -90,11 +94,13 @@ class ConversationMethods:
             self._work.start(scope)
         return result
 
+    @traced("search_memory")
     async def retrieve(
         self: MemoryParts,
         query: str | None = None,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         limit: int | None = None,
         top_k: int | None = None,
         token_budget: int | None = None,
@@ -116,6 +122,7 @@ class ConversationMethods:
             query: The question, in words; of a pasted text, the first 4,000 characters. One about a time alone ("what
                 happened last week?") lists what lies there; so do `start_time` and `end_time` without a query.
             user_id: Whose memory is asked.
+            shared: The shared scope of the space, in place of a user.
             limit: At most this many results; 10 unless `token_budget` is given.
             top_k: The same as `limit`.
             token_budget: As many results as fit into this many tokens, repetition dropped.
@@ -161,13 +168,17 @@ class ConversationMethods:
             now=self._clock.now(),
         )
         await self._work.recover()
-        return await self._retriever.retrieve(self._scope(user_id), request)
+        scope = self._scope(user_id, shared)
+        found = await self._retriever.retrieve(scope, request)
+        await self._costs.add(scope, "retrieve", found.usage)
+        return found
 
     async def chat(
         self: MemoryParts,
         message: str,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         session_id: str | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> ChatReply:
@@ -178,6 +189,7 @@ class ConversationMethods:
         Args:
             message: What the user says.
             user_id: Who says it.
+            shared: The shared scope of the space, in place of a user.
             session_id: The session that it continues; by default a new one, named in the reply.
             on_text: Is given the answer in pieces as it is written, where the model can stream.
 
@@ -202,4 +214,7 @@ class ConversationMethods:
             zone=self._runtime.zone,
         )
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
-        return await chat.turn(self._scope(user_id), inputs.read_query(message, "message"), session, on_text)
+        scope = self._scope(user_id, shared)
+        reply = await chat.turn(scope, inputs.read_query(message, "message"), session, on_text)
+        await self._costs.add(scope, "chat", reply.usage)
+        return reply

@@ -18,9 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from reme_core.errors import CorruptDataError, InvalidInputError, NotFoundError, ReMeError
 from reme_core.ports import Clock, GetItems, ItemAddress, PutItem, SearchItems, Store, WriteItems
 from reme_core.schema import Scope, make_scope, shown
-
-SERVICE_SPACE = "reme-service"
-"""The memory space of what serving itself keeps: keys, and answers to requests that may come again."""
+from reme_core.steps.costs import SERVICE_SPACE
 
 TOKEN_PREFIX = "reme_"  # noqa: S105  # the beginning of each, no token
 """Each token begins so: what does not is somebody else's key, such as that of a model's endpoint."""

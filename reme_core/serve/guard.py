@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reme_core.errors import ReMeError
+from reme_core.errors import InvalidInputError, ReMeError
 from reme_core.serve.access import TOKEN_PREFIX, AccessKeys, Principal, UnauthorizedError
 from reme_core.serve.failures import BodyTooLargeError, ForeignOriginError, failure_response
 
@@ -97,8 +97,18 @@ class Guard:
         else:
             msg = "no key: send 'Authorization: Bearer ...' with one of `reme keys add`"
             raise UnauthorizedError(msg)
-        user_id = headers.get("x-reme-user")
+        user_id = header_text(headers, "X-Reme-User")
         return principal if user_id is None else principal.act_as(user_id)
+
+
+def header_text(headers: Headers, name: str) -> str | None:
+    """Return a header that names something, read as UTF-8; None where it is not there (InvalidInputError)."""
+    value = headers.get(name)
+    try:
+        return None if value is None else value.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        msg = f"{name} is no UTF-8: send its bytes in that encoding"
+        raise InvalidInputError(msg) from None
 
 
 class _WatchedSend:
