@@ -14,7 +14,7 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait
 from reme_core.errors import ConfigurationError, MissingExtraError
 from reme_core.facade.reme import ReMe
-from reme_core.schema import make_scope
+from reme_core.schema import Scope, make_scope
 
 if TYPE_CHECKING:
     from reme_core.serve.mcp.options import McpOptions
@@ -35,7 +35,8 @@ def mcp(
 ) -> int:
     """Serve the memory to an MCP client on standard input and output, until the input ends."""
     where = CommonOptions(user=user, shared=False, space=space, folder=folder, wait_s=wait)
-    user_id = where.user_id
+    scope = make_scope(where.space, where.whose["user_id"])
+    where.check_folder()
     check_serving("reme mcp")
     from reme_core.serve.mcp.options import McpOptions, read_profile  # noqa: PLC0415  # loads the SDK
 
@@ -43,18 +44,18 @@ def mcp(
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="reme mcp: %(message)s")
     if sys.stdin.isatty():
         typer.echo("reme: waits for an MCP client on standard input; Ctrl-C ends it", err=True)
-    asyncio.run(_serve(where, user_id, options))
+    asyncio.run(_serve(where, scope, options))
     return ExitCode.DONE
 
 
-async def _serve(where: CommonOptions, user_id: str, options: McpOptions) -> None:
+async def _serve(where: CommonOptions, scope: Scope, options: McpOptions) -> None:
     from reme_core.serve.access import Principal  # noqa: PLC0415
     from reme_core.serve.mcp.stdio import serve_stdio  # noqa: PLC0415
     from reme_core.serve.service import make_service  # noqa: PLC0415
 
     file = {"backend": "local_file", "busy_timeout_s": where.wait_s}
     service = make_service(ReMe(where.space, where.folder, vector_store=file))
-    await serve_stdio(service, Principal(scope=make_scope(where.space, user_id)), options)
+    await serve_stdio(service, Principal(scope=scope), options)
 
 
 def check_serving(wanted_for: str) -> None:
