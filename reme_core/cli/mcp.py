@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
+import importlib.util
 import logging
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -18,8 +18,6 @@ from reme_core.schema import Scope, make_scope
 
 if TYPE_CHECKING:
     from reme_core.serve.mcp.options import McpOptions
-
-_LIBRARIES = frozenset({"mcp", "mcp_types", "starlette", "anyio", "uvicorn"})
 
 
 def mcp(
@@ -59,17 +57,12 @@ async def _serve(where: CommonOptions, scope: Scope, options: McpOptions) -> Non
 
 
 def check_serving(wanted_for: str) -> None:
-    """Load what serving stands on (MissingExtraError; ConfigurationError: an older SDK)."""
-    try:
-        importlib.import_module("reme_core.serve.mcp")
-    except ModuleNotFoundError as exc:
-        library = (exc.name or "").partition(".")[0]
-        if library not in _LIBRARIES:
-            raise
-        if library == "mcp_types":  # brought by mcp 2
-            msg = (
-                f"{wanted_for} needs mcp 2.3 or newer, and an older one is installed, as AgentScope 1.x asks for: use "
-                "an environment of its own, or uvx --from 'reme-memory[serve]' reme"
-            )
-            raise ConfigurationError(msg) from exc
-        raise MissingExtraError(library=library, extra="serve", wanted_for=wanted_for) from exc
+    """Refuse to serve without what it stands on (MissingExtraError; ConfigurationError: an older SDK)."""
+    if importlib.util.find_spec("mcp") is None:
+        raise MissingExtraError(library="mcp", extra="serve", wanted_for=wanted_for)
+    if importlib.util.find_spec("mcp_types") is None:  # comes with mcp 2
+        msg = (
+            f"{wanted_for} needs mcp 2.3 or newer, and an older one is installed, as AgentScope 1.x asks for: use an "
+            "environment of its own, or uvx --from 'reme-memory[serve]' reme-memory"
+        )
+        raise ConfigurationError(msg)

@@ -34,7 +34,7 @@ class Answer(Structured):
     text: str
 
 
-class Item(Structured):
+class FoundItem(Structured):
     """Something found: what `get_memory` takes, and how well it answers."""
 
     id: str
@@ -47,7 +47,7 @@ class Item(Structured):
 class FoundAnswer(Answer):
     """The answer of `recall`, `recent` and `task_lessons`: what was found, in the order of the text."""
 
-    results: list[Item]
+    results: list[FoundItem]
     degraded: list[str] | None = None
 
 
@@ -71,7 +71,7 @@ class MemoryAnswer(Answer):
     """The answer of `get_memory`."""
 
     id: str
-    kind: Literal["memory", "message"]
+    kind: Literal["memory", "message", "summary"]
     current: bool | None = None
     message_ids: list[str]
 
@@ -114,10 +114,10 @@ class FetchAnswer(Document):
     metadata: dict[str, str]
 
 
-def item_of(hit: Hit, *, is_scored: bool) -> Item:
+def item_of(hit: Hit, *, is_scored: bool) -> FoundItem:
     """Return what a program reads of a hit."""
     moment = hit.observed_at or hit.created_at
-    return Item(
+    return FoundItem(
         id=id_of(hit),
         kind=hit.layer,
         score=round(hit.score, 4) if is_scored else None,

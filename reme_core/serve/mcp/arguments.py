@@ -112,7 +112,7 @@ class TaskArguments(ToolArguments):
     task: Annotated[Question, Field(description="What is to be done")]
 
 
-class NoArguments(ToolArguments):
+class EmptyArguments(ToolArguments):
     """Arguments of a tool that takes none."""
 
 

@@ -59,6 +59,6 @@ async def _recall(caller: Caller, given: Mapping[str, str] | None) -> str:
 
 
 async def _handover(caller: Caller, given: Mapping[str, str] | None) -> str:
-    read_arguments("handover", arguments.NoArguments, given)
+    read_arguments("handover", arguments.EmptyArguments, given)
     notes = await reading.recent(caller, RecentArguments())
     return f"{_HANDOVER}\n\n{notes.text}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
-from reme_core.errors import MemoryNotFoundError, MessageNotFoundError
+from reme_core.errors import BlockNotFoundError, MemoryNotFoundError, MessageNotFoundError
 from reme_core.ports import ScoredMemory, ScoredMessage
 from reme_core.retrieval.hits import memory_hit, message_hit
 from reme_core.schema import (
@@ -17,10 +18,11 @@ from reme_core.schema import (
     StoredMessage,
     found_text,
 )
+from reme_core.schema.hits import with_hidden_shown
 from reme_core.serve.mcp.answers import FoundAnswer, MemoryAnswer, StatusAnswer, found_answer
 from reme_core.serve.mcp.arguments import (
+    EmptyArguments,
     IdArguments,
-    NoArguments,
     RecallArguments,
     RecentArguments,
     TaskArguments,
@@ -30,6 +32,9 @@ from reme_core.steps.user_input import read_time
 
 MAX_TEXT_CHARS = 4_000
 """Of each text that is not chosen by a budget, at most so many characters are shown: about 1,000 tokens."""
+
+MAX_MESSAGE_CHARS = 40_000
+"""Of one message that is asked for by its id: about 10,000 tokens."""
 
 _LESSONS = 5
 _GUIDELINES = 3
@@ -55,11 +60,11 @@ async def recall(caller: Caller, given: RecallArguments) -> FoundAnswer:
 
 
 async def get_memory(caller: Caller, given: IdArguments) -> MemoryAnswer:
-    """Show a memory with the messages that it comes from and its history; or a message."""
+    """Show a memory with its messages and its history; or a message, or a block with its messages."""
     try:
         memory = await caller.memory.get_memory(given.id, user_id=caller.user_id)
     except MemoryNotFoundError:
-        return await _message(caller, given.id)
+        return await _message_or_block(caller, given.id)
     ids = list(dict.fromkeys(name for source in memory.sources for name in source.message_ids))
     messages = await _messages(caller, ids[:_SOURCES])
     events = await caller.memory.history(memory.memory_id, user_id=caller.user_id)
@@ -78,14 +83,22 @@ async def get_memory(caller: Caller, given: IdArguments) -> MemoryAnswer:
     )
 
 
-async def _message(caller: Caller, message_id: str) -> MemoryAnswer:
+async def _message_or_block(caller: Caller, own_id: str) -> MemoryAnswer:
+    with contextlib.suppress(MessageNotFoundError):
+        [stored] = await caller.memory.get_messages([own_id], user_id=caller.user_id)
+        hits, session = [hit_of_message(caller.principal.scope, stored)], stored.session_id
+        return MemoryAnswer(text=_in_session(hits, session), id=own_id, kind="message", message_ids=[own_id])
     try:
-        [stored] = await caller.memory.get_messages([message_id], user_id=caller.user_id)
-    except MessageNotFoundError:
-        raise MemoryNotFoundError([message_id]) from None
-    hit = hit_of_message(caller.principal.scope, stored)
-    text = f"{found_text([hit])}\nIn session {stored.session_id}"
-    return MemoryAnswer(text=text, id=message_id, kind="message", message_ids=[message_id])
+        block = await caller.memory.get_block(own_id, user_id=caller.user_id)
+    except BlockNotFoundError:
+        raise MemoryNotFoundError([own_id]) from None
+    hits = await _messages(caller, block.message_ids[:_SOURCES])
+    text = _in_session(hits, block.session_id)
+    return MemoryAnswer(text=text, id=own_id, kind="summary", message_ids=list(block.message_ids))
+
+
+def _in_session(hits: Sequence[Hit], session_id: str) -> str:
+    return f"{found_text(hits, max_chars=MAX_MESSAGE_CHARS)}\nIn session {with_hidden_shown(session_id)}"
 
 
 async def _messages(caller: Caller, ids: Sequence[str]) -> list[Hit]:
@@ -132,7 +145,7 @@ async def task_lessons(caller: Caller, given: TaskArguments) -> FoundAnswer:
     return found_answer(text or "Nothing was learnt for this yet.", hits, (*lessons.degraded, *tools.degraded))
 
 
-async def status(caller: Caller, given: NoArguments) -> StatusAnswer:
+async def status(caller: Caller, given: EmptyArguments) -> StatusAnswer:
     """Tell how much there is, what is still to be done, and which part can't do all."""
     counts = await caller.memory.stats(user_id=caller.user_id)
     jobs = await caller.memory.list_jobs(user_id=caller.user_id)

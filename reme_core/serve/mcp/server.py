@@ -17,7 +17,7 @@ from reme_core import __version__
 from reme_core.errors import ReMeError
 from reme_core.serve.access import Principal, Right
 from reme_core.serve.mcp.caller import Caller
-from reme_core.serve.mcp.options import McpOptions
+from reme_core.serve.mcp.options import McpOptions, Profile
 from reme_core.serve.mcp.prompts import get_prompt, offered_prompts
 from reme_core.serve.mcp.resources import RESOURCES, TEMPLATES, read_resource
 from reme_core.serve.mcp.tools import INTERNAL, call_tool, failure_words, offered_tools
@@ -71,7 +71,8 @@ def make_server(service: Service, options: McpOptions, principal_of: PrincipalOf
         return await read_resource(await caller(context), str(params.uri))
 
     async def list_prompts(context: Context, params: object) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=offered_prompts(principal(context).rights))
+        rights = principal(context).rights if options.profile is Profile.DEFAULT else frozenset[Right]()
+        return types.ListPromptsResult(prompts=offered_prompts(rights))
 
     async def prompt(context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         return await get_prompt(await caller(context), params.name, params.arguments)

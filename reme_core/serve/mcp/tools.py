@@ -165,7 +165,7 @@ STATUS = MemoryTool(
     name="status",
     title="Status",
     description="How much is kept, which jobs wait, what can't do all.",
-    arguments=args.NoArguments,
+    arguments=args.EmptyArguments,
     answer=StatusAnswer,
     run=reading.status,
 )
@@ -246,6 +246,7 @@ def failure_words(error: ReMeError) -> str:
     """Return what a model is told of a failure: what is wrong, and what to do."""
     if isinstance(error, NotFoundError):
         names = ", ".join(repr(name) for name in error.missing[:5])
-        return f"no {error.noun} {names} here: take an id from recall or recent"
+        advice = "take an id from recall or recent; revise and forget take those of memories, not of messages"
+        return f"no {error.noun} {names} here: {advice}"
     text = in_arguments(error.message)
     return f"{text} (this may pass: try again)" if error.retryable else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 
+from reme_core.cli.mcp import check_serving
+from reme_core.errors import ReMeError
 from tests.support.mcp_stdio import ROOT, StdioServer
 
 WORDS = "Ana 住在成都 😀 ñandú \u2028 end"
@@ -121,3 +124,13 @@ def test_what_can_not_be_served_is_said_on_stderr(tmp_path, options, words):
     assert done.returncode == 2
     assert done.stdout == b""
     assert words in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [("mcp", "pip install 'reme-memory[serve]'"), ("mcp_types", "needs mcp 2.3 or newer")],
+)
+def test_without_the_sdk_or_with_an_older_one_the_command_says_what_to_install(missing, words, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ReMeError, match=re.escape(words)):
+        check_serving("reme mcp")

@@ -126,6 +126,10 @@ async def test_a_memory_is_shown_with_its_messages_and_its_history(connect, serv
             assert part in shown["text"]
         message = await ask(client, "get_memory", id=kept.message_ids[0])
         assert (message["kind"], "I moved!" in message["text"]) == ("message", True)
+        block = await ask(client, "get_memory", id=kept.block_ids[0])
+        assert (block["kind"], block["message_ids"]) == ("summary", list(kept.message_ids))
+        assert "I moved!" in block["text"]
+        assert "not of messages" in await refused(client, "forget", ids=list(kept.message_ids))
 
 
 async def test_a_revised_memory_is_replaced_and_kept(connect):
@@ -250,6 +254,7 @@ async def test_the_profile_for_chatgpt_has_the_two_tools_that_connectors_ask_for
         kept = await ask(client, "remember", content="Ana likes tea.")
     async with connect(profile="chatgpt") as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["search", "fetch"]
+        assert (await client.list_prompts()).prompts == []
         found = await client.call_tool("search", {"query": "What does Ana like?"})
         [hit] = found.structured_content["results"]
         assert set(hit) == {"id", "title", "url"}
