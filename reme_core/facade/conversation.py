@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import MemoryParts
@@ -12,9 +11,6 @@ from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, p
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
 from reme_core.telemetry import traced
-
-if TYPE_CHECKING:
-    pass
 
 
 class ConversationMethods:

@@ -5,13 +5,12 @@ See `BaseMemoryToolOp` for tools of one's own.
 """
 
 from reme_core.steps.draft_store import DraftStore
-from reme_core.steps.targets import find_target, may_touch
+from reme_core.steps.targets import find_target, may_touch, read_meta
 from reme_core.tools.base import (
     BaseMemoryToolOp,
     NoArguments,
     ToolItem,
 )
-from reme_core.tools.clock import DatetimeToolOp
 from reme_core.tools.function_tool import FunctionTool, tool
 from reme_core.tools.handsoff import HandsOffOp
 from reme_core.tools.history import (
@@ -26,13 +25,12 @@ from reme_core.tools.meta import (
     ReadIdentityMemoryOp,
     ReadMetaMemoryOp,
     UpdateIdentityMemoryOp,
-    read_meta,
 )
 from reme_core.tools.reload import ReloadOp
 from reme_core.tools.reviser import ReviseMemoryOp, revise
 from reme_core.tools.search import VectorRetrieveMemoryOp
-from reme_core.tools.think import ThinkToolOp
 from reme_core.tools.update import UpdateMemoryOp
+from reme_core.tools.without_memory import DatetimeToolOp, ThinkToolOp
 from reme_core.tools.write import AddMemoryOp, AddSummaryMemoryOp, DeleteMemoryOp
 
 __all__ = [

@@ -28,7 +28,7 @@ from reme_core.serve.service import Service, principal_of
 MCP_PATH = "/mcp"
 
 MAX_SESSIONS = 2_000
-"""Windows of agents that are open at once; one that is idle for half an hour makes room."""
+"""Windows of agents that are open at once, some 43 KB each; one that is idle for half an hour makes room."""
 
 
 def mcp_routes(
