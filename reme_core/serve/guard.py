@@ -83,7 +83,7 @@ class Guard:
             msg = "Host is not a name of this service: start it with --allow-host NAME for each name that it has"
             raise ForeignOriginError(msg)
         origin = headers.get("origin")
-        if origin is None or origin in self.rules.origins or urlsplit(origin).netloc == host:
+        if origin is None or origin in self.rules.origins or _is_of(origin, host):
             return
         msg = "Origin is a foreign one: start the service with --allow-origin for pages that may call it"
         raise ForeignOriginError(msg)
@@ -132,6 +132,13 @@ def _token_of(headers: Headers) -> str | None:
     scheme, _, token = headers.get("authorization", "").partition(" ")
     is_ours = scheme.lower() == "bearer" and token.strip().startswith(TOKEN_PREFIX)
     return token.strip() if is_ours else None
+
+
+def _is_of(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc == host
+    except ValueError:  # half of an IPv6 address, say
+        return False
 
 
 def _hostname(host: str) -> str | None:
