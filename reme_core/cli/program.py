@@ -15,7 +15,20 @@ import typer
 from typer.main import get_command
 
 from reme_core import __version__
-from reme_core.cli import chat, doctor, jobs, keys, learning, maintenance, memories, offloads, search, serve, transfer
+from reme_core.cli import (
+    chat,
+    doctor,
+    jobs,
+    keys,
+    learning,
+    maintenance,
+    mcp,
+    memories,
+    offloads,
+    search,
+    serve,
+    transfer,
+)
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
 from reme_core.cli.file_settings import settings_of_files
 from reme_core.cli.wording import one_line
@@ -60,6 +73,7 @@ for _name, _command in (
     ("users", maintenance.users),
     ("spaces", maintenance.spaces),
     ("doctor", doctor.doctor),
+    ("mcp", mcp.mcp),
     ("serve", serve.serve),
 ):
     app.command(_name)(_command)

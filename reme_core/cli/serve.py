@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.file_settings import settings_of_files
+from reme_core.cli.mcp import check_serving
 from reme_core.cli.options import CommonOptions, with_common_options
 from reme_core.cli.output import Output
-from reme_core.errors import ConfigurationError, InvalidInputError, MissingExtraError
+from reme_core.errors import ConfigurationError, InvalidInputError
 from reme_core.schema import make_scope
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from reme_core.serve.guard import GuardRules
     from reme_core.serve.service import Service
 
-_LIBRARIES = frozenset({"mcp", "starlette", "uvicorn", "anyio", "h11", "httpx2"})
 _LOCAL = "127.0.0.1"
 _PORT, _MOST_PORT = 2334, 65_535
 
@@ -90,23 +88,12 @@ async def _serve(
         upstream=upstream,
         read_only=read_only,
     )
-    _load("doors")
+    check_serving("reme serve")
     await run_service(where, output, plan)
     return ExitCode.DONE
 
 
 serve = with_common_options(_serve, without={"shared", "as_json"})
-
-
-def _load(module: str) -> ModuleType:
-    """Load a part of the service (MissingExtraError: a library is not installed)."""
-    try:
-        return importlib.import_module(f"reme_core.serve.{module}")
-    except ModuleNotFoundError as exc:
-        library = (exc.name or "").partition(".")[0]
-        if library not in _LIBRARIES:
-            raise
-        raise MissingExtraError(library=library, extra="serve", wanted_for="`reme serve`") from exc
 
 
 async def run_service(where: CommonOptions, output: Output, plan: ServicePlan) -> None:

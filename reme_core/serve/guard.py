@@ -119,7 +119,7 @@ class Guard:
             msg = "Host is not a name of this service: start it with --allow-host NAME for each name that it has"
             raise ForeignOriginError(msg)
         origin = headers.get("origin")
-        if origin is None or origin in self.rules.origins or _netloc(origin) == host:
+        if origin is None or origin in self.rules.origins or _is_of(origin, host):
             return
         msg = "Origin is a foreign one: start the service with --allow-origin for pages that may call it"
         raise ForeignOriginError(msg)
@@ -232,18 +232,18 @@ def _token_of(headers: Headers) -> str | None:
     return token.strip() if is_ours else None
 
 
+def _is_of(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc == host
+    except ValueError:  # half of an IPv6 address, say
+        return False
+
+
 def _hostname(host: str) -> str:
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-def _netloc(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return None
 
 
 def _too_large(bound: int) -> BodyTooLargeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -88,9 +89,8 @@ def test_nothing_of_the_service_is_loaded_before_it_is_asked_for(code):
 
 
 def test_a_missing_library_is_told_with_the_extra_that_brings_it(reme, monkeypatch):
-    for name in [name for name in sys.modules if name.startswith(("reme_core.serve", "starlette"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "starlette", None)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mcp" else found(name))
     done = reme("serve")
     assert done.code == 2
     assert "pip install 'reme-memory[serve]'" in done.err

@@ -99,6 +99,8 @@ def test_only_a_key_with_act_as_names_another_user():
         ({"Authorization": "Basic YTpi"}, 401),
         ({"Host": "evil.example"}, 403),
         ({"Host": "localhost:2334", "Origin": "https://evil.example"}, 403),
+        ({"Host": "localhost:2334", "Origin": "http://[::1"}, 403),
+        ({"Host": "localhost:2334", "Origin": "null"}, 403),
         ({"Host": ""}, 403),
         ({"Host": "[::1"}, 403),
     ],

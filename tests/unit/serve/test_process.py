@@ -19,17 +19,19 @@ from reme_core.serve.guard import GuardRules
 from reme_core.serve.service import make_service
 
 
-@pytest.fixture
-async def address(tmp_path):
+@contextlib.asynccontextmanager
+async def serving(tmp_path):
     service = make_service(ReMe("space", tmp_path, llm=None, embedding=None))
     app = make_served(service, GuardRules(anonymous=Principal(scope=make_scope("space", "ana"))))
     async with process.opened(app):
         listening = process.listen("127.0.0.1", 0)
         server = process.make_server(app)
-        serving = asyncio.create_task(server.serve(sockets=[listening.socket]))
-        yield "127.0.0.1", int(listening.address.rpartition(":")[2])
-        server.should_exit = True
-        await serving
+        running = asyncio.create_task(server.serve(sockets=[listening.socket]))
+        try:
+            yield "127.0.0.1", int(listening.address.rpartition(":")[2])
+        finally:
+            server.should_exit = True
+            await running
 
 
 async def exchange(address, *pieces):
@@ -49,46 +51,50 @@ GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
-async def test_who_never_ends_the_headers_is_left(address, monkeypatch, begun):
-    monkeypatch.setattr(process, "HEADERS_S", 0.05)
-    assert await exchange(address, begun) == b""  # the server hangs up
+async def test_who_never_ends_the_headers_is_left(tmp_path, monkeypatch, begun):
+    async with serving(tmp_path) as address:
+        monkeypatch.setattr(process, "HEADERS_S", 0.05)
+        assert await exchange(address, begun) == b""  # the server hangs up
 
 
-async def test_who_never_ends_the_headers_of_a_second_request_is_left(address, monkeypatch):
-    reader, writer = await asyncio.open_connection(*address)
-    writer.write(GET + b"\r\n")
-    await reader.readuntil(b'"ok"}')
-    monkeypatch.setattr(process, "HEADERS_S", 0.05)
-    writer.write(GET)
-    assert await reader.read() == b""
-    writer.close()
+async def test_who_never_ends_the_headers_of_a_second_request_is_left(tmp_path, monkeypatch):
+    async with serving(tmp_path) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(GET + b"\r\n")
+        await reader.readuntil(b'"ok"}')
+        monkeypatch.setattr(process, "HEADERS_S", 0.05)
+        writer.write(GET)
+        assert await reader.read() == b""
+        writer.close()
 
 
-async def test_who_never_ends_the_body_is_told_and_left(address, monkeypatch):
-    monkeypatch.setattr(guard, "RECEIVE_S", 0.05)
-    head = b"POST /v1/memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{"
-    answer = await exchange(address, head)
-    assert answer.startswith(b"HTTP/1.1 408")
-    assert b"did not come within" in answer
+async def test_who_never_ends_the_body_is_told_and_left(tmp_path, monkeypatch):
+    async with serving(tmp_path) as address:
+        monkeypatch.setattr(guard, "RECEIVE_S", 0.05)
+        head = b"POST /v1/memories HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nConnection: close\r\n\r\n{"
+        answer = await exchange(address, head)
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b"did not come within" in answer
 
 
-async def test_who_never_takes_the_answer_is_left(address, tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "TAKEN_S", 0.05)
-    left, lost = asyncio.Event(), process._PatientProtocol.connection_lost
+async def test_who_never_takes_the_answer_is_left(tmp_path, monkeypatch):
+    async with serving(tmp_path) as address:
+        monkeypatch.setattr(process, "TAKEN_S", 0.05)
+        left, lost = asyncio.Event(), process._PatientProtocol.connection_lost
 
-    def connection_lost(self, exc):
-        lost(self, exc)
-        left.set()
+        def connection_lost(self, exc):
+            lost(self, exc)
+            left.set()
 
-    monkeypatch.setattr(process._PatientProtocol, "connection_lost", connection_lost)
-    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
-        for letter in "abc":
-            await memory.offload_text(letter * (6 << 20), user_id="ana", session_id="s")
-    with contextlib.closing(socket.socket()) as rude:
-        rude.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        rude.connect(address)
-        rude.sendall(b"GET /v1/export HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        await left.wait()
+        monkeypatch.setattr(process._PatientProtocol, "connection_lost", connection_lost)
+        async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+            for letter in "abc":
+                await memory.offload_text(letter * (6 << 20), user_id="ana", session_id="s")
+        with contextlib.closing(socket.socket()) as rude:
+            rude.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            rude.connect(address)
+            rude.sendall(b"GET /v1/export HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await left.wait()
 
 
 def test_bodies_at_once_have_room_for_so_many():
