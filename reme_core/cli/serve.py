@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,7 +104,7 @@ async def run_service(where: CommonOptions, output: Output, plan: ServicePlan) -
     from reme_core.serve.service import make_service  # noqa: PLC0415  # as above
 
     is_local = is_loopback(plan.host)
-    service = make_service(where.open(with_llm=True, with_embedding=True))
+    service = make_service(replace(where, hints=False).open(with_llm=True, with_embedding=True))
     rules = _rules(where, plan, is_local=is_local)
     model = None if plan.upstream is None else Upstream(plan.upstream, os.environ.get("REME_UPSTREAM_API_KEY") or None)
     async with process.opened(doors.make_served(service, rules, model)) as app:
@@ -121,7 +121,7 @@ def _rules(where: CommonOptions, plan: ServicePlan, *, is_local: bool) -> GuardR
     from reme_core.serve.guard import GuardRules  # noqa: PLC0415  # as above
 
     return GuardRules(
-        hosts=(*plan.allow_host, plan.host.lower()),
+        hosts=[name.lower() for name in (*plan.allow_host, plan.host)],
         origins=plan.allow_origin,
         anonymous=_anonymous(where) if is_local and where.user else None,
         read_only=plan.read_only,

@@ -19,18 +19,24 @@ from starlette.testclient import TestClient
 from reme_core import ReMe
 from reme_core.schema import make_scope
 from reme_core.serve.access import Right
+from reme_core.serve.chat.upstream import Upstream
 from reme_core.serve.doors import make_served
 from reme_core.serve.guard import GuardRules
 from reme_core.serve.http.calls import CALLS
 from reme_core.serve.http.older_service import OLDER_CALLS
+from reme_core.serve.mcp import tools
 from reme_core.serve.service import make_service
 from reme_core.transfer.scope_transfer import scope_lines
+from tests.support.openai_server import KEY, OpenAIServer
 
 CASES = int(os.environ.get("REME_TENANCY_CASES", "200"))
 USERS = ("ana", "bob")
 SECRETS = {"ana": "ZORBLAX", "bob": "QUIXVEN"}
 WORDS = ("pelican", "called", "ana", "bob", "self", "search", "default", "space", "")
 KEYS = ("k1", "k2")
+TOOLS = [tools.RECALL, tools.REMEMBER, tools.RECORD, tools.GET_MEMORY, tools.REVISE, tools.FORGET, tools.RECENT]
+TOOLS += [tools.TASK_LESSONS, tools.STATUS]
+ACCEPTED = {"Accept": "application/json, text/event-stream"}
 
 
 @dataclass
@@ -40,6 +46,7 @@ class Tenant:
     name: str
     token: str
     owned: set[str] = field(default_factory=set)
+    session: dict[str, str] = field(default_factory=dict)
 
     @property
     def known(self):
@@ -62,7 +69,8 @@ class House:
     def __init__(self, folder):
         home = ReMe("default", folder, llm=None, embedding=None)
         self.service = make_service(home)
-        self.app = make_served(self.service, GuardRules())
+        self.model = OpenAIServer().start()
+        self.app = make_served(self.service, GuardRules(), Upstream(self.model.base_url, KEY))
         self.client = TestClient(self.app, headers={"Host": "localhost"})
         self.client.__enter__()
         self.tenants = {name: self._settled(name) for name in USERS}
@@ -76,6 +84,9 @@ class House:
 
         token, _ = self.run(add)
         tenant = Tenant(name, token)
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+        answer = self.client.post("/mcp", json=rpc("initialize", hello), headers={**tenant.headers, **ACCEPTED})
+        tenant.session = {"mcp-session-id": answer.headers["mcp-session-id"]}
         fact = f"The pelican of {name} is called {SECRETS[name]}"
         for path, body in (
             ("memories", {"content": fact}),
@@ -124,6 +135,7 @@ def house(tmp_path_factory):
     house = House(tmp_path_factory.mktemp("house"))
     yield house
     house.client.__exit__(None, None, None)
+    house.model.stop()
 
 
 def of_name(name, ids):
@@ -151,44 +163,89 @@ def of_name(name, ids):
         "memory_type": st.sampled_from(["auto", "procedural", "personal"]),
         **dict.fromkeys(("limit", "top_k", "uses", "freq_threshold"), st.integers(1, 500)),
         **dict.fromkeys(("helpful", "utility_threshold", "min_score"), st.floats(0.1, 1)),
-        **dict.fromkeys(("memory_ids", "message_ids", "tool_names"), st.lists(mixed, max_size=3)),
+        **dict.fromkeys(("memory_ids", "message_ids", "tool_names", "ids"), st.lists(mixed, max_size=3)),
         **dict.fromkeys(("include_shared", "include_superseded", "newest_first", "dry_run"), st.booleans()),
-        **dict.fromkeys(("start_time", "end_time", "as_of", "valid_from"), st.none() | st.just("2030")),
+        **dict.fromkeys(("types", "transcript", "about"), st.none()),
+        "token_budget": st.integers(1, 500),
+        **dict.fromkeys(
+            ("start_time", "end_time", "as_of", "valid_from", "valid_to", "since", "until"), st.none() | st.just("2030")
+        ),
     }
     return known.get(name, mixed)
 
 
+@dataclass
+class Sent:
+    """A request, of whom, and whether it names the other user."""
+
+    actor: str
+    other: str
+    verb: str
+    path: str
+    values: dict
+    headers: dict
+    names_other: bool = False
+
+
 @st.composite
 def requests(draw, house):
-    """Make a request of one user with whatever may belong to the other."""
+    """Make a request of one user with whatever may belong to the other, to one of the doors."""
     actor, other = draw(st.permutations(USERS))
-    tenant = house.tenants[actor]
-    ids = sorted(house.tenants[other].known | tenant.known)
-    if draw(st.integers(0, 4)) == 0:
-        name = draw(st.sampled_from(sorted(OLDER_CALLS)))
-        verb, path, form, in_path = "POST", f"/{name}", OLDER_CALLS[name].form, ()
-    else:
-        call = draw(st.sampled_from([call for call in CALLS if call.right is not Right.ADMIN]))
-        verb, path, form, in_path = call.verb, call.path, call.form, call.path_names
+    ids = sorted(house.tenants[other].known | house.tenants[actor].known)
+    door = draw(st.sampled_from([call_request, call_request, call_request, older_request, tool_request, chat_request]))
+    verb, path, values, headers = door(draw, house, actor, other, ids)
+    headers = {**house.tenants[actor].headers, **headers}
+    user = draw(st.sampled_from([None, None, None, actor, other]))
+    headers |= {} if user is None else {"X-Reme-User": user}
+    names_other = user == other or values.get("workspace_id") == other
+    return Sent(actor, other, verb, path, values, headers, names_other)
+
+
+def values_of(draw, form, ids):
     names = [name for name, item in form.model_fields.items() if item.is_required() or draw(st.booleans())]
-    values = {name: draw(of_name(name, ids)) for name in names if name not in {"limits", "workspace_id"}}
-    if form in {item.form for item in OLDER_CALLS.values()}:
-        values["workspace_id"] = draw(st.sampled_from([actor, actor, "default", other]))
-    for name in in_path:
+    return {name: draw(of_name(name, ids)) for name in names if name not in {"limits", "workspace_id"}}
+
+
+def call_request(draw, house, actor, other, ids):
+    call = draw(st.sampled_from([call for call in CALLS if call.right is not Right.ADMIN]))
+    values, path = values_of(draw, call.form, ids), call.path
+    for name in call.path_names:
         path = path.replace(f"{{{name}}}", quote(str(values.pop(name)) or "x", safe=""))
-    headers = dict(tenant.headers)
-    for name, choices in (
-        ("Idempotency-Key", [None, *KEYS, "k0"]),
-        ("X-Reme-User", [None, None, actor, other]),
-        ("Accept", [None, "text/event-stream"]),
-    ):
-        chosen = draw(st.sampled_from(choices))
-        headers |= {} if chosen is None else {name: chosen}
-    return actor, other, verb, path, values, headers
+    headers = {"Idempotency-Key": draw(st.sampled_from(["k0", *KEYS])), "Accept": "text/event-stream"}
+    return call.verb, path, values, {name: headers[name] for name in headers if draw(st.booleans())}
+
+
+def older_request(draw, house, actor, other, ids):
+    name = draw(st.sampled_from(sorted(OLDER_CALLS)))
+    workspace = draw(st.sampled_from([actor, actor, "default", other]))
+    return "POST", f"/{name}", {**values_of(draw, OLDER_CALLS[name].form, ids), "workspace_id": workspace}, {}
+
+
+def tool_request(draw, house, actor, other, ids):
+    tool = draw(st.sampled_from(TOOLS))
+    values = values_of(draw, tool.arguments, ids)
+    if "messages" in values:
+        values["messages"] = [
+            {"role": "user", "content": draw(st.sampled_from(WORDS)), "id": draw(st.sampled_from(ids))}
+        ]
+    session = house.tenants[draw(st.sampled_from([actor, actor, actor, other]))].session
+    return "POST", "/mcp", rpc("tools/call", {"name": tool.name, "arguments": values}), {**ACCEPTED, **session}
+
+
+def chat_request(draw, house, actor, other, ids):
+    said = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=3))
+    messages = [{"role": "user", "content": f"What of the {word}, which is called?"} for word in said]
+    headers = {"X-Reme-Session": draw(st.sampled_from(["s", *ids]))} if draw(st.booleans()) else {}
+    body = {"model": "m", "messages": messages, "stream": draw(st.booleans())}
+    return "POST", "/v1/chat/completions", body, headers
+
+
+def rpc(method, params):
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
 def test_whatever_one_user_sends_nothing_of_the_other_is_told_or_changed(house):
-    statuses: dict[int, int] = {}
+    statuses: dict[tuple[str, int], int] = {}
 
     @settings(
         max_examples=CASES,
@@ -199,23 +256,27 @@ def test_whatever_one_user_sends_nothing_of_the_other_is_told_or_changed(house):
     )
     @given(data=st.data())
     def send(data):
-        _, other, verb, path, values, headers = data.draw(requests(house))
-        before = house.state(other)
-        in_body = verb in {"POST", "PATCH"}
-        query = {name: json.dumps(item) if isinstance(item, dict) else item for name, item in values.items()}
+        sent = data.draw(requests(house))
+        before = house.state(sent.other)
+        body = sent.values if sent.verb in {"POST", "PATCH"} else None
+        query = {name: json.dumps(item) if isinstance(item, dict) else item for name, item in sent.values.items()}
         answer = house.client.request(
-            verb, path, headers=headers, json=values if in_body else None, params=None if in_body else query
+            sent.verb, sent.path, headers=sent.headers, json=body, params=query if body is None else None
         )
-        statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
+        key = (sent.path if sent.path in {"/mcp", "/v1/chat/completions"} else "", answer.status_code)
+        statuses[key] = statuses.get(key, 0) + 1
         assert answer.status_code < 500, answer.text
-        assert SECRETS[other] not in answer.text
-        assert not [item for item in house.tenants[other].hidden if item in answer.text]
-        assert house.state(other) == before
-        if headers.get("X-Reme-User") == other or values.get("workspace_id") == other:
-            assert answer.status_code in {403, 422}
+        told = answer.text + json.dumps(house.model.bodies)  # what a model is asked is told, too
+        house.model.requests.clear()
+        assert SECRETS[sent.other] not in told
+        assert not [item for item in house.tenants[sent.other].hidden if item in told]
+        assert house.state(sent.other) == before
+        if sent.names_other:
+            assert answer.status_code in {403, 404, 422}
 
     send()
-    assert statuses.get(200, 0) > CASES / 5, statuses
+    for door, share in (("", 8), ("/mcp", 30), ("/v1/chat/completions", 30)):
+        assert statuses.get((door, 200), 0) > CASES / share, statuses
 
 
 def test_what_belongs_to_another_is_as_unknown_as_what_never_was(house):
