@@ -243,9 +243,10 @@ def _clear(connection: sqlite3.Connection, *, scope: Scope, session: str) -> Non
 
 # -- what was said -------------------------------------------------------------------------------------------------
 
-_CALLS = frozenset({"function_call", "custom_tool_call"})
-_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
-_SPEAKERS = frozenset({"user", "assistant"})
+# Tuples: what an item has in the place of a word may not be hashable.
+_CALLS = ("function_call", "custom_tool_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+_SPEAKERS = ("user", "assistant")
 
 
 def _said(item: Mapping[str, JsonValue], message_id: str) -> dict[str, object] | None:
