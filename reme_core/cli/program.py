@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from reme_core import __version__
-from reme_core.cli import chat, doctor, jobs, learning, maintenance, memories, offloads, search, transfer
+from reme_core.cli import brief, chat, doctor, jobs, learning, maintenance, memories, offloads, search, transfer
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
 from reme_core.cli.file_settings import settings_of_files
 from reme_core.cli.visible import one_line
@@ -61,6 +61,16 @@ for _name, _command in (
     ("doctor", doctor.doctor),
 ):
     app.command(_name)(_command)
+
+
+def _has_its_own_parser(context: typer.Context) -> int:
+    """Run a command that reads its options itself: `main` takes it before it comes here."""
+    return brief.run([context.info_name or "", *context.args], is_program=False)
+
+
+for _name, _help in brief.COMMANDS.items():
+    _own = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command(_name, help=_help, context_settings=_own, add_help_option=False)(_has_its_own_parser)
 
 TRACEBACK_VARIABLE = "REME_TRACEBACK"
 _COMPLETING = "_REME_COMPLETE"  # set by the shell that asks; the name that typer makes of ours
