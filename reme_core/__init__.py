@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         CleanedOffloads,
         CompactedContext,
         ContextUse,
+        Cost,
         DumpedLibrary,
         Erased,
         Event,
@@ -101,6 +102,7 @@ __all__ = [
     "ContextCheck",
     "ContextLimits",
     "ContextUse",
+    "Cost",
     "Counts",
     "Database",
     "DumpedLibrary",
@@ -184,7 +186,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "models.endpoint_failures": "json_instruction",
             "ports": "Counts ToolCallPage ToolPage",
             "schema": (
-                "Block ChatReply CleanedOffloads CompactedContext ContextUse DumpedLibrary Erased Event Feedback "
+                "Block ChatReply CleanedOffloads CompactedContext ContextUse Cost DumpedLibrary Erased Event Feedback "
                 "Forgotten Hit Job JobState LineProblem LoadedLibrary Memory MemoryPage MemoryType Message "
                 "OffloadedContext OffloadInfo OffloadKind PreparedContext RecordedToolCalls RejectedExperience "
                 "RejectedFact Reloaded ReloadResult RetrieveResult Scope Source StoredMessage SummaryResult "

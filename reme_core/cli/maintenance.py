@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Json, Space, Wait, begin
 from reme_core.cli.output import Output, counted, listed
 from reme_core.errors import InvalidInputError
-from reme_core.schema import FileCheck
+from reme_core.schema import Cost, FileCheck, Usage
 
 
 def backup(
@@ -99,6 +100,56 @@ def _print_check(output: Output, checked: FileCheck, done: str) -> ExitCode:
         wrong = counted(len(checked.problems), "problem") if checked.problems else "no problem"
         output.line(f"{done} {checked.path}: {counted(checked.rows, 'row')}, {wrong} ({checked.file_bytes:,} bytes)")
     return ExitCode.UNREADABLE if checked.problems else ExitCode.DONE
+
+
+def cost(
+    *,
+    user: Annotated[str | None, typer.Option("--user", "-u", help="One user's; by default all users'.")] = None,
+    since: Annotated[str | None, typer.Option("--since", help="From this day (UTC) on.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Up to this day, which is not counted.")] = None,
+    space: Space = "default",
+    folder: Folder = DEFAULT_FOLDER,
+    wait: Wait = DEFAULT_WAIT_S,
+    as_json: Json = False,
+) -> int:
+    """Tell what models were asked and how many tokens that took, by day, user and purpose."""
+    where, output = begin(user, space, folder, wait, as_json=as_json)
+    days = _read_day(since, "--since"), _read_day(until, "--until")
+    return asyncio.run(_cost(where, output, *days))
+
+
+async def _cost(where: CommonOptions, output: Output, since: date | None, until: date | None) -> ExitCode:
+    from reme_core.steps.costs import CostBook  # noqa: PLC0415  # help is shown without it
+
+    where.check_file()
+    async with where.open() as memory:
+        book = CostBook(memory.store, memory.clock)
+        costs = await book.read(where.space, user_id=where.user, since=since, until=until)
+    total = sum((Usage(**cost.model_dump(include=set(Usage.model_fields))) for cost in costs), Usage())
+    if output.as_json:
+        counts = total.model_dump(include={"model_calls", "prompt_tokens", "completion_tokens"})
+        output.value({"costs": [cost.model_dump(mode="json") for cost in costs], "total": counts})
+        return ExitCode.DONE
+    for cost in costs:
+        output.line(f"{cost.day} {cost.user_id or '(shared)'} {cost.purpose}", _spent(cost))
+    if costs:
+        output.line("in all", _spent(total))
+    else:
+        output.remark("no model was asked")
+    return ExitCode.DONE
+
+
+def _spent(cost: Cost | Usage) -> str:
+    tokens = f"{cost.prompt_tokens:,} tokens asked, {cost.completion_tokens:,} answered"
+    return f"{counted(cost.model_calls, 'model call')}, {tokens}"
+
+
+def _read_day(text: str | None, name: str) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        msg = f"{name}: wanted a day such as 2026-11-23, found {text!r:.60}"
+        raise InvalidInputError(msg) from None
 
 
 def users(

@@ -56,6 +56,7 @@ for _name, _command in (
     ("backup", maintenance.backup),
     ("restore", maintenance.restore),
     ("check", maintenance.check),
+    ("cost", maintenance.cost),
     ("users", maintenance.users),
     ("spaces", maintenance.spaces),
     ("doctor", doctor.doctor),

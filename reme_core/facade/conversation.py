@@ -11,6 +11,7 @@ from reme_core.facade.parts import MemoryParts
 from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, parse_messages
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
+from reme_core.telemetry import traced
 
 if TYPE_CHECKING:
     pass
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 class ConversationMethods:
     """The methods of `ReMe` that take messages in and answer questions."""
 
+    @traced("upsert_memory")
     async def summary(
         self: MemoryParts,
         messages: Sequence[object],
@@ -90,6 +92,7 @@ class ConversationMethods:
             self._work.start(scope)
         return result
 
+    @traced("search_memory")
     async def retrieve(
         self: MemoryParts,
         query: str | None = None,
@@ -161,7 +164,10 @@ class ConversationMethods:
             now=self._clock.now(),
         )
         await self._work.recover()
-        return await self._retriever.retrieve(self._scope(user_id), request)
+        scope = self._scope(user_id)
+        found = await self._retriever.retrieve(scope, request)
+        await self._costs.add(scope, "retrieve", found.usage)
+        return found
 
     async def chat(
         self: MemoryParts,
@@ -202,4 +208,7 @@ class ConversationMethods:
             zone=self._runtime.zone,
         )
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
-        return await chat.turn(self._scope(user_id), inputs.read_query(message, "message"), session, on_text)
+        scope = self._scope(user_id)
+        reply = await chat.turn(scope, inputs.read_query(message, "message"), session, on_text)
+        await self._costs.add(scope, "chat", reply.usage)
+        return reply

@@ -12,6 +12,7 @@ from reme_core.jobs.job_runner import JobRunner
 from reme_core.ports import Clock, Embedder, Store
 from reme_core.remember.summarizer import VerbatimSummarizer, since
 from reme_core.schema import Job, Memory, Scope, TaskMemories, ToolSummary, Usage, shown
+from reme_core.steps.costs import CostBook
 from reme_core.steps.flow import FlowContext, Stage
 from reme_core.tasks.record_attempts import TaskRecorder
 from reme_core.tasks.task_values import TASK, RetrievalFlow, TaskFlow, TaskQuestion
@@ -99,6 +100,7 @@ class LearningService:
             language=self._language,
         )
         found = await flow(question, context)
+        await CostBook(self._ports.store, self._ports.clock).add(scope, "task_retrieval", context.trace.usage)
         return TaskMemories(
             results=found.hits,
             text=found.text,

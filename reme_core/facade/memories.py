@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from reme_core.facade.parts import MemoryParts
 from reme_core.schema import STATEMENTS, Event, Memory, MemoryPage, UndoResult
 from reme_core.steps import user_input as inputs
+from reme_core.telemetry import traced
 
 if TYPE_CHECKING:
     pass
@@ -21,6 +22,7 @@ _HISTORY_PAGE = 1000
 class MemoryMethods:
     """The methods of `ReMe` on single memories."""
 
+    @traced("upsert_memory")
     async def add_memory(
         self: MemoryParts,
         content: str,
@@ -62,6 +64,7 @@ class MemoryMethods:
         [memory] = await self._editor.add(self._scope(user_id), [fields], run_id=None, reason=why, at=self._clock.now())
         return memory
 
+    @traced("upsert_memory")
     async def add_memories(
         self: MemoryParts,
         memories: Sequence[Mapping[str, object]],
@@ -88,6 +91,7 @@ class MemoryMethods:
         [memory] = await self._ports.store.get(self._scope(user_id), [inputs.read_id(memory_id, "memory_id")])
         return memory
 
+    @traced("update_memory")
     async def update_memory(
         self: MemoryParts,
         memory_id: str,
@@ -135,6 +139,7 @@ class MemoryMethods:
             at=self._clock.now(),
         )
 
+    @traced("update_memory")
     async def supersede_memory(
         self: MemoryParts,
         memory_id: str,
@@ -174,6 +179,7 @@ class MemoryMethods:
             at=self._clock.now(),
         )
 
+    @traced("delete_memory")
     async def delete_memory(
         self: MemoryParts, memory_id: str, *, user_id: str, reason: str = "", erase: bool = False
     ) -> None:

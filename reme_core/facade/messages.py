@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from reme_core.facade.parts import MemoryParts
-from reme_core.schema import Block, CleanedOffloads, Erased, Job, OffloadInfo, StoredMessage, Usage
+from reme_core.schema import Block, CleanedOffloads, Cost, Erased, Job, OffloadInfo, StoredMessage, Usage
 from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
@@ -72,6 +72,29 @@ class MessageMethods:
     async def stats(self: MemoryParts, *, user_id: str) -> Counts:
         """Return how much a user's memory holds."""
         return await self._ports.store.count(self._scope(user_id))
+
+    async def costs(
+        self: MemoryParts,
+        *,
+        user_id: str,
+        start_time: datetime | str | None = None,
+        end_time: datetime | str | None = None,
+    ) -> list[Cost]:
+        """Return what a user's memory spent on chat models, by day (UTC) and purpose.
+
+        Args:
+            user_id: Whose memory.
+            start_time: From its day on.
+            end_time: Up to its day, which is not counted any more.
+        """
+        scope = self._scope(user_id)
+        since, until = inputs.read_time(start_time, "start_time"), inputs.read_time(end_time, "end_time")
+        return await self._costs.read(
+            scope.memory_space,
+            user_id=scope.user_id,
+            since=None if since is None else since.date(),
+            until=None if until is None else until.date(),
+        )
 
     async def delete_all_memories(self: MemoryParts, *, user_id: str) -> Erased:
         """Remove everything of a user for good: messages, blocks, memories, events, vectors and texts.

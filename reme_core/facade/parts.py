@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reme_core.remember.memory_editor import Editor
     from reme_core.remember.summarizer import VerbatimSummarizer
     from reme_core.retrieval.resting_embedder import RestingEmbedder
+    from reme_core.steps.costs import CostBook
     from reme_core.stores import Database
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts
@@ -57,6 +58,7 @@ class MemoryParts(Protocol):
     _retriever: Retriever
     _language: Language | None
     _timezone: str
+    _costs: CostBook
 
     @property
     def _learning(self) -> LearningService: ...

@@ -150,6 +150,7 @@ class ReMe(
         from reme_core.remember.memory_editor import Editor
         from reme_core.remember.summarizer import VerbatimSummarizer
         from reme_core.retrieval.resting_embedder import RestingEmbedder
+        from reme_core.steps.costs import CostBook
 
         for name in unknown:
             settings = tuple(set(inspect.signature(ReMe).parameters) - {"unknown"})
@@ -194,6 +195,7 @@ class ReMe(
         )
         self._editor = Editor(store=self._ports.store, embedder=self._embedder, start=self._work.start)
         self._runner = self._work.runner = JobRunner(store=self._ports.store, clock=self._clock, trying=self._trying)
+        self._costs = CostBook(self._ports.store, self._clock)
         self._closed = False
         self._gate = threading.Lock()
         self._made_learning: LearningService | None = None

@@ -171,6 +171,7 @@ class SyncReMe:
     get_block = _waiting(ReMe.get_block)
     list_blocks = _waiting(ReMe.list_blocks)
     stats = _waiting(ReMe.stats)
+    costs = _waiting(ReMe.costs)
     delete_all_memories = _waiting(ReMe.delete_all_memories)
     flush = _waiting(ReMe.flush)
     list_jobs = _waiting(ReMe.list_jobs)

@@ -31,6 +31,7 @@ from reme_core.ports import (
     Store,
 )
 from reme_core.schema import Job, JobState, Scope
+from reme_core.steps.costs import CostBook
 from reme_core.steps.distillation import Distilled, UsageCounter, Worker, run_events
 
 _LOG = logging.getLogger("reme")
@@ -62,6 +63,7 @@ class JobRunner:
         self._workers: dict[str, Worker] = {}
         self._clock = clock
         self._trying = trying or RetryPolicy()
+        self._costs = CostBook(store, clock)
         # Outcomes that somebody in this process waits for, of jobs that somebody else in it has done.
         self._awaited: dict[str, JobOutcome | None] = {}
 
@@ -178,6 +180,7 @@ class JobRunner:
                 await self._give_back(scope, job, owner)
                 return JobOutcome(job=job, failure=_nobody(job))
             outcome = await self._attempt(scope, job, owner, worker)
+        await self._costs.add(scope, job.kind, outcome.usage)
         if job.job_id in self._awaited and not outcome.is_lost:
             self._awaited[job.job_id] = outcome
         return outcome

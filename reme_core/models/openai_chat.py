@@ -27,6 +27,7 @@ from reme_core.models.endpoint_failures import (
 )
 from reme_core.ports import ChatRequest, ChatResult, ToolSpec
 from reme_core.schema.openai_messages import wire_messages
+from reme_core.telemetry import model_span
 
 T = TypeVar("T")
 
@@ -164,8 +165,9 @@ class OpenAIChat(EndpointModel):
             return await self._endpoint.post(_PATH, body, tally=tally, timeout_s=request.timeout_s)
 
         try:
-            text = await self._negotiate(request, send)
-            return result_of(read_draft(text, tally), request, tally)
+            with model_span("chat", self.model, lambda: tally.usage("chat")):
+                text = await self._negotiate(request, send)
+                return result_of(read_draft(text, tally), request, tally)
         finally:
             self._meter.add(tally.usage("chat"))
 
@@ -187,20 +189,21 @@ class OpenAIChat(EndpointModel):
             )
 
         try:
-            async with (
-                self._endpoint.slots.hold(),
-                await self._negotiate(request, send) as stream,
-                aclosing(self._endpoint.pieces(stream, tally=tally, timeout_s=request.timeout_s)) as pieces,
-            ):
-                async for data in pieces:
-                    piece = parse_wire(data, raw=str(data))
-                    count_tokens(piece, tally)
-                    if text := answer.add(piece):
-                        yield text
-            if answer.finish_reason is None:
-                msg = f"{self.model!r}: the stream ended before the answer did: try again"
-                raise ModelUnavailableError(msg)
-            yield result_of(answer.draft(), request, tally)
+            with model_span("chat", self.model, lambda: tally.usage("chat"), current=False):
+                async with (
+                    self._endpoint.slots.hold(),
+                    await self._negotiate(request, send) as stream,
+                    aclosing(self._endpoint.pieces(stream, tally=tally, timeout_s=request.timeout_s)) as pieces,
+                ):
+                    async for data in pieces:
+                        piece = parse_wire(data, raw=str(data))
+                        count_tokens(piece, tally)
+                        if text := answer.add(piece):
+                            yield text
+                if answer.finish_reason is None:
+                    msg = f"{self.model!r}: the stream ended before the answer did: try again"
+                    raise ModelUnavailableError(msg)
+                yield result_of(answer.draft(), request, tally)
         finally:
             self._meter.add(tally.usage("chat"))
 

@@ -19,6 +19,7 @@ from reme_core.models.endpoint import OPENAI_URL, Endpoint, EndpointModel, as_se
 from reme_core.models.endpoint_failures import EndpointAddress, complaint
 from reme_core.models.json_text import clean_text
 from reme_core.ports import Matrix
+from reme_core.telemetry import model_span
 
 
 class _WireEmbeddingModel(BaseModel):
@@ -241,9 +242,10 @@ class OpenAIEmbedder(EndpointModel):
     async def _embed_batch(self, texts: list[str]) -> Matrix:
         tally = Tally()
         try:
-            text = await self._ask(texts, tally)
-            answer = read_vectors(text, count=len(texts), dimension=self._dimension)
-            tally.prompt_tokens = answer.prompt_tokens
+            with model_span("embeddings", self.model, lambda: tally.usage("embedding")):
+                text = await self._ask(texts, tally)
+                answer = read_vectors(text, count=len(texts), dimension=self._dimension)
+                tally.prompt_tokens = answer.prompt_tokens
         finally:
             self._meter.add(tally.usage("embedding"))
         return answer.vectors

@@ -28,6 +28,7 @@ from reme_core.schema.hits import shown_validity as shown_validity
 from reme_core.schema.hits import with_validity as with_validity
 from reme_core.schema.jobs import Job as Job
 from reme_core.schema.jobs import JobState as JobState
+from reme_core.schema.mapping import Cost as Cost
 from reme_core.schema.mapping import Usage as Usage
 from reme_core.schema.memories import STATEMENTS as STATEMENTS
 from reme_core.schema.memories import Event as Event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, KeysView, Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -106,6 +106,17 @@ class MappingModel(BaseModel):
 
 
 Mapping.register(MappingModel)
+
+
+class Cost(MappingModel):
+    """What a user's memory spent on models for one purpose on one day (UTC), as the endpoints reported it."""
+
+    day: date
+    user_id: str
+    purpose: str
+    model_calls: int
+    prompt_tokens: int
+    completion_tokens: int
 
 
 class Usage(MappingModel):

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from reme_core.errors import ContextTooLongError
 from reme_core.ports import HoldOffloads
 from reme_core.schema import Message, OffloadRecord, PreparedContext, Scope, Usage
+from reme_core.steps.costs import CostBook
 from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.text import Language
 from reme_core.working.fit import FittedContext, fit_messages
@@ -253,6 +254,7 @@ async def compact_messages(
         model=ports.model,
         counter=ports.ledger.counter,
     )
+    await CostBook(ports.store, ports.clock).add(scope, "compaction", compacted.usage)
     return compacted, list(names.values())
 
 

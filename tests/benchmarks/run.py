@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 import beam
+import chat_door
 import context
 import footprint
 import langchain_middleware
@@ -41,7 +42,7 @@ def langchain() -> list[Figure]:
 
 
 def speeds() -> list[Figure]:
-    return [*speed.measure(), *scale.measure()]
+    return [*speed.measure(), *scale.measure(), *chat_door.measure()]
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reme_core.cli import ExitCode, maintenance
-from tests.support.openai_server import KEY, OpenAIServer
+from tests.support.openai_server import KEY, Completion, OpenAIServer
 from tests.unit.cli.conftest import Reme
 
 
@@ -151,3 +151,26 @@ def test_each_command_is_declared_once(reme: Reme) -> None:
     told = reme("--help").out
     for command in (maintenance.backup, maintenance.restore, maintenance.check, maintenance.users, maintenance.spaces):
         assert f" {command.__name__} " in told
+
+
+def test_the_cost_is_told_by_day_user_and_purpose(reme: Reme, chat: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reme("cost").code == ExitCode.NOT_FOUND
+    with OpenAIServer() as server:
+        monkeypatch.setenv("REME_LLM_MODEL", "any")
+        monkeypatch.setenv("REME_LLM_BASE_URL", server.base_url)
+        monkeypatch.setenv("REME_LLM_API_KEY", KEY)
+        server.replies(Completion(text='{"facts": [], "summary": "Ana and tea."}'))
+        assert reme("add", "--messages", chat).code == ExitCode.DONE
+        usage = server.prompt_tokens, server.completion_tokens
+    assert reme("cost", "--json").value["total"] == {
+        "model_calls": 1,
+        "prompt_tokens": usage[0],
+        "completion_tokens": usage[1],
+    }
+    day, purpose, total = reme("cost").out.split("\n")[0].split()[0], "summary", reme("cost").out.splitlines()[-1]
+    assert f"{day} ana {purpose}" in reme("cost", "--since", day).out
+    assert total.startswith("in all")
+    assert reme("cost", "--user", "nobody").out == ""
+    assert reme("cost", "--until", day).out == ""
+    wrong = reme("cost", "--since", "yesterday")
+    assert (wrong.code, "--since" in wrong.err) == (ExitCode.BAD_INPUT, True)

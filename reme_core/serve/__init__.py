@@ -1,0 +1,1 @@
+"""Serving a memory to other programs: HTTP, MCP and an OpenAI-compatible door on one port."""

@@ -1,0 +1,1 @@
+"""The OpenAI-compatible door: a proxy in front of a chat model that remembers the talk and recalls what helps."""

@@ -1,0 +1,160 @@
+"""The memory beside a chat: what was said goes to disk, what helps comes out. Neither ever fails the chat."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import JsonValue
+
+from reme_core.errors import MessageNotFoundError, ReMeError
+from reme_core.facade.reme import ReMe
+from reme_core.ports import AppendMessages
+from reme_core.schema import Hit, Message, Usage, found_line, found_text
+from reme_core.serve.access import Principal, Right
+from reme_core.serve.chat.talk import Talk
+from reme_core.steps.costs import CostBook
+
+_LOG = logging.getLogger("reme.serve")
+
+T = TypeVar("T")
+
+DEFAULT_BUDGET = 800
+MAX_BUDGET = 100_000
+_PATIENCE_S = 2.0
+# What is asked for beside the budget, since of what is found some stands in the talk already.
+_SPARE = 2
+
+
+class DegradedError(Exception):
+    """Memory could not do its part; the chat goes on, and its caller is told why.
+
+    Attributes:
+        reason: In a few words without what was said.
+    """
+
+    def __init__(self, reason: str) -> None:
+        """Keep the reason."""
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMemory:
+    """The memory of one caller's chat.
+
+    Attributes:
+        memory: The memory of the caller's space.
+        principal: Who calls.
+        talk: What the request brings.
+    """
+
+    memory: ReMe
+    principal: Principal
+    talk: Talk
+
+    async def record_question(self) -> None:
+        """Put what is new in the talk on disk.
+
+        It is cut into blocks together with the answer. A caller without the right to write is not recorded.
+
+        Raises:
+            DegradedError: It is not on disk.
+        """
+        if Right.WRITE in self.principal.rights:
+            await _bounded(self._append_new())
+
+    async def recall(self, budget: int) -> str:
+        """Return what helps with the question, fenced as data, within so many tokens; "" where nothing does.
+
+        What the talk holds already is left out.
+
+        Raises:
+            DegradedError: The memory could not be asked.
+        """
+        if Right.READ not in self.principal.rights or not self.talk.question or budget == 0:
+            return ""
+        found = await _bounded(
+            self.memory.retrieve(self.talk.question, user_id=self.principal.scope.user_id, token_budget=budget * _SPARE)
+        )
+        held = {message.message_id for message in self.talk.messages}
+        hits = [hit for hit in found.results if hit.reference is None and not _is_held(hit, held)]
+        return self._within(hits, budget)
+
+    async def record_answer(self, message: Message) -> None:
+        """Put the answer on disk; the turn is then cut into blocks, and memories of it are made in the background.
+
+        Raises:
+            DegradedError: It is not on disk.
+        """
+        if Right.WRITE in self.principal.rights:
+            await _bounded(self._append_answer(message))
+
+    async def record_cost(self, usage: Mapping[str, JsonValue]) -> None:
+        """Write down what the model says that the answer took."""
+        prompt, completion = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        spent = Usage(
+            model_calls=1,
+            prompt_tokens=prompt if isinstance(prompt, int) else 0,
+            completion_tokens=completion if isinstance(completion, int) else 0,
+        )
+        await CostBook(self.memory.store, self.memory.clock).add(self.principal.scope, "chat door", spent)
+
+    async def _append_new(self) -> None:
+        scope, store = self.principal.scope, self.memory.store
+        new = self.talk.messages
+        try:
+            await store.get_messages(scope, [message.message_id for message in new])
+        except MessageNotFoundError as exc:
+            missing = set(exc.missing)
+            new = tuple(message for message in new if message.message_id in missing)
+        else:
+            return
+        request = AppendMessages(
+            session_id=self.talk.session_id,
+            messages=new,
+            want_vectors=self.memory.embedder is not None,
+            on_conflict="rename",
+        )
+        await store.append(scope, request)
+
+    async def _append_answer(self, message: Message) -> None:
+        await self.memory.summary(
+            [message],
+            user_id=self.principal.scope.user_id,
+            session_id=self.talk.session_id,
+            background=True,
+            on_conflict="rename",
+        )
+
+    def _within(self, hits: Sequence[Hit], budget: int) -> str:
+        """Return as many notes as fit, what stands around them counted."""
+        counter = self.memory.token_counter
+        left = budget - counter.count(found_text(hits[:1])) + sum(counter.count(found_line(hit)) for hit in hits[:1])
+        taken: list[Hit] = []
+        for hit in hits:
+            cost = counter.count(found_line(hit)) + 1
+            if cost <= left:
+                taken.append(hit)
+                left -= cost
+        return found_text(taken)
+
+
+def _is_held(hit: Hit, held: set[str]) -> bool:
+    return bool(hit.message_ids) and held.issuperset(hit.message_ids)
+
+
+async def _bounded(work: Awaitable[T]) -> T:
+    """Wait for the memory, but not for long (DegradedError)."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return await work
+    except ReMeError as exc:
+        _LOG.error("memory failed beside a chat: %s", exc)  # the chat goes on; the words say where
+        raise DegradedError(type(exc).__name__) from exc
+    except TimeoutError as exc:
+        _LOG.error("memory took longer than %s s beside a chat", _PATIENCE_S)  # as above
+        raise DegradedError(type(exc).__name__) from exc

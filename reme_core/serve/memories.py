@@ -1,0 +1,69 @@
+"""The memories of a service: one `ReMe` for each memory space, on one store and with the same models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from reme_core.facade.reme import ReMe
+from reme_core.ports import Clock, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """Makes the memory of a space when it is first asked for, and closes all of them at the end.
+
+    Args:
+        home: The memory of the service's own space; the others share its store and its models, and it closes these.
+        make: Makes the memory of another space.
+    """
+
+    home: ReMe
+    make: Callable[[str], ReMe]
+    _opened: dict[str, ReMe] = field(default_factory=dict)
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _gate: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def store(self) -> Store:
+        """Where everything is kept."""
+        return self.home.store
+
+    @property
+    def clock(self) -> Clock:
+        """Tells the time."""
+        return self.home.clock
+
+    async def __aenter__(self) -> Self:
+        """Open the service's own space; what earlier processes left undone begins."""
+        self._opened[self.home.memory_space] = await self._stack.enter_async_context(self.home)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Finish what is acknowledged, then close."""
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def of(self, memory_space: str) -> ReMe:
+        """Return the memory of a space."""
+        memory = self._opened.get(memory_space)
+        if memory is not None:
+            return memory
+        async with self._gate:
+            if memory_space not in self._opened:
+                self._opened[memory_space] = await self._stack.enter_async_context(self.make(memory_space))
+            return self._opened[memory_space]
+
+
+def memories_of(home: ReMe) -> Memories:
+    """Return the memories that stand on the store and the models of this one."""
+
+    def make(memory_space: str) -> ReMe:
+        return ReMe(memory_space, llm=home.llm, embedding=home.embedder, vector_store=home.store, clock=home.clock)
+
+    return Memories(home, make)

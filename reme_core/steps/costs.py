@@ -1,0 +1,137 @@
+"""Costs: what models were asked and how many tokens that took, by user, day and purpose.
+
+Each call, or job, that asked a model leaves a row: an item of the service's own space that belongs to the user, and
+goes with the user's erasure. Rows are never changed, so that processes need not know of each other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from reme_core.errors import StoreError
+from reme_core.ports import (
+    Clock,
+    FilterOperator,
+    ItemAddress,
+    ItemCondition,
+    ListItemNamespaces,
+    PutItem,
+    SearchItems,
+    Store,
+    WriteItems,
+)
+from reme_core.schema import Cost, Scope, Usage, new_id
+
+_LOG = logging.getLogger("reme")
+
+SERVICE_SPACE: Final = "reme-service"
+"""The memory space of what is kept about the service itself: costs, access keys."""
+
+_COSTS = "costs"
+_PAGE = 1000
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    memory_space: str
+    user_id: str
+    purpose: str
+    model_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class CostBook:
+    """Writes down what was spent, and adds it up."""
+
+    store: Store
+    clock: Clock
+
+    async def add(self, scope: Scope, purpose: str, usage: Usage) -> None:
+        """Write down what a call spent; nothing where no model was asked.
+
+        It is a note about work that is done: one that can't be written is logged, and takes nothing back.
+        """
+        if not usage.model_calls:
+            return
+        now = self.clock.now()
+        row = _Row(
+            memory_space=scope.memory_space,
+            user_id=scope.user_id,
+            purpose=purpose,
+            model_calls=usage.model_calls,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+        )
+        address = ItemAddress(namespace=(_COSTS, now.date().isoformat()), key=new_id())
+        put = PutItem(address=address, value=row.model_dump(), owner=scope)
+        try:
+            await self.store.write_items(SERVICE_SPACE, WriteItems(writes=[put], at=now))
+        except StoreError as exc:
+            _LOG.error("what %s cost could not be written down: %s", purpose, exc)
+
+    async def read(
+        self, memory_space: str, *, user_id: str | None = None, since: date | None = None, until: date | None = None
+    ) -> list[Cost]:
+        """Add up what was spent in a memory space, by day, user and purpose, in this order.
+
+        Args:
+            memory_space: The space.
+            user_id: One user's alone.
+            since: From this day (UTC) on.
+            until: Up to this day, which is not counted any more.
+        """
+        found = await self.store.list_item_namespaces(
+            SERVICE_SPACE, ListItemNamespaces(prefix=(_COSTS,), at=self.clock.now())
+        )
+        days = sorted(date.fromisoformat(namespace[1]) for namespace in found.namespaces)
+        sums: defaultdict[tuple[date, str, str], Usage] = defaultdict(Usage)
+        for day in days:
+            if (since is None or day >= since) and (until is None or day < until):
+                for row in await self._rows(day, _conditions(memory_space, user_id)):
+                    sums[day, row.user_id, row.purpose] += Usage(**row.model_dump(include=set(Usage.model_fields)))
+        return [
+            Cost(
+                day=day,
+                user_id=user,
+                purpose=purpose,
+                model_calls=usage.model_calls,
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+            )
+            for (day, user, purpose), usage in sorted(sums.items())
+        ]
+
+    async def _rows(self, day: date, conditions: Sequence[ItemCondition]) -> list[_Row]:
+        rows: list[_Row] = []
+        at, prefix = self.clock.now(), (_COSTS, day.isoformat())
+        while True:
+            search = SearchItems(prefix=prefix, conditions=conditions, limit=_PAGE, offset=len(rows), at=at)
+            page = await self.store.search_items(SERVICE_SPACE, search)
+            rows += [_read(item.value) for item in page]
+            if len(page) < _PAGE:
+                return rows
+
+
+def _conditions(memory_space: str, user_id: str | None) -> list[ItemCondition]:
+    wanted: dict[str, JsonValue] = {"memory_space": memory_space}
+    if user_id is not None:
+        wanted["user_id"] = user_id
+    return [ItemCondition(field=name, operator=FilterOperator.EQ, operand=value) for name, value in wanted.items()]
+
+
+def _read(value: dict[str, JsonValue]) -> _Row:
+    """Read a row; one of a newer release counts as nothing spent."""
+    try:
+        return _Row.model_validate(value)
+    except ValidationError:
+        return _Row(memory_space="", user_id="", purpose="unknown", model_calls=0, prompt_tokens=0, completion_tokens=0)
