@@ -16,16 +16,16 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
 from reme_core.errors import ConfigurationError, InvalidInputError
-from reme_core.schema import Scope, make_scope, shown
+from reme_core.facade.reme import ReMe
+from reme_core.schema import Scope, make_scope, new_id, shown
 from reme_core.schema.messages import (
     ContentBlock,
     FileBlock,
@@ -39,16 +39,16 @@ from reme_core.steps.user_input import read_id
 from reme_core.stores import Database
 from reme_core.stores.local.file.scope_numbers import find_scope
 
-if TYPE_CHECKING:
-    from reme_core.facade.reme import ReMe
-
 T = TypeVar("T")
 
-# `erased_with`: the scope whose end is that of the row. `digest`: tells equal items, by their bytes.
+_Row: TypeAlias = tuple[str | None, str]
+"""The id of what was said in an item, and the item as text."""
+
+# `erased_with`: the scope whose end is that of the row. `message`: the id of what was said in it, if anything was.
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS openai_agents_items (
         position INTEGER PRIMARY KEY AUTOINCREMENT, erased_with INTEGER NOT NULL, session TEXT NOT NULL,
-        digest BLOB NOT NULL, body TEXT NOT NULL)""",
+        message TEXT, body TEXT NOT NULL)""",
     "CREATE INDEX IF NOT EXISTS openai_agents_in_order ON openai_agents_items (erased_with, session, position)",
 )
 _OF_SESSION = "FROM openai_agents_items WHERE erased_with = ? AND session = ?"
@@ -86,16 +86,18 @@ class ReMeSession:
         if not user_id:
             msg = "user_id: whose session is it? Give the id of a user"
             raise InvalidInputError(msg)
-        if not hasattr(memory, "database"):
-            msg = f"memory: wanted a ReMe, found {shown(memory)}"
+        given: object = memory
+        if not isinstance(given, ReMe):
+            msg = f"memory: wanted a ReMe, found {shown(given)}"
             raise ConfigurationError(msg)
         self.session_id = read_id(session_id, "session_id")
         self.session_settings = session_settings
         self._memory = memory
         self._user_id = user_id
         self._scope = make_scope(memory.memory_space, user_id)
-        self._scope_key = (memory.memory_space, user_id, self.session_id)
         self._file: Database = memory.database
+        # Ids of what was said in items that were just removed, by item: the SDK takes items out and adds them again.
+        self._removed: dict[str, list[str]] = {}
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the newest `limit` items in their order; without a limit those that `session_settings` allows."""
@@ -110,47 +112,64 @@ class ReMeSession:
         Raises:
             InvalidInputError: An item that is no JSON object; nothing was kept.
         """
-        rows = [_row(item, place) for place, item in enumerate(items)]
-        if rows:
-            await _to_its_end(self._add(items, rows))
+        bodies = [_written(item, place) for place, item in enumerate(items)]
+        if bodies:
+            await _to_its_end(self._add(items, bodies))
 
-    async def _add(self, items: Sequence[Any], rows: Sequence[tuple[bytes, str]]) -> None:
+    async def _add(self, items: Sequence[Any], bodies: Sequence[str]) -> None:
         # First what was said: whoever is killed in between has items neither acknowledged nor there twice.
-        before = await self._file.read(
-            partial(_counts, scope=self._scope, session=self.session_id, digests=[digest for digest, _ in rows])
-        )
-        messages = [
-            said for item, name in zip(items, self._names(rows, before), strict=True) if (said := _said(item, name))
-        ]
-        if messages:
-            await self._memory.summary(
-                messages,
-                user_id=self._user_id,
-                session_id=self.session_id,
-                end_session=False,
-                background=True,
-                on_conflict="rename",
-            )
-        await self._file.write(partial(_insert, scope=self._scope, session=self.session_id, rows=rows))
-
-    def _names(self, rows: Sequence[tuple[bytes, str]], before: Mapping[bytes, int]) -> list[str]:
-        """Return ids for messages: an item that is taken out and added again, as the SDK does, says nothing new."""
-        seen = Counter(before)
-        names = []
-        for digest, _ in rows:
-            text = json.dumps([*self._scope_key, digest.hex(), seen[digest]])
-            names.append(blake2b(text.encode(), digest_size=16).hexdigest())
-            seen[digest] += 1
-        return names
+        removed, self._removed = self._removed, {}
+        messages: list[dict[str, JsonValue]] = []
+        rows: list[_Row] = []
+        for item, body in zip(items, bodies, strict=True):
+            message_id = _taken(removed, body) or new_id()
+            message = _said(item, message_id)
+            messages += [] if message is None else [message]
+            rows.append((None if message is None else message_id, body))
+        try:
+            if messages:
+                await self._memory.summary(
+                    messages,
+                    user_id=self._user_id,
+                    session_id=self.session_id,
+                    end_session=False,
+                    background=True,
+                    on_conflict="rename",
+                )
+            await self._file.write(partial(_insert, scope=self._scope, session=self.session_id, rows=rows))
+        except BaseException:
+            self._note_removed(rows)  # who tries again says nothing twice
+            raise
 
     async def pop_item(self) -> Any | None:  # noqa: ANN401  # an item of the SDK
         """Remove the last item and return it; None where there is none. What was said in it stays in the memory."""
-        body = await _to_its_end(self._file.write(partial(_pop, scope=self._scope, session=self.session_id)))
-        return None if body is None else json.loads(body)
+        rows = await self._remove(limit=1)
+        return json.loads(rows[0][1]) if rows else None
 
     async def clear_session(self) -> None:
         """Remove all items: agents begin anew. What was said in them stays in the memory, where `retrieve` finds it."""
-        await _to_its_end(self._file.write(partial(_clear, scope=self._scope, session=self.session_id)))
+        await self._remove(limit=-1)
+
+    async def _remove(self, *, limit: int) -> Sequence[_Row]:
+        work = partial(_delete, scope=self._scope, session=self.session_id, limit=limit)
+        rows = await _to_its_end(self._file.write(work))
+        self._note_removed(rows)
+        return rows
+
+    def _note_removed(self, rows: Sequence[_Row]) -> None:
+        for message_id, body in rows:
+            if message_id is not None:
+                self._removed.setdefault(_digest(body), []).append(message_id)
+
+
+def _taken(removed: Mapping[str, list[str]], body: str) -> str | None:
+    """Return the id of what was said in an equal item that was removed just before, each once."""
+    ids = removed.get(_digest(body))
+    return ids.pop(0) if ids else None
+
+
+def _digest(body: str) -> str:
+    return blake2b(body.encode(), digest_size=16).hexdigest()
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
@@ -168,15 +187,11 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
     return task.result()
 
 
-# -- rows ----------------------------------------------------------------------------------------------------------
-
-
-def _row(item: object, place: int) -> tuple[bytes, str]:
-    """Return digest and text of an item (InvalidInputError)."""
+def _written(item: object, place: int) -> str:
+    """Return an item as text (InvalidInputError)."""
     try:
         if isinstance(item, Mapping):
-            body = ascii_json(dict(item))
-            return blake2b(body.encode(), digest_size=16).digest(), body
+            return ascii_json(dict(item))
         reason = "no object"
     except (TypeError, ValueError, RecursionError) as exc:
         reason = str(exc)
@@ -199,49 +214,26 @@ def _newest(connection: sqlite3.Connection, *, scope: Scope, session: str, limit
     return [body for (body,) in reversed(rows)]
 
 
-def _counts(
-    connection: sqlite3.Connection, *, scope: Scope, session: str, digests: Sequence[bytes]
-) -> dict[bytes, int]:
-    """Return how often equal items are there, by their digests."""
-    number = _number(connection, scope)
-    if number is None:
-        return {}
-    query = f"SELECT count(*) {_OF_SESSION} AND digest = ?"
-    return {digest: connection.execute(query, (number, session, digest)).fetchone()[0] for digest in set(digests)}
-
-
-def _insert(connection: sqlite3.Connection, *, scope: Scope, session: str, rows: Sequence[tuple[bytes, str]]) -> None:
+def _insert(connection: sqlite3.Connection, *, scope: Scope, session: str, rows: Sequence[_Row]) -> None:
     for table in _TABLES:
         connection.execute(table)
     number = Database.number_of(connection, scope)
     connection.executemany(
-        "INSERT INTO openai_agents_items (erased_with, session, digest, body) VALUES (?, ?, ?, ?)",
-        [(number, session, digest, body) for digest, body in rows],
+        "INSERT INTO openai_agents_items (erased_with, session, message, body) VALUES (?, ?, ?, ?)",
+        [(number, session, message_id, body) for message_id, body in rows],
     )
 
 
-def _pop(connection: sqlite3.Connection, *, scope: Scope, session: str) -> str | None:
+def _delete(connection: sqlite3.Connection, *, scope: Scope, session: str, limit: int) -> list[_Row]:
+    """Remove the newest items, all with -1; return them in order."""
     number = _number(connection, scope)
-    row = (
-        connection.execute(
-            f"SELECT position, body {_OF_SESSION} ORDER BY position DESC LIMIT 1", (number, session)
-        ).fetchone()
-        if number is not None
-        else None
-    )
-    if row is None:
-        return None
-    connection.execute("DELETE FROM openai_agents_items WHERE position = ?", (row[0],))
-    return str(row[1])
+    if number is None:
+        return []
+    query = f"SELECT position, message, body {_OF_SESSION} ORDER BY position DESC LIMIT ?"
+    rows = connection.execute(query, (number, session, limit)).fetchall()
+    connection.executemany("DELETE FROM openai_agents_items WHERE position = ?", [row[:1] for row in rows])
+    return [(message_id, body) for _, message_id, body in reversed(rows)]
 
-
-def _clear(connection: sqlite3.Connection, *, scope: Scope, session: str) -> None:
-    number = _number(connection, scope)
-    if number is not None:
-        connection.execute(f"DELETE {_OF_SESSION}", (number, session))
-
-
-# -- what was said -------------------------------------------------------------------------------------------------
 
 # Tuples: what an item has in the place of a word may not be hashable.
 _CALLS = ("function_call", "custom_tool_call")
@@ -249,7 +241,7 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _SPEAKERS = ("user", "assistant")
 
 
-def _said(item: Mapping[str, JsonValue], message_id: str) -> dict[str, object] | None:
+def _said(item: Mapping[str, JsonValue], message_id: str) -> dict[str, JsonValue] | None:
     """Return what was said in an item as a message, None where that is nothing: instructions, reasoning, references."""
     kind, role = item.get("type", "message"), item.get("role")
     blocks: list[ContentBlock] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -23,7 +24,7 @@ from agents.memory import OpenAIResponsesCompactionSession, Session, SessionSett
 from agents.testing import ScriptedModel, assistant_message, function_call  # noqa: E402
 
 from reme_core import ReMe  # noqa: E402
-from reme_core.errors import ConfigurationError, InvalidInputError, StoreClosedError  # noqa: E402
+from reme_core.errors import ConfigurationError, InvalidInputError, StoreClosedError, StoreError  # noqa: E402
 from reme_core.openai_agents import ReMeSession  # noqa: E402
 from tests.support.rule_model import RuleModel  # noqa: E402
 
@@ -97,9 +98,6 @@ async def run(way: str, agent: Any, text: Any, **options: Any) -> Any:
 
 
 every_way = pytest.mark.parametrize("way", ["run", "run_sync", "run_streamed"])
-
-
-# -- the protocol, as the SDK's own tests of its sessions have it -----------------------------------------------------
 
 
 def test_it_is_a_session_of_the_sdk(session: ReMeSession) -> None:
@@ -211,9 +209,6 @@ async def test_a_write_that_is_cancelled_is_whole(session: ReMeSession) -> None:
     assert await session.get_items() == ITEMS
 
 
-# -- runs --------------------------------------------------------------------------------------------------------------
-
-
 @every_way
 async def test_the_model_is_shown_the_turns_before(session: ReMeSession, way: str) -> None:
     model = says("San Francisco", "California")
@@ -278,9 +273,6 @@ async def test_compaction_by_the_sdk_stands_on_it(memory: ReMe, session: ReMeSes
     assert await said(memory) == ["I live in Lisbon", "It rains"]
 
 
-# -- the memory --------------------------------------------------------------------------------------------------------
-
-
 async def test_what_was_said_is_found_in_another_session(memory: ReMe, session: ReMeSession) -> None:
     agent = Agent(name="test", model=says("Noted, Friday."))
     await Runner.run(agent, "My flight to Oslo is on Friday", session=session)
@@ -302,17 +294,50 @@ async def test_instructions_and_reasoning_are_items_and_nothing_that_was_said(
     ]
 
 
-async def test_what_is_popped_and_added_again_is_said_once_and_repeated_words_twice(
-    memory: ReMe, session: ReMeSession
-) -> None:
-    yes = {"role": "user", "content": "yes"}
-    await session.add_items([yes])
+async def test_what_is_removed_and_added_again_is_said_once(memory: ReMe, session: ReMeSession) -> None:
+    talk = [{"role": "user", "content": text} for text in ("yes", "no", "yes")]
+    await session.add_items(talk)
     await session.pop_item()
-    await session.add_items([yes])
-    assert await said(memory) == ["yes"]
-    await session.add_items([yes])
-    assert await said(memory) == ["yes", "yes"]
-    assert await session.get_items() == [yes, yes]
+    await session.pop_item()
+    await session.add_items(talk[1:])
+    assert await said(memory) == ["yes", "no", "yes"]
+    await session.clear_session()
+    await session.add_items(talk)
+    assert await said(memory) == ["yes", "no", "yes"]
+    assert await session.get_items() == talk
+
+
+async def test_what_is_said_again_later_is_said_twice(memory: ReMe, session: ReMeSession) -> None:
+    flight = {"role": "user", "content": "My flight is on Friday"}
+    await session.add_items([flight])
+    await session.add_items([flight])
+    assert await said(memory) == ["My flight is on Friday"] * 2
+    await session.clear_session()
+    await session.add_items([{"role": "user", "content": "Hello"}])
+    await session.add_items([flight])
+    again = ReMeSession("chat-1", memory, user_id="ana")
+    await again.clear_session()
+    await session.add_items([flight])
+    assert (await said(memory)).count("My flight is on Friday") == 4
+
+
+async def test_who_adds_items_again_after_a_failure_says_nothing_twice(tmp_path: Path) -> None:
+    async with ReMe(working_dir=tmp_path, llm=None, embedding=None) as memory:
+        session = ReMeSession("chat-1", memory, user_id="ana")
+        await session.add_items(ITEMS[:1])
+        holder = sqlite3.connect(tmp_path / "memory.db")
+        holder.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON openai_agents_items BEGIN SELECT raise(ABORT, 'full'); END"
+        )
+        holder.commit()
+        with pytest.raises(StoreError):
+            await session.add_items([{"role": "user", "content": "said once"}])
+        holder.execute("DROP TRIGGER full")
+        holder.commit()
+        holder.close()
+        await session.add_items([{"role": "user", "content": "said once"}])
+        assert (await said(memory)).count("said once") == 1
+        assert [text_of(item) for item in await session.get_items()][1:] == ["said once"]
 
 
 async def test_what_was_said_stays_when_items_go_and_goes_with_its_user(memory: ReMe, session: ReMeSession) -> None:

@@ -47,9 +47,6 @@ def user(text: str, name: str, **more: Any) -> dict[str, Any]:
     return {"type": "user", "uuid": name, "sessionId": SESSION, "message": message, **more}
 
 
-# -- what each client writes ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("client", ["claude_code", "codex", "cursor"])
 def test_what_was_said_is_kept_and_nothing_else(client: str) -> None:
     assert read(*TYPES[client]()) == list(SAID)
@@ -102,8 +99,6 @@ def test_a_time_that_lies_ahead_or_is_none_is_now() -> None:
     assert {item.created_at for item in Transcript(data, name="x").messages(known=(), now=NOW).messages} == {NOW}
 
 
-# -- hostile and torn files -------------------------------------------------------------------------------------------
-
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
@@ -143,9 +138,6 @@ def test_a_torn_last_line_is_left_for_next_time(reme: Reme, tmp_path: Path) -> N
     again = reme("capture", "--transcript", str(path), "--json").value
     assert (again["messages"], again["unfinished"]) == (1, False)
     assert said()[-1] == ("user", "Thanks, that worked")
-
-
-# -- again and again --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("client", list(TYPES))
@@ -198,9 +190,6 @@ def test_thousands_of_lines_are_kept_in_order(reme: Reme, tmp_path: Path) -> Non
         newest = memory.find_messages(user_id="ana", session_id=SESSION, limit=2, newest_first=True)
         assert memory.stats(user_id="ana").messages == 2_500
     assert [item.message.text for item in newest.messages] == ["text 2499", "text 2498"]
-
-
-# -- whose, and what follows -----------------------------------------------------------------------------------------
 
 
 def test_user_space_session_and_folder_are_those_that_are_named(reme: Reme, tmp_path: Path) -> None:

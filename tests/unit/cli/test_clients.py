@@ -75,9 +75,6 @@ def command_of(name: str, event: str) -> str:
     return str(hook["command"])
 
 
-# -- what each client sends --------------------------------------------------------------------------------------------
-
-
 def _claude_code(machine: Machine, event: str, **fields: Any) -> subprocess.CompletedProcess[str]:
     path = machine.home / ".claude" / "projects" / "-project" / f"{SESSION}.jsonl"
     sent = {
@@ -218,8 +215,6 @@ def test_the_environment_says_whose_memory_and_where(machine: Machine) -> None:
     assert not (machine.home / ".reme").exists()
 
 
-# -- OpenCode, whose plugin is a program -------------------------------------------------------------------------------
-
 _HARNESS = """
 import { readFileSync } from "node:fs"
 const [plugin, messages] = process.argv.slice(2)
@@ -274,9 +269,6 @@ def test_the_plugin_of_opencode_keeps_what_was_said_and_tells_what_fits(machine:
 def test_the_plugin_of_opencode_stops_nobody_where_the_program_is_missing(machine: Machine) -> None:
     (machine.home / "bin" / "reme-memory").unlink()
     assert _run_plugin(machine) == {"before": [], "first": [], "second": [], "third": []}
-
-
-# -- the files ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_plugin_has_the_version_of_the_package_and_the_name_that_the_marketplace_lists() -> None:
