@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from reme_core import ReMe
 from reme_core.cli import ExitCode
 from reme_core.cli.transcripts import MAX_TOOL_CHARS, Transcript
+from reme_core.schema import Hit
+from reme_core.schema.hits import found_text
 from tests.support import transcripts
 from tests.support.transcripts import SAID, SESSION, write
 from tests.unit.cli.conftest import Reme, Remy
@@ -50,6 +52,41 @@ def user(text: str, name: str, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("client", ["claude_code", "codex", "cursor"])
 def test_what_was_said_is_kept_and_nothing_else(client: str) -> None:
     assert read(*TYPES[client]()) == list(SAID)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        found_text([Hit(memory="We deploy with kamal", layer="memory", score=1.0)]),
+        "<system-reminder>\nBe brief\n</system-reminder>",
+        "  <SUBAGENT_NOTIFICATION>{}</subagent_notification>",
+        "# AGENTS.md instructions for /repo\n\n<INSTRUCTIONS>",
+        '<hook_prompt hook_run_id="1">Go on</hook_prompt>',
+    ],
+)
+def test_what_a_client_or_our_own_hook_puts_into_the_users_mouth_is_not_said(text: str) -> None:
+    assert read(user(text, "u-1"), user(f"Look: {text}", "u-2")) == [("user", f"Look: {text}")]
+
+
+def test_what_was_typed_while_claude_code_was_at_work_is_said_by_the_user() -> None:
+    def queued(prompt: Any, **more: Any) -> dict[str, Any]:
+        return {
+            "type": "attachment",
+            "uuid": str(prompt),
+            "attachment": {"type": "queued_command", "prompt": prompt, **more},
+        }
+
+    lines = [
+        queued("also add tests"),
+        queued(
+            [{"type": "text", "text": "match this"}, {"type": "image"}], commandMode="prompt", origin={"kind": "human"}
+        ),
+        queued("another agent's", commandMode="prompt", origin={"kind": "peer"}),
+        queued("a task's", commandMode="task-notification"),
+        user("goes on by itself", "u-1", origin={"kind": "auto-continuation"}),
+        {**user("API Error: 500", "u-2"), "isApiErrorMessage": True},
+    ]
+    assert read(*lines) == [("user", "also add tests"), ("user", "match this")]
 
 
 def test_a_message_of_opencode_holds_calls_and_results() -> None:
