@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from langchain_core.runnables.config import ensure_config
 
 from reme_core.schema import shown
 from reme_core.schema.checks import check_scope_part
 
+T = TypeVar("T")
 Owner: TypeAlias = str | int | Callable[[object], str | int] | None
 """A user id; a function of the runtime (None outside a graph) that returns one; or None: the run names the user."""
 
@@ -18,10 +19,11 @@ _FIELD = "user_id"
 _ADVICE = "pass owner=..., or run with context={'user_id': ...} or config={'configurable': {'user_id': ...}}"
 
 
-def check_owner(owner: object) -> None:
-    """Refuse what can name no user in any call (ValueError)."""
+def check_owner(owner: T) -> T:
+    """Return the owner; refuse what can name no user in any call (ValueError)."""
     if owner is not None and not callable(owner):
         _user_id(owner, "owner")
+    return owner
 
 
 def resolve_owner(owner: Owner, runtime: object | None, config: Mapping[str, object] | None = None) -> str:

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr
 from reme_core import EventLoopThread, Hit, ReMe
 from reme_core.schema import shown_validity
 from reme_langchain._opening import open_memory
-from reme_langchain._owner import Owner, resolve_owner
+from reme_langchain._owner import Owner, check_owner, resolve_owner
 from reme_langchain._searching import check_kinds, search_memories
 
 
@@ -40,7 +40,7 @@ class ReMeRetriever(BaseRetriever):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     memory: Annotated[ReMe, BeforeValidator(_memory)]
-    owner: Owner = None
+    owner: Annotated[Owner, BeforeValidator(check_owner)] = None
     kinds: Annotated[tuple[str, ...], BeforeValidator(check_kinds)] = ("personal",)
     k: int = Field(default=4, ge=1)
     min_score: float | None = Field(default=None, ge=0, le=1)

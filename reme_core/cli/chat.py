@@ -14,7 +14,7 @@ from reme_core.background_loop import EventLoopThread
 from reme_core.cli.exits import ExitCode, exit_code
 from reme_core.cli.items import Item, find_item, id_of_hit, print_hit, print_item, print_memory, sources_of
 from reme_core.cli.keyboard import Keyboard
-from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait
+from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait, Whose
 from reme_core.cli.output import Output, counted
 from reme_core.cli.visible import one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
@@ -61,14 +61,14 @@ def _talk(where: CommonOptions, output: Output, *, session_id: str | None) -> Ex
         PartialFailureError: Memories could not be made of all that was said; it is kept, and tried again later.
         KeyboardInterrupt: What was answered is kept, and memories are made of it at the next start.
     """
-    user_id = where.user_id
+    whose = where.whose
     session = new_id() if session_id is None else read_id(session_id, "session")
     memory = replace(where, hints=False).open(with_llm=True, with_embedding=True)
-    if memory.tool_context(user_id=user_id).model is None:
+    if memory.tool_context(**whose).model is None:
         raise ConfigurationError(missing_model_message("chat"))
     # The main thread reads and prints, so that Ctrl-C reaches it wherever it is.
     loop = EventLoopThread(memory)
-    talk = _ChatSession(memory=memory, user_id=user_id, session_id=session, loop=loop, output=output)
+    talk = _ChatSession(memory=memory, whose=whose, session_id=session, loop=loop, output=output)
     try:
         talk.until_the_end()
         talk.tell_what_is_left()
@@ -82,9 +82,9 @@ def _talk(where: CommonOptions, output: Output, *, session_id: str | None) -> Ex
 class _ChatSession:
     """One session, and what the numbers in it stand for."""
 
-    def __init__(self, *, memory: ReMe, user_id: str, session_id: str, loop: EventLoopThread, output: Output) -> None:
+    def __init__(self, *, memory: ReMe, whose: Whose, session_id: str, loop: EventLoopThread, output: Output) -> None:
         self._memory = memory
-        self._user_id = user_id
+        self._whose = whose
         self._session_id = session_id
         self._loop = loop
         self._output = output
@@ -134,7 +134,7 @@ class _ChatSession:
     def _open_jobs(self) -> list[Job]:
         if not self._turns:
             return []
-        jobs = self._loop.run(self._memory.list_jobs(user_id=self._user_id))
+        jobs = self._loop.run(self._memory.list_jobs(**self._whose))
         return [job for job in jobs if job.state is not JobState.DEAD]
 
     def _obey_or_answer(self, line: str) -> None:
@@ -160,7 +160,7 @@ class _ChatSession:
     def _answer(self, text: str) -> None:
         pieces: SimpleQueue[str | None] = SimpleQueue()
         turn = self._loop.submit(
-            self._memory.chat(text, user_id=self._user_id, session_id=self._session_id, on_text=pieces.put)
+            self._memory.chat(text, **self._whose, session_id=self._session_id, on_text=pieces.put)
         )
         turn.add_done_callback(lambda _: pieces.put(None))
         has_begun = False
@@ -180,9 +180,7 @@ class _ChatSession:
             self._output.remark(f"({counted(len(reply.results), 'thing')} looked at: /why)")
 
     def _list(self, words: list[str]) -> None:
-        page = self._loop.run(
-            self._memory.list_memories(user_id=self._user_id, keyword=" ".join(words) or None, limit=_LISTED)
-        )
+        page = self._loop.run(self._memory.list_memories(**self._whose, keyword=" ".join(words) or None, limit=_LISTED))
         self._numbered = [memory.memory_id for memory in page.memories]
         for place, memory in enumerate(page.memories, start=1):
             print_memory(self._output, memory, place=place)
@@ -194,7 +192,7 @@ class _ChatSession:
     def _explain(self, words: list[str]) -> None:
         if words:
             found = self._find(_number(words, self._numbered, "/why"))
-            messages = self._loop.run(sources_of(self._memory, found, self._user_id))
+            messages = self._loop.run(sources_of(self._memory, found, self._whose))
             print_item(self._output, found, messages)
             return
         self._numbered = [id_of_hit(hit) for hit in self._based_on]
@@ -215,7 +213,7 @@ class _ChatSession:
         if not is_sure and not self._keyboard.agrees(f"forget {quoted}?"):
             self._output.remark("kept")
             return
-        self._loop.run(self._memory.delete_memory(found.memory_id, user_id=self._user_id, reason="reme chat /forget"))
+        self._loop.run(self._memory.delete_memory(found.memory_id, **self._whose, reason="reme chat /forget"))
         self._output.line(f"forgot {quoted}; what was said stays")
 
     def _help(self, words: list[str]) -> None:
@@ -225,7 +223,7 @@ class _ChatSession:
         self._output.piece(f"{_HELP}\n")
 
     def _find(self, item_id: str) -> Item:
-        return self._loop.run(find_item(self._memory, item_id, self._user_id))
+        return self._loop.run(find_item(self._memory, item_id, self._whose))
 
 
 def _number(words: list[str], numbered: Sequence[str], command: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from reme_core.cli.options import Whose
 from reme_core.cli.output import Output, counted, minute
 from reme_core.cli.visible import json_line
 from reme_core.errors import (
@@ -28,28 +29,28 @@ class NoSuchItemError(NotFoundError):
     noun = "memory, message, block or offload"
 
 
-async def find_item(memory: ReMe, item_id: str, user_id: str) -> Item:
+async def find_item(memory: ReMe, item_id: str, whose: Whose) -> Item:
     """Return the memory, message or block of an id, or the beginning of an offloaded text (NoSuchItemError)."""
     try:
-        return await memory.get_memory(item_id, user_id=user_id)
+        return await memory.get_memory(item_id, **whose)
     except MemoryNotFoundError:
         pass
     try:
-        return (await memory.get_messages([item_id], user_id=user_id))[0]
+        return (await memory.get_messages([item_id], **whose))[0]
     except MessageNotFoundError:
         pass
     try:
-        return await memory.get_block(item_id, user_id=user_id)
+        return await memory.get_block(item_id, **whose)
     except BlockNotFoundError:
         pass
     try:
-        found = await memory.reload_context(user_id=user_id, reference=item_id, limit_chars=_SHOWN_CHARS)
+        found = await memory.reload_context(**whose, reference=item_id, limit_chars=_SHOWN_CHARS)
     except OffloadNotFoundError as exc:
         raise NoSuchItemError([item_id]) from exc
     return found.results[0]
 
 
-async def sources_of(memory: ReMe, item: Item, user_id: str) -> list[StoredMessage]:
+async def sources_of(memory: ReMe, item: Item, whose: Whose) -> list[StoredMessage]:
     """Return the messages that something comes from; those that are gone are left out."""
     ids: list[str] = []
     if isinstance(item, Block):
@@ -59,18 +60,18 @@ async def sources_of(memory: ReMe, item: Item, user_id: str) -> list[StoredMessa
     for source in item.sources if isinstance(item, Memory) else ():
         ids += source.message_ids
         if source.block_id is not None and not source.message_ids:
-            ids += await _block_messages(memory, source.block_id, user_id)
+            ids += await _block_messages(memory, source.block_id, whose)
     wanted = list(dict.fromkeys(ids))
     try:
-        return await memory.get_messages(wanted, user_id=user_id)
+        return await memory.get_messages(wanted, **whose)
     except MessageNotFoundError as exc:
         present = [message_id for message_id in wanted if message_id not in exc.missing]
-        return await memory.get_messages(present, user_id=user_id)
+        return await memory.get_messages(present, **whose)
 
 
-async def _block_messages(memory: ReMe, block_id: str, user_id: str) -> Sequence[str]:
+async def _block_messages(memory: ReMe, block_id: str, whose: Whose) -> Sequence[str]:
     try:
-        return (await memory.get_block(block_id, user_id=user_id)).message_ids
+        return (await memory.get_block(block_id, **whose)).message_ids
     except BlockNotFoundError:
         return ()
 

@@ -20,8 +20,10 @@ from reme_core.cli.options import (
     NoEmbedding,
     Space,
     Wait,
+    Whose,
     Yes,
     refuse,
+    whose_of,
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, minute
@@ -71,10 +73,10 @@ def jobs(
 
 async def _list_jobs(where: CommonOptions, output: Output, *, everyone: bool) -> ExitCode:
     """Print the jobs of a user, or of all users of the space."""
-    user_ids = None if everyone else [where.user_id]
+    owners = None if everyone else [where.whose]
     where.check_file()
     async with where.open() as memory:
-        found = await _open_jobs(memory, user_ids)
+        found = await _open_jobs(memory, owners)
     if output.as_json:
         output.value({"jobs": [{"user_id": item.user_id, **item.job.model_dump(mode="json")} for item in found]})
         return ExitCode.DONE
@@ -99,15 +101,15 @@ def _print_job(output: Output, item: _UserJob) -> None:
 
 async def _retry(where: CommonOptions, output: Output, job_id: str) -> ExitCode:
     """Have a job tried again: now, where the environment names a chat model."""
-    user_id = where.user_id
+    whose = where.whose
     where.check_file()
     # Revived before a model is there: what is due is begun as soon as there is one, and then can't be revived.
     async with where.open() as memory:
-        await memory.retry_job(job_id, user_id=user_id)
+        await memory.retry_job(job_id, **whose)
     async with where.open(with_llm=True, with_embedding=True) as memory:
-        has_model = memory.tool_context(user_id=user_id).model is not None
+        has_model = memory.tool_context(**whose).model is not None
     async with where.open() as memory:
-        is_done = all(item.job.job_id != job_id for item in await _open_jobs(memory, [user_id]))
+        is_done = all(item.job.job_id != job_id for item in await _open_jobs(memory, [whose]))
     if output.as_json:
         output.value({"retried": job_id, "done": is_done})
     elif is_done:
@@ -120,16 +122,16 @@ async def _retry(where: CommonOptions, output: Output, job_id: str) -> ExitCode:
 
 async def _drop(where: CommonOptions, output: Output, job_id: str, *, is_sure: bool) -> ExitCode:
     """Give a job up; asks first."""
-    user_id = where.user_id
+    whose = where.whose
     read_id(job_id, "job_id")
     where.check_file()
     async with where.open() as memory:
-        job = next((item.job for item in await _open_jobs(memory, [user_id]) if item.job.job_id == job_id), None)
+        job = next((item.job for item in await _open_jobs(memory, [whose]) if item.job.job_id == job_id), None)
         if job is None:
             raise JobNotFoundError([job_id])
         if not is_sure:
             ask(f"drop job {job_id} ({one_line(job.kind)}, {job.state})? Its messages stay.")
-        await memory.drop_job(job_id, user_id=user_id)
+        await memory.drop_job(job_id, **whose)
     if output.as_json:
         output.value({"dropped": job_id})
     else:
@@ -195,10 +197,10 @@ def _tell_flushed(output: Output, before: Sequence[_UserJob], after: Sequence[_U
         output.remark(f"{counted(len(dead), 'job')} given up earlier or now: reme jobs --all shows why")
 
 
-async def _open_jobs(memory: ReMe, user_ids: Sequence[str] | None) -> list[_UserJob]:
-    """Return the jobs of these users; None for all of the space."""
-    users = await memory.users_with_jobs() if user_ids is None else user_ids
-    return [_UserJob(user_id, job) for user_id in users for job in await memory.list_jobs(user_id=user_id)]
+async def _open_jobs(memory: ReMe, owners: Sequence[Whose] | None) -> list[_UserJob]:
+    """Return the jobs of these scopes; None for all of the space."""
+    found = [whose_of(user_id) for user_id in await memory.users_with_jobs()] if owners is None else owners
+    return [_UserJob(whose["user_id"] or "", job) for whose in found for job in await memory.list_jobs(**whose)]
 
 
 @with_common_options
@@ -215,8 +217,8 @@ def undo(
 
 async def _undo(where: CommonOptions, output: Output, run_id: str, *, with_embedding: bool) -> ExitCode:
     """Take back what a run has changed and print what that came to."""
-    async with where.existing(with_embedding=with_embedding) as (memory, user_id):
-        undone = await memory.undo(run_id, user_id=user_id)
+    async with where.existing(with_embedding=with_embedding) as (memory, whose):
+        undone = await memory.undo(run_id, **whose)
     if output.as_json:
         output.value(undone.model_dump(mode="json"))
         return ExitCode.DONE

@@ -18,13 +18,13 @@ from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
     CommonOptions,
     NoEmbedding,
+    Whose,
     Yes,
     refuse,
     types_of,
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, listed
-from reme_core.cli.visible import one_line
 from reme_core.cli.wording import OPTION_NAMES, option_name
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
@@ -80,12 +80,12 @@ async def _learn(
         PartialFailureError: The attempts are kept, which is printed; learning from them failed, or what earlier
             commands have left did.
     """
-    user_id = where.user_id
+    whose = where.whose
     async with where.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
         try:
             with _named_by_line(items):
                 result = await memory.summary_task(
-                    [item.value for item in items], user_id=user_id, task_name=task_name, background=background
+                    [item.value for item in items], **whose, task_name=task_name, background=background
                 )
         except PartialFailureError as exc:
             if isinstance(exc.done, TaskSummary):
@@ -153,10 +153,10 @@ def tasks(
 ) -> int:
     """Print what was learnt for a task, as a text for a prompt. Exit code 1: nothing found."""
 
-    async def find(memory: ReMe, user_id: str) -> TaskMemories:
+    async def find(memory: ReMe, whose: Whose) -> TaskMemories:
         return await memory.retrieve_task_memory(
             query,
-            user_id=user_id,
+            **whose,
             task_name=task,
             limit=limit,
             token_budget=tokens,
@@ -173,14 +173,14 @@ def tasks(
 async def _find_tasks(
     where: CommonOptions,
     output: Output,
-    find: Callable[[ReMe, str], Awaitable[TaskMemories]],
+    find: Callable[[ReMe, Whose], Awaitable[TaskMemories]],
     *,
     with_llm: bool,
     with_embedding: bool,
 ) -> ExitCode:
     """Print what was learnt for a task; nothing found is told by the exit code."""
-    async with where.existing(with_llm=with_llm, with_embedding=with_embedding) as (memory, user_id):
-        found = await find(memory, user_id)
+    async with where.existing(with_llm=with_llm, with_embedding=with_embedding) as (memory, whose):
+        found = await find(memory, whose)
     for sentence in found.degraded:
         output.remark(sentence)
     if output.as_json:
@@ -231,19 +231,19 @@ async def _forget(
     where: CommonOptions, output: Output, useless: ForgetOptions, *, dry_run: bool, is_sure: bool
 ) -> ExitCode:
     """Remove memories that were used often and seldom helped; says how many, and asks."""
-    async with where.existing() as (memory, user_id):
+    async with where.existing() as (memory, whose):
         if not dry_run and not is_sure:
-            would = await _forget_once(memory, user_id, useless, dry_run=True)
+            would = await _forget_once(memory, whose, useless, dry_run=True)
             if would.memories:
-                ask(f"{_what_goes(would, where, user_id)} Remove them?", can_be_undone=True)
-        forgotten = await _forget_once(memory, user_id, useless, dry_run=dry_run)
+                ask(f"{_what_goes(would, where)} Remove them?", can_be_undone=True)
+        forgotten = await _forget_once(memory, whose, useless, dry_run=dry_run)
     _tell_forgotten(output, forgotten)
     return ExitCode.DONE
 
 
-async def _forget_once(memory: ReMe, user_id: str, useless: ForgetOptions, *, dry_run: bool) -> Forgotten:
+async def _forget_once(memory: ReMe, whose: Whose, useless: ForgetOptions, *, dry_run: bool) -> Forgotten:
     return await memory.forget_memories(
-        user_id=user_id,
+        **whose,
         task_name=useless.task_name,
         memory_type=types_of(useless.types),
         freq_threshold=useless.freq,
@@ -252,13 +252,9 @@ async def _forget_once(memory: ReMe, user_id: str, useless: ForgetOptions, *, dr
     )
 
 
-def _what_goes(forgotten: Forgotten, where: CommonOptions, user_id: str) -> str:
-    whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
+def _what_goes(forgotten: Forgotten, where: CommonOptions) -> str:
     count = counted(len(forgotten.memories), "memory")
-    return (
-        f"{count} of {whose} in memory space {one_line(where.space)!r}, used often and seldom of help, would go; "
-        "--dry-run lists them."
-    )
+    return f"{count} of {where.scope_name}, used often and seldom of help, would go; --dry-run lists them."
 
 
 def _tell_forgotten(output: Output, forgotten: Forgotten) -> None:
@@ -302,8 +298,8 @@ def tools(
 
 async def _list_tools(where: CommonOptions, output: Output, *, limit: int, cursor: str | None) -> ExitCode:
     """Print a page of the tools that were called, by name, with the number of their calls."""
-    async with where.existing() as (memory, user_id):
-        page = await memory.list_tools(user_id=user_id, limit=limit, cursor=cursor)
+    async with where.existing() as (memory, whose):
+        page = await memory.list_tools(**whose, limit=limit, cursor=cursor)
     if output.as_json:
         tools: list[JsonValue] = [{"tool_name": name, "calls": calls} for name, calls in page.tools]
         output.value({"tools": tools, "next_cursor": page.next_cursor})
@@ -319,8 +315,8 @@ async def _list_tools(where: CommonOptions, output: Output, *, limit: int, curso
 
 async def _show_tools(where: CommonOptions, output: Output, names: Sequence[str]) -> ExitCode:
     """Print what is known of tools; if it is nothing of any of them, the exit code tells."""
-    async with where.existing() as (memory, user_id):
-        found = await memory.retrieve_tool_memory(names, user_id=user_id)
+    async with where.existing() as (memory, whose):
+        found = await memory.retrieve_tool_memory(names, **whose)
     if output.as_json:
         output.value(found.model_dump(mode="json"))
     elif found.text:
@@ -340,10 +336,10 @@ async def _summarize(where: CommonOptions, output: Output, names: Sequence[str],
     Raises:
         PartialFailureError: Some were not written and are jobs now; what there is, is printed.
     """
-    async with where.existing(with_llm=True, with_embedding=with_embedding) as (memory, user_id):
-        has_model = memory.tool_context(user_id=user_id).model is not None
+    async with where.existing(with_llm=True, with_embedding=with_embedding) as (memory, whose):
+        has_model = memory.tool_context(**whose).model is not None
         try:
-            result = await memory.summarize_tool_memory(names, user_id=user_id)
+            result = await memory.summarize_tool_memory(names, **whose)
         except PartialFailureError as exc:
             if isinstance(exc.done, ToolSummary):
                 _print_summary(output, exc.done)

@@ -75,12 +75,38 @@ def check(
     if file is not None and repair_digests:
         msg = "--repair-digests is for the memory file: leave FILE out"
         raise InvalidInputError(msg)
+    if file is None:
+        where.check_folder()
+    path = where.file if file is None else Path(file).expanduser()
+    if (missing := _nothing_in(path)) is not None:
+        return _tell_nothing(output, path, missing)
     if file is not None:
         from reme_core.stores import check_file  # noqa: PLC0415  # as in restore
 
-        return _print_check(output, check_file(Path(file).expanduser()), "checked")
-    where.check_file()
+        return _print_check(output, check_file(path), "checked")
     return asyncio.run(_check(where, output, repair_digests=repair_digests))
+
+
+def _nothing_in(path: Path) -> str | None:
+    """Say why there is nothing to check, before a store is made there; None: there is something.
+
+    Raises:
+        StoreAccessError: A store was there, and is gone or empty now.
+    """
+    from reme_core.stores import check_unused  # noqa: PLC0415  # as in restore
+
+    if path.exists() and (not path.is_file() or path.stat().st_size):
+        return None
+    check_unused(path)
+    return "is empty (0 bytes)" if path.exists() else "is not there"
+
+
+def _tell_nothing(output: Output, path: Path, missing: str) -> ExitCode:
+    if output.as_json:
+        output.value({"path": str(path), "problems": [missing]})
+    else:
+        output.remark(f"{str(path)!r} {missing}: nothing was checked; is it the right path?")
+    return ExitCode.NOTHING_FOUND
 
 
 async def _check(where: CommonOptions, output: Output, *, repair_digests: bool) -> ExitCode:
@@ -105,6 +131,7 @@ def _print_check(output: Output, checked: FileCheck, done: str) -> ExitCode:
 def cost(
     *,
     user: Annotated[str | None, typer.Option("--user", "-u", help="One user's; by default all users'.")] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="The shared scope's alone.")] = False,
     since: Annotated[str | None, typer.Option("--since", help="From this day (UTC) on.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Up to this day, which is not counted.")] = None,
     space: Space = "default",
@@ -113,7 +140,7 @@ def cost(
     as_json: Json = False,
 ) -> int:
     """Tell what models were asked and how many tokens that took, by day, user and purpose."""
-    where, output = begin(user, space, folder, wait, as_json=as_json)
+    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
     days = _read_day(since, "--since"), _read_day(until, "--until")
     return asyncio.run(_cost(where, output, *days))
 
@@ -121,10 +148,11 @@ def cost(
 async def _cost(where: CommonOptions, output: Output, since: date | None, until: date | None) -> ExitCode:
     from reme_core.steps.costs import CostBook  # noqa: PLC0415  # help is shown without it
 
+    user_id = None if where.user is None and not where.shared else where.whose["user_id"] or ""
     where.check_file()
     async with where.open() as memory:
         book = CostBook(memory.store, memory.clock)
-        costs = await book.read(where.space, user_id=where.user, since=since, until=until)
+        costs = await book.read(where.space, user_id=user_id, since=since, until=until)
     total = sum((Usage(**cost.model_dump(include=set(Usage.model_fields))) for cost in costs), Usage())
     if output.as_json:
         counts = total.model_dump(include={"model_calls", "prompt_tokens", "completion_tokens"})

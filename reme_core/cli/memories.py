@@ -15,6 +15,7 @@ from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
     CommonOptions,
     NoEmbedding,
+    Whose,
     Yes,
     refuse,
     with_common_options,
@@ -84,10 +85,10 @@ def add(
     content = read_text("-").strip() if text == "-" else text or ""
     extra = read_object(metadata, "--metadata")
 
-    async def keep(memory: ReMe, user_id: str) -> Memory:
+    async def keep(memory: ReMe, whose: Whose) -> Memory:
         return await memory.add_memory(
             content,
-            user_id=user_id,
+            **whose,
             memory_type=memory_type or "personal",
             memory_target=target or "self",
             when_to_use=when_to_use or "",
@@ -103,14 +104,14 @@ def add(
 async def _add_memory(
     where: CommonOptions,
     output: Output,
-    keep: Callable[[ReMe, str], Awaitable[Memory]],
+    keep: Callable[[ReMe, Whose], Awaitable[Memory]],
     *,
     with_embedding: bool,
 ) -> ExitCode:
     """Add one memory and print its id."""
-    user_id = where.user_id
+    whose = where.whose
     async with where.open(with_embedding=with_embedding) as memory:
-        added = await keep(memory, user_id)
+        added = await keep(memory, whose)
     if output.as_json:
         output.value(added.model_dump(mode="json"))
     else:
@@ -136,12 +137,12 @@ async def _add_messages(
         PartialFailureError: The messages are kept, which is printed; what follows from them failed, or what earlier
             commands have left did.
     """
-    user_id = where.user_id
+    whose = where.whose
     async with where.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
         try:
             result = await memory.summary(
                 messages,
-                user_id=user_id,
+                **whose,
                 session_id=session_id,
                 memory_type=memory_type,
                 end_session=end_session,
@@ -190,8 +191,8 @@ def history(
 
 async def _history(where: CommonOptions, output: Output, memory_id: str) -> ExitCode:
     """Print every change of a memory, oldest first."""
-    async with where.existing() as (memory, user_id):
-        events = await memory.history(memory_id, user_id=user_id)
+    async with where.existing() as (memory, whose):
+        events = await memory.history(memory_id, **whose)
     if output.as_json:
         output.value({"events": [event.model_dump(mode="json") for event in events]})
         return ExitCode.DONE
@@ -233,13 +234,13 @@ async def _delete_memory(
     where: CommonOptions, output: Output, memory_id: str, *, erase: bool, is_sure: bool
 ) -> ExitCode:
     """Delete one memory; asks first."""
-    async with where.existing() as (memory, user_id):
+    async with where.existing() as (memory, whose):
         if not is_sure:
-            last = (await memory.history(memory_id, user_id=user_id))[-1]  # it may be deleted already
+            last = (await memory.history(memory_id, **whose))[-1]  # it may be deleted already
             found = last.after or last.before
             what = "" if found is None else f" {one_line(found.content)[:_SHOWN]!r}"
             ask(f"delete{what}{' and its history, for good' if erase else ''}?")
-        await memory.delete_memory(memory_id, user_id=user_id, reason="reme delete", erase=erase)
+        await memory.delete_memory(memory_id, **whose, reason="reme delete", erase=erase)
     if output.as_json:
         output.value({"deleted": memory_id})
     elif erase:
@@ -251,12 +252,11 @@ async def _delete_memory(
 
 async def _delete_all(where: CommonOptions, output: Output, *, is_sure: bool) -> ExitCode:
     """Delete everything of a user for good; asks first."""
-    async with where.existing() as (memory, user_id):
+    async with where.existing() as (memory, whose):
         if not is_sure:
-            counts = await memory.stats(user_id=user_id)
-            whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
-            ask(f"delete {_what_is_there(counts)} of {whose} in memory space {one_line(where.space)!r} for good?")
-        erased = await memory.delete_all_memories(user_id=user_id)
+            counts = await memory.stats(**whose)
+            ask(f"delete {_what_is_there(counts)} of {where.scope_name} for good?")
+        erased = await memory.delete_all_memories(**whose)
     if output.as_json:
         output.value(erased.model_dump(mode="json"))
     else:
@@ -310,9 +310,10 @@ def stats(
 
 async def _stats(where: CommonOptions, output: Output) -> ExitCode:
     """Print how much a user's memory holds."""
-    async with where.existing() as (memory, user_id):
-        counts = await memory.stats(user_id=user_id)
-    size = sum(path.stat().st_size for path in where.file.parent.glob(f"{where.file.name}*"))
+    async with where.existing() as (memory, whose):
+        counts = await memory.stats(**whose)
+    beside = (path for path in where.file.parent.iterdir() if path.name.startswith(where.file.name))
+    size = sum(path.stat().st_size for path in beside)
     if output.as_json:
         output.value({**counts.model_dump(mode="json"), "file": str(where.file), "file_bytes": size})
         return ExitCode.DONE

@@ -15,12 +15,12 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
     CommonOptions,
+    Whose,
     Yes,
     refuse,
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, minute
-from reme_core.cli.visible import one_line
 from reme_core.cli.wording import option_name
 from reme_core.errors import InvalidInputError
 from reme_core.facade.messages import IDLE_DAYS, RETENTION_DAYS
@@ -68,9 +68,9 @@ async def _list_offloads(
     where: CommonOptions, output: Output, *, session_id: str | None, limit: int, cursor: str | None
 ) -> ExitCode:
     """Print a page of what was offloaded, newest first."""
-    async with where.existing() as (memory, user_id):
+    async with where.existing() as (memory, whose):
         offloads, next_cursor = await memory.list_offloads(
-            user_id=user_id, session_id=session_id, limit=limit, newest_first=True, cursor=cursor
+            **whose, session_id=session_id, limit=limit, newest_first=True, cursor=cursor
         )
     if output.as_json:
         output.value({"offloads": [item.model_dump(mode="json") for item in offloads], "next_cursor": next_cursor})
@@ -164,11 +164,11 @@ def read_lines(text: str) -> tuple[int | None, int | None]:
 
 async def _reload(where: CommonOptions, output: Output, wanted: ReloadOptions) -> ExitCode:
     """Print what left a context: a text or a piece of it, or what a search finds; nothing found is an exit code."""
-    async with where.existing() as (memory, user_id):
+    async with where.existing() as (memory, whose):
         if wanted.reference is not None and wanted.query is None:
-            return await _read(memory, user_id, output, wanted)
+            return await _read(memory, whose, output, wanted)
         found = await memory.reload_context(
-            user_id=user_id,
+            **whose,
             reference=wanted.reference,
             query=wanted.query,
             session_id=wanted.session_id,
@@ -210,10 +210,10 @@ def _print_matches(output: Output, item: Reloaded) -> bool:
     return bool(item.matches)
 
 
-async def _read(memory: ReMe, user_id: str, output: Output, wanted: ReloadOptions) -> ExitCode:
+async def _read(memory: ReMe, whose: Whose, output: Output, wanted: ReloadOptions) -> ExitCode:
     """Print a text, or the piece that lines, offset and length choose."""
     found = await memory.reload_context(
-        user_id=user_id,
+        **whose,
         reference=wanted.reference,
         session_id=wanted.session_id,
         start_line=wanted.start_line,
@@ -226,7 +226,7 @@ async def _read(memory: ReMe, user_id: str, output: Output, wanted: ReloadOption
     goes_on = wanted.chars is None and wanted.start_line is None and wanted.end_line is None
     while goes_on and pieces[-1].next_offset is not None:
         found = await memory.reload_context(
-            user_id=user_id,
+            **whose,
             reference=wanted.reference,
             offset=pieces[-1].next_offset,
             limit_chars=_PIECE_CHARS,
@@ -300,30 +300,29 @@ async def _clean(
     is_sure: bool,
 ) -> ExitCode:
     """Remove the texts of old offloads for good; says what would go, and asks."""
-    async with where.existing() as (memory, user_id):
+    async with where.existing() as (memory, whose):
         clean = partial(
             memory.clean_offloads,
-            user_id=user_id,
+            **whose,
             older_than_days=older_than_days,
             max_bytes=max_bytes,
             idle_days=idle_days,
         )
         cleaned = await clean(dry_run=True) if dry_run or not is_sure else None
         if cleaned is not None and cleaned.removed and not dry_run:
-            ask(f"{_what_goes(cleaned, where, user_id)} Remove them for good?")
+            ask(f"{_what_goes(cleaned, where)} Remove them for good?")
         if cleaned is None or (cleaned.removed and not dry_run):
             cleaned = await clean()
     _tell_cleaned(output, cleaned, dry_run=dry_run)
     return ExitCode.DONE
 
 
-def _what_goes(cleaned: CleanedOffloads, where: CommonOptions, user_id: str) -> str:
-    whose = f"user {one_line(user_id)!r}" if user_id else "the shared scope"
+def _what_goes(cleaned: CleanedOffloads, where: CommonOptions) -> str:
     first, last = minute(cleaned.removed[0].created_at), minute(cleaned.removed[-1].created_at)
     count = counted(len(cleaned.removed), "offload")
     return (
-        f"{count} ({cleaned.bytes_removed:,} bytes, made {first} to {last}) of {whose} in memory space "
-        f"{one_line(where.space)!r} would go; --dry-run lists them."
+        f"{count} ({cleaned.bytes_removed:,} bytes, made {first} to {last}) of {where.scope_name} would go; "
+        "--dry-run lists them."
     )
 
 

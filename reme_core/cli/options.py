@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from inspect import Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec, TypeAlias, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec, TypeAlias, TypedDict, cast, get_type_hints
 
 import typer
 
@@ -56,6 +57,18 @@ class NoFileError(NotFoundError):
         self.missing = (str(path),)
 
 
+class Whose(TypedDict):
+    """The arguments by which a call of `ReMe` names a scope: a user, or the shared scope of the space."""
+
+    user_id: str | None
+    shared: bool
+
+
+def whose_of(user_id: str) -> Whose:
+    """Return the arguments that name a scope as it is kept, where the shared one is the user ""."""
+    return {"user_id": user_id or None, "shared": not user_id}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonOptions:
     """The options that every command has.
@@ -77,19 +90,35 @@ class CommonOptions:
     hints: bool = False
 
     @property
-    def user_id(self) -> str:
-        """The user id of the scope; a scope is never guessed (InvalidInputError)."""
+    def whose(self) -> Whose:
+        """The arguments of `ReMe` that name the scope; it is never guessed (InvalidInputError)."""
         if self.shared:
-            return ""
+            if self.user and self.user != os.environ.get("REME_USER"):
+                msg = f"--user {one_line(self.user)!r} and --shared name two scopes: leave one of them out"
+                raise InvalidInputError(msg)
+            return whose_of("")
         if not self.user:
             msg = "whose memory? Give --user NAME or set REME_USER (or --shared for the shared scope of the space)"
             raise InvalidInputError(msg)
-        return self.user
+        return whose_of(self.user)
+
+    @property
+    def scope_name(self) -> str:
+        """The scope in words, for a question."""
+        user_id = self.whose["user_id"]
+        name = "the shared scope" if user_id is None else f"user {one_line(user_id)!r}"
+        return f"{name} in memory space {one_line(self.space)!r}"
 
     @property
     def file(self) -> Path:
         """The path of the file."""
         return Path(self.folder).expanduser() / FILE_NAME
+
+    def check_folder(self) -> None:
+        """Refuse a folder without a name (InvalidInputError)."""
+        if not self.folder.strip():
+            msg = "--dir is empty: give the path of a folder"
+            raise InvalidInputError(msg)
 
     def check_file(self) -> None:
         """Refuse to look where nothing was ever written.
@@ -98,9 +127,7 @@ class CommonOptions:
             NoFileError: There is no file.
             InvalidInputError: The folder has no name.
         """
-        if not self.folder.strip():
-            msg = "--dir is empty: give the path of a folder"
-            raise InvalidInputError(msg)
+        self.check_folder()
         if not self.file.exists():
             raise NoFileError(self.file)
 
@@ -124,14 +151,14 @@ class CommonOptions:
     @asynccontextmanager
     async def existing(
         self, *, with_llm: bool = False, with_embedding: bool = False
-    ) -> AsyncIterator[tuple[ReMe, str]]:
-        """Open the memory that is there, beside the user id of the scope (InvalidInputError, NoFileError)."""
-        user_id = self.user_id
+    ) -> AsyncIterator[tuple[ReMe, Whose]]:
+        """Open the memory that is there, beside the arguments that name the scope (InvalidInputError, NoFileError)."""
+        whose = self.whose
         self.check_file()
         async with self.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
             if self.hints and (hint := other_spaces(await _scopes_of(memory), self.space)):
                 typer.echo(f"reme: {hint}", err=True)
-            yield memory, user_id
+            yield memory, whose
 
     async def scopes(self) -> Sequence[HeldScope]:
         """Return all scopes of the file that is there (NoFileError)."""

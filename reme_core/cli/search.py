@@ -21,6 +21,7 @@ from reme_core.cli.options import (
     Superseded,
     Targets,
     Types,
+    Whose,
     types_of,
     with_common_options,
 )
@@ -66,10 +67,10 @@ def search(
     """Find what answers a question, or lies in a time. Exit code 1: nothing found."""
     names = read_metadata_filter(read_object(metadata, "--metadata")) or None
 
-    async def find(memory: ReMe, user_id: str) -> RetrieveResult:
+    async def find(memory: ReMe, whose: Whose) -> RetrieveResult:
         return await memory.retrieve(
             query,
-            user_id=user_id,
+            **whose,
             limit=limit,
             top_k=top_k,
             token_budget=tokens,
@@ -92,13 +93,13 @@ def search(
 async def _search(
     where: CommonOptions,
     output: Output,
-    find: Callable[[ReMe, str], Awaitable[RetrieveResult]],
+    find: Callable[[ReMe, Whose], Awaitable[RetrieveResult]],
     *,
     with_embedding: bool,
 ) -> ExitCode:
     """Print what answers a question; nothing found is told by the exit code, as grep does."""
-    async with where.existing(with_embedding=with_embedding) as (memory, user_id):
-        found = await find(memory, user_id)
+    async with where.existing(with_embedding=with_embedding) as (memory, whose):
+        found = await find(memory, whose)
     if output.as_json:
         output.value(found.model_dump(mode="json"))
     for place, hit in enumerate(found.results if not output.as_json else (), start=1):
@@ -137,9 +138,9 @@ def list_(
     }
     _check_page_options(layer, given)
 
-    async def find(memory: ReMe, user_id: str) -> MemoryPage:
+    async def find(memory: ReMe, whose: Whose) -> MemoryPage:
         return await memory.list_memories(
-            user_id=user_id,
+            **whose,
             memory_type=types_of(types or ()),
             memory_target=targets or None,
             keyword=keyword,
@@ -175,11 +176,11 @@ def _check_page_options(layer: str, given: Mapping[str, bool]) -> None:
 
 
 async def _list_memories(
-    where: CommonOptions, output: Output, find: Callable[[ReMe, str], Awaitable[MemoryPage]]
+    where: CommonOptions, output: Output, find: Callable[[ReMe, Whose], Awaitable[MemoryPage]]
 ) -> ExitCode:
     """Print a page of memories, newest first."""
-    async with where.existing() as (memory, user_id):
-        page = await find(memory, user_id)
+    async with where.existing() as (memory, whose):
+        page = await find(memory, whose)
     if output.as_json:
         output.value(page.model_dump(mode="json"))
         return ExitCode.DONE
@@ -195,10 +196,8 @@ async def _list_messages(
     where: CommonOptions, output: Output, *, keyword: str | None, session_id: str | None, limit: int, cursor: str | None
 ) -> ExitCode:
     """Print a page of messages in the order in which they were said."""
-    async with where.existing() as (memory, user_id):
-        page = await memory.find_messages(
-            user_id=user_id, keyword=keyword, session_id=session_id, limit=limit, cursor=cursor
-        )
+    async with where.existing() as (memory, whose):
+        page = await memory.find_messages(**whose, keyword=keyword, session_id=session_id, limit=limit, cursor=cursor)
     if output.as_json:
         messages: list[JsonValue] = [item.model_dump(mode="json") for item in page.messages]
         output.value({"messages": messages, "next_cursor": page.next_cursor})
@@ -215,10 +214,8 @@ async def _list_blocks(
     where: CommonOptions, output: Output, *, session_id: str | None, limit: int, cursor: str | None
 ) -> ExitCode:
     """Print a page of the block index, oldest first."""
-    async with where.existing() as (memory, user_id):
-        blocks, next_cursor = await memory.list_blocks(
-            user_id=user_id, session_id=session_id, limit=limit, cursor=cursor
-        )
+    async with where.existing() as (memory, whose):
+        blocks, next_cursor = await memory.list_blocks(**whose, session_id=session_id, limit=limit, cursor=cursor)
     if output.as_json:
         output.value({"blocks": [block.model_dump(mode="json") for block in blocks], "next_cursor": next_cursor})
         return ExitCode.DONE
@@ -249,9 +246,9 @@ def show(
 
 async def _show(where: CommonOptions, output: Output, item_id: str) -> ExitCode:
     """Print a memory, a message, a block or an offload with the messages it comes from."""
-    async with where.existing() as (memory, user_id):
-        item = await find_item(memory, item_id, user_id)
-        messages = await sources_of(memory, item, user_id)
+    async with where.existing() as (memory, whose):
+        item = await find_item(memory, item_id, whose)
+        messages = await sources_of(memory, item, whose)
     kind = {Memory: "memory", Block: "block", StoredMessage: "message", Reloaded: "offload"}[type(item)]
     if output.as_json:
         sources: list[JsonValue] = [message.model_dump(mode="json") for message in messages]

@@ -40,11 +40,11 @@ def export(
 
 async def _export(where: CommonOptions, output: Output, file: str) -> ExitCode:
     """Write everything of a user to a file, or to standard output, whole."""
-    user_id = where.user_id
+    whose = where.whose
     where.check_file()
     with file_to_write(file, as_json=output.as_json) as path:
         async with where.open() as memory:
-            moved = await memory.export(path, user_id=user_id)
+            moved = await memory.export(path, **whose)
     if output.as_json:
         output.value({"file": file, **moved.model_dump(mode="json")})
     else:
@@ -77,12 +77,12 @@ def import_(
 
 async def _import_file(where: CommonOptions, output: Output, source: str, *, with_embedding: bool) -> ExitCode:
     """Read an exported file, or standard input, into a user's memory, with a bar on a terminal."""
-    user_id = where.user_id
+    whose = where.whose
     with file_to_read(source) as file:
         lines = count_lines(file)
         async with where.open(with_embedding=with_embedding) as memory:
             with output.progress(f"importing {file.name}", lines) as tell:
-                moved = await memory.import_(file, user_id=user_id, progress=tell)
+                moved = await memory.import_(file, **whose, progress=tell)
     if output.as_json:
         output.value(moved.model_dump(mode="json", exclude={"events"}))
     else:
@@ -126,13 +126,13 @@ async def _dump(
     include_superseded: bool,
 ) -> ExitCode:
     """Write memories to a file, or to standard output, whole."""
-    user_id = where.user_id
+    whose = where.whose
     where.check_file()
     with file_to_write(file, as_json=output.as_json) as path:
         async with where.open() as memory:
             dumped = await memory.dump(
                 path,
-                user_id=user_id,
+                **whose,
                 memory_type=types_of(types),
                 memory_target=targets or None,
                 include_superseded=include_superseded,
@@ -197,14 +197,14 @@ async def _load(
     Raises:
         InvalidInputError: Lines that can't be used, which are printed by number; nothing was loaded.
     """
-    user_id = where.user_id
+    whose = where.whose
     with file_to_read(source) as file, _bad_lines_told(output, source):
         lines = count_lines(file)
         async with where.open(with_embedding=with_embedding) as memory:
             with output.progress(f"loading {file.name}", lines) as tell:
                 loaded = await memory.load(
                     file,
-                    user_id=user_id,
+                    **whose,
                     task_name=task_name,
                     skip_bad_lines=skip_bad_lines,
                     deduplicate=deduplicate,

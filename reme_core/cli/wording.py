@@ -45,8 +45,9 @@ _COMMANDS = {
     "flush()": "`reme flush`",
     "list_jobs (`reme jobs`)": "`reme jobs`",
     "list_memories": "`reme list`",
+    "shared=True": "--shared",
 }
-"""Methods that errors of `ReMe` advise, and the commands that do the same."""
+"""Methods and arguments that errors of `ReMe` advise, and what does the same on the command line."""
 
 # An argument at the beginning of what is refused, or one whose name is no word of a sentence; what is quoted is data.
 _ARGUMENT = re.compile(r"^[a-z_]+(?=[:\[])|(?<![\w'\"/.-])[a-z]+_[a-z_]+\b")

@@ -25,7 +25,8 @@ class ConversationMethods:
         self: MemoryParts,
         messages: Sequence[object],
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         session_id: str | None = None,
         memory_type: str = "auto",
         end_session: bool | None = None,
@@ -43,6 +44,7 @@ class ConversationMethods:
             messages: `Message` objects, dictionaries (OpenAI's form is read) or `(role, text)` pairs. They keep the
                 `message_id` and `created_at` that they bring; a message that is there already is not added again.
             user_id: Whose they are.
+            shared: The shared scope of the space, in place of a user.
             session_id: The session that they continue; by default a new one, which ends with this call. Either way
                 each call ends a block; longer calls are cut by silence, size and `starts_block` as `slicing` says.
             memory_type: `auto`, `personal`, `procedural`, `tool` or `identity`: what to distil. Without a chat model
@@ -68,7 +70,7 @@ class ConversationMethods:
         """
         from reme_core.ports import SummaryRequest
 
-        scope, now = self._scope(user_id), self._clock.now()
+        scope, now = self._scope(user_id, shared), self._clock.now()
         parsed = parse_messages(messages, now=lambda: now)
         inputs.check_not_future(parsed, now)
         kind = inputs.read_summary_type(memory_type)
@@ -97,7 +99,8 @@ class ConversationMethods:
         self: MemoryParts,
         query: str | None = None,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         limit: int | None = None,
         top_k: int | None = None,
         token_budget: int | None = None,
@@ -119,6 +122,7 @@ class ConversationMethods:
             query: The question, in words; of a pasted text, the first 4,000 characters. One about a time alone ("what
                 happened last week?") lists what lies there; so do `start_time` and `end_time` without a query.
             user_id: Whose memory is asked.
+            shared: The shared scope of the space, in place of a user.
             limit: At most this many results; 10 unless `token_budget` is given.
             top_k: The same as `limit`.
             token_budget: As many results as fit into this many tokens, repetition dropped.
@@ -164,7 +168,7 @@ class ConversationMethods:
             now=self._clock.now(),
         )
         await self._work.recover()
-        scope = self._scope(user_id)
+        scope = self._scope(user_id, shared)
         found = await self._retriever.retrieve(scope, request)
         await self._costs.add(scope, "retrieve", found.usage)
         return found
@@ -173,7 +177,8 @@ class ConversationMethods:
         self: MemoryParts,
         message: str,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         session_id: str | None = None,
         on_text: Callable[[str], None] | None = None,
     ) -> ChatReply:
@@ -184,6 +189,7 @@ class ConversationMethods:
         Args:
             message: What the user says.
             user_id: Who says it.
+            shared: The shared scope of the space, in place of a user.
             session_id: The session that it continues; by default a new one, named in the reply.
             on_text: Is given the answer in pieces as it is written, where the model can stream.
 
@@ -208,7 +214,7 @@ class ConversationMethods:
             zone=self._runtime.zone,
         )
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
-        scope = self._scope(user_id)
+        scope = self._scope(user_id, shared)
         reply = await chat.turn(scope, inputs.read_query(message, "message"), session, on_text)
         await self._costs.add(scope, "chat", reply.usage)
         return reply

@@ -27,7 +27,8 @@ class MemoryMethods:
         self: MemoryParts,
         content: str,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         memory_type: str = "personal",
         memory_target: str = "self",
         when_to_use: str = "",
@@ -61,7 +62,9 @@ class MemoryMethods:
             "confidence": confidence,
         }
         why = inputs.read_text(reason, "reason")
-        [memory] = await self._editor.add(self._scope(user_id), [fields], run_id=None, reason=why, at=self._clock.now())
+        [memory] = await self._editor.add(
+            self._scope(user_id, shared), [fields], run_id=None, reason=why, at=self._clock.now()
+        )
         return memory
 
     @traced("upsert_memory")
@@ -69,13 +72,18 @@ class MemoryMethods:
         self: MemoryParts,
         memories: Sequence[Mapping[str, object]],
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         run_id: str | None = None,
         reason: str = "",
     ) -> list[Memory]:
         """Add memories, all or none, in one write; each a mapping of the fields that `add_memory` takes.
 
         Also `memory_id`, `author` and `sources`. With a `run_id`, `undo` takes them back together.
+
+        A call that is cut off (cancelled, or by Ctrl-C where it blocks) keeps all or none: a write that has not begun
+        never begins, one that has is completed after the call has ended, by the end of `close` at the latest. Which of
+        them it was, `list_memories` tells then; the same call again, without ids of its own, keeps none of them twice.
 
         Raises:
             InvalidInputError: A field that can't be used, naming it.
@@ -84,11 +92,15 @@ class MemoryMethods:
         run = None if run_id is None else inputs.read_id(run_id, "run_id")
         drafts = inputs.read_list(memories, "memories")
         why = inputs.read_text(reason, "reason")
-        return await self._editor.add(self._scope(user_id), drafts, run_id=run, reason=why, at=self._clock.now())
+        return await self._editor.add(
+            self._scope(user_id, shared), drafts, run_id=run, reason=why, at=self._clock.now()
+        )
 
-    async def get_memory(self: MemoryParts, memory_id: str, *, user_id: str) -> Memory:
+    async def get_memory(
+        self: MemoryParts, memory_id: str, *, user_id: str | None = None, shared: bool = False
+    ) -> Memory:
         """Return a memory, current or not (MemoryNotFoundError)."""
-        [memory] = await self._ports.store.get(self._scope(user_id), [inputs.read_id(memory_id, "memory_id")])
+        [memory] = await self._ports.store.get(self._scope(user_id, shared), [inputs.read_id(memory_id, "memory_id")])
         return memory
 
     @traced("update_memory")
@@ -96,7 +108,8 @@ class MemoryMethods:
         self: MemoryParts,
         memory_id: str,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         content: str | None = None,
         when_to_use: str | None = None,
         memory_type: str | None = None,
@@ -131,7 +144,7 @@ class MemoryMethods:
             "confidence": confidence,
         }
         return await self._editor.update(
-            self._scope(user_id),
+            self._scope(user_id, shared),
             inputs.read_id(memory_id, "memory_id"),
             {name: value for name, value in given.items() if value is not None},
             expected_revision=None if expected_revision is None else inputs.read_revision(expected_revision),
@@ -145,7 +158,8 @@ class MemoryMethods:
         memory_id: str,
         content: str,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         when_to_use: str = "",
         metadata: Mapping[str, JsonValue] | None = None,
         observed_at: datetime | str | None = None,
@@ -172,7 +186,7 @@ class MemoryMethods:
             "valid_to": valid_to,
         }
         return await self._editor.supersede(
-            self._scope(user_id),
+            self._scope(user_id, shared),
             inputs.read_id(memory_id, "memory_id"),
             given,
             reason=inputs.read_text(reason, "reason"),
@@ -181,7 +195,13 @@ class MemoryMethods:
 
     @traced("delete_memory")
     async def delete_memory(
-        self: MemoryParts, memory_id: str, *, user_id: str, reason: str = "", erase: bool = False
+        self: MemoryParts,
+        memory_id: str,
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        reason: str = "",
+        erase: bool = False,
     ) -> None:
         """Remove a memory; its history stays.
 
@@ -193,7 +213,7 @@ class MemoryMethods:
             StoreUnavailableError: It is erased, but another process holds old pages; the next start clears them.
         """
         await self._editor.delete(
-            self._scope(user_id),
+            self._scope(user_id, shared),
             inputs.read_id(memory_id, "memory_id"),
             reason=inputs.read_text(reason, "reason"),
             at=self._clock.now(),
@@ -203,7 +223,8 @@ class MemoryMethods:
     async def list_memories(
         self: MemoryParts,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         memory_type: str | Sequence[str] = "auto",
         memory_target: str | Sequence[str] | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
@@ -232,9 +253,11 @@ class MemoryMethods:
             limit=inputs.read_count(limit, "limit"),
             cursor=cursor,
         )
-        return await self._ports.store.list_memories(self._scope(user_id), query)
+        return await self._ports.store.list_memories(self._scope(user_id, shared), query)
 
-    async def history(self: MemoryParts, memory_id: str, *, user_id: str) -> list[Event]:
+    async def history(
+        self: MemoryParts, memory_id: str, *, user_id: str | None = None, shared: bool = False
+    ) -> list[Event]:
         """Return every change of a memory, oldest first; also of one that was deleted.
 
         Raises:
@@ -242,7 +265,7 @@ class MemoryMethods:
         """
         from reme_core.ports import EventQuery
 
-        scope, wanted = self._scope(user_id), inputs.read_id(memory_id, "memory_id")
+        scope, wanted = self._scope(user_id, shared), inputs.read_id(memory_id, "memory_id")
         events: list[Event] = []
         while True:
             after = events[-1].sequence if events else 0
@@ -254,7 +277,7 @@ class MemoryMethods:
             await self._ports.store.get(scope, [wanted])
         return events
 
-    async def undo(self: MemoryParts, run_id: str, *, user_id: str) -> UndoResult:
+    async def undo(self: MemoryParts, run_id: str, *, user_id: str | None = None, shared: bool = False) -> UndoResult:
         """Put back what a run changed, in one write that can itself be undone.
 
         Raises:
@@ -266,7 +289,7 @@ class MemoryMethods:
         return await undo_run(
             self._ports.store,
             self._embedder,
-            self._scope(user_id),
+            self._scope(user_id, shared),
             inputs.read_id(run_id, "run_id"),
             at=self._clock.now(),
         )

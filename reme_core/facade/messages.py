@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 class MessageMethods:
     """The methods of `ReMe` on what was said."""
 
-    async def get_messages(self: MemoryParts, message_ids: Sequence[str], *, user_id: str) -> list[StoredMessage]:
+    async def get_messages(
+        self: MemoryParts, message_ids: Sequence[str], *, user_id: str | None = None, shared: bool = False
+    ) -> list[StoredMessage]:
         """Return messages by id, in the order asked (MessageNotFoundError)."""
         ids = inputs.read_ids(message_ids, "message_ids")
-        return await self._ports.store.get_messages(self._scope(user_id), ids)
+        return await self._ports.store.get_messages(self._scope(user_id, shared), ids)
 
     async def find_messages(
         self: MemoryParts,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         keyword: str | None = None,
         session_id: str | None = None,
         start_time: datetime | str | None = None,
@@ -46,21 +49,29 @@ class MessageMethods:
             newest_first=inputs.read_flag(newest_first, "newest_first"),
             cursor=cursor,
         )
-        return await self._ports.store.find_messages(self._scope(user_id), query)
+        return await self._ports.store.find_messages(self._scope(user_id, shared), query)
 
-    async def get_block(self: MemoryParts, block_id: str, *, user_id: str) -> Block:
+    async def get_block(self: MemoryParts, block_id: str, *, user_id: str | None = None, shared: bool = False) -> Block:
         """Return a block with its index entry and the ids of its messages (BlockNotFoundError)."""
-        [block] = await self._ports.store.get_blocks(self._scope(user_id), [inputs.read_id(block_id, "block_id")])
+        [block] = await self._ports.store.get_blocks(
+            self._scope(user_id, shared), [inputs.read_id(block_id, "block_id")]
+        )
         return block
 
     async def list_blocks(
-        self: MemoryParts, *, user_id: str, session_id: str | None = None, limit: int = 100, cursor: str | None = None
+        self: MemoryParts,
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        session_id: str | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
     ) -> tuple[Sequence[Block], str | None]:
         """Return a page of the block index, oldest first, and the cursor of the next one."""
         from reme_core.ports import ListBlocks
 
         page = await self._ports.store.list_blocks(
-            self._scope(user_id),
+            self._scope(user_id, shared),
             ListBlocks(
                 session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
                 limit=inputs.read_count(limit, "limit"),
@@ -69,14 +80,15 @@ class MessageMethods:
         )
         return page.blocks, page.next_cursor
 
-    async def stats(self: MemoryParts, *, user_id: str) -> Counts:
+    async def stats(self: MemoryParts, *, user_id: str | None = None, shared: bool = False) -> Counts:
         """Return how much a user's memory holds."""
-        return await self._ports.store.count(self._scope(user_id))
+        return await self._ports.store.count(self._scope(user_id, shared))
 
     async def costs(
         self: MemoryParts,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         start_time: datetime | str | None = None,
         end_time: datetime | str | None = None,
     ) -> list[Cost]:
@@ -84,10 +96,11 @@ class MessageMethods:
 
         Args:
             user_id: Whose memory.
+            shared: The shared scope of the space, in place of a user.
             start_time: From its day on.
             end_time: Up to its day, which is not counted any more.
         """
-        scope = self._scope(user_id)
+        scope = self._scope(user_id, shared)
         since, until = inputs.read_time(start_time, "start_time"), inputs.read_time(end_time, "end_time")
         return await self._costs.read(
             scope.memory_space,
@@ -96,7 +109,7 @@ class MessageMethods:
             until=None if until is None else until.date(),
         )
 
-    async def delete_all_memories(self: MemoryParts, *, user_id: str) -> Erased:
+    async def delete_all_memories(self: MemoryParts, *, user_id: str | None = None, shared: bool = False) -> Erased:
         """Remove everything of a user for good: messages, blocks, memories, events, vectors and texts.
 
         What adapters keep of the user goes too: LangGraph's threads and items, AgentScope's sessions and files. The
@@ -105,7 +118,7 @@ class MessageMethods:
         Raises:
             StoreUnavailableError: It is deleted, but another process holds old pages; call again.
         """
-        return await self._ports.store.erase(self._scope(user_id))
+        return await self._ports.store.erase(self._scope(user_id, shared))
 
 
 RETENTION_DAYS = 3
@@ -121,7 +134,8 @@ class OffloadMethods:
     async def list_offloads(
         self: MemoryParts,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         session_id: str | None = None,
         limit: int = 100,
         newest_first: bool = False,
@@ -131,7 +145,7 @@ class OffloadMethods:
         from reme_core.ports import ListOffloads
 
         page = await self._working_ports().store.list_offloads(
-            self._scope(user_id),
+            self._scope(user_id, shared),
             ListOffloads(
                 session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
                 limit=inputs.read_count(limit, "limit"),
@@ -144,7 +158,8 @@ class OffloadMethods:
     async def clean_offloads(
         self: MemoryParts,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         older_than_days: float | None = RETENTION_DAYS,
         max_bytes: int | None = None,
         idle_days: float = IDLE_DAYS,
@@ -157,6 +172,7 @@ class OffloadMethods:
 
         Args:
             user_id: Whose.
+            shared: The shared scope of the space, in place of a user.
             older_than_days: Texts older than this go; None: age doesn't matter.
             max_bytes: Beyond this many bytes of text, the oldest go, whatever their age; None: no bound.
             idle_days: A session whose context was not compacted for so long counts as closed.
@@ -165,7 +181,7 @@ class OffloadMethods:
         from reme_core.ports import CleanOffloads
         from reme_core.working.ports import read_days, read_whole
 
-        ports, scope = self._working_ports(), self._scope(user_id)
+        ports, scope = self._working_ports(), self._scope(user_id, shared)
         now = ports.clock.now()
         clean = CleanOffloads(
             older_than=None if older_than_days is None else now - read_days(older_than_days, "older_than_days"),
@@ -175,11 +191,13 @@ class OffloadMethods:
         )
         return await ports.store.clean_offloads(scope, clean)
 
-    async def close_context(self: MemoryParts, session_id: str, *, user_id: str) -> None:
+    async def close_context(
+        self: MemoryParts, session_id: str, *, user_id: str | None = None, shared: bool = False
+    ) -> None:
         """Say that a session's context is no more: clean-ups may take what it referred to."""
         from reme_core.ports import HoldOffloads
 
-        ports, scope = self._working_ports(), self._scope(user_id)
+        ports, scope = self._working_ports(), self._scope(user_id, shared)
         session = inputs.read_id(session_id, "session_id")
         ports.held.forget(scope, session)
         await ports.store.hold_offloads(
@@ -200,28 +218,28 @@ class JobMethods:
         """
         return await self._work.flush()
 
-    async def list_jobs(self: MemoryParts, *, user_id: str) -> list[Job]:
+    async def list_jobs(self: MemoryParts, *, user_id: str | None = None, shared: bool = False) -> list[Job]:
         """Return a user's jobs, oldest first: pending, running, and dead ones with the reason."""
-        return await self._work.list_jobs(self._scope(user_id))
+        return await self._work.list_jobs(self._scope(user_id, shared))
 
     async def users_with_jobs(self: MemoryParts) -> list[str]:
-        """Return the users of this memory space that have jobs."""
+        """Return the users of this memory space that have jobs; `""` stands for the shared scope."""
         return await self._work.users_with_jobs()
 
-    async def retry_job(self: MemoryParts, job_id: str, *, user_id: str) -> None:
+    async def retry_job(self: MemoryParts, job_id: str, *, user_id: str | None = None, shared: bool = False) -> None:
         """Have a job tried again as if it were new, a dead one too.
 
         Raises:
             JobNotFoundError: This user has no such job.
             ConflictError: It is being done.
         """
-        await self._work.retry_job(self._scope(user_id), inputs.read_id(job_id, "job_id"))
+        await self._work.retry_job(self._scope(user_id, shared), inputs.read_id(job_id, "job_id"))
 
-    async def drop_job(self: MemoryParts, job_id: str, *, user_id: str) -> None:
+    async def drop_job(self: MemoryParts, job_id: str, *, user_id: str | None = None, shared: bool = False) -> None:
         """Give a job up for good; its messages stay.
 
         Raises:
             JobNotFoundError: This user has no such job.
             ConflictError: It is being done.
         """
-        await self._work.drop_job(self._scope(user_id), inputs.read_id(job_id, "job_id"))
+        await self._work.drop_job(self._scope(user_id, shared), inputs.read_id(job_id, "job_id"))

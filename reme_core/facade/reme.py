@@ -87,10 +87,10 @@ class ReMe(
 ):
     """Durable, scoped memory.
 
-    Every call names the user whose memory it touches; `user_id=""` is the shared scope of the memory space. A call
-    returns after what it says is on disk, and raises a `ReMeError` otherwise. One object serves any number of users,
-    event loops and threads; several processes may work on one folder at once. Opening is lazy: nothing is touched
-    before the first call.
+    Every call names the user whose memory it touches, or asks for the shared scope of the memory space by
+    `shared=True`; an empty `user_id` is an error. A call returns after what it says is on disk, and raises a
+    `ReMeError` otherwise. One object serves any number of users, event loops and threads; several processes may work
+    on one folder at once. Opening is lazy: nothing is touched before the first call.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class ReMe(
         for name, part in (("clock", clock), ("token_counter", token_counter)):
             config.check_object(part, name)
         inputs.check_language(language)
-        self._memory_space = make_scope(memory_space, "").memory_space
+        self._memory_space = make_scope(memory_space, shared=True).memory_space
         self._ports: Ports = config.build(
             working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store
         )
@@ -308,12 +308,12 @@ class ReMe(
             retriever.bind_retriever(self._runtime) if isinstance(retriever, BindsRetriever) else retriever
         )
 
-    def tool_context(self, *, user_id: str) -> ToolContext:
-        """Return a context in which the tools of `reme_core.tools` work on a user's memory, outside an agent."""
+    def tool_context(self, *, user_id: str | None = None, shared: bool = False) -> ToolContext:
+        """Return a context in which the tools of `reme_core.tools` work on one scope, outside an agent."""
         from reme_core.ports import ToolContext
 
         return ToolContext(
-            scope=self._scope(user_id),
+            scope=self._scope(user_id, shared),
             store=self._ports.store,
             embedder=self._embedder,
             model=self._ports.llm,
@@ -365,8 +365,8 @@ class ReMe(
         self._work.start(scope)
         return result
 
-    def _scope(self, user_id: object) -> Scope:
-        return make_scope(self._memory_space, user_id)
+    def _scope(self, user_id: object, shared: object) -> Scope:
+        return make_scope(self._memory_space, user_id, shared=shared)
 
 
 def log_failed_close(error: Exception) -> None:

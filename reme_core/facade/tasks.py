@@ -40,7 +40,8 @@ class TaskMethods:
         self: MemoryParts,
         trajectories: Sequence[object],
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         task_name: str,
         background: bool = False,
     ) -> TaskSummary:
@@ -54,6 +55,7 @@ class TaskMethods:
             trajectories: `Trajectory` objects, or dictionaries with `messages` and `score` (in [0, 1]), and maybe
                 `task_id`, `metadata` and `trajectory_id`. Attempts at one task in one call are compared.
             user_id: Whose they are.
+            shared: The shared scope of the space, in place of a user.
             task_name: The task domain: the target of what is learnt.
             background: Return once the attempts are on disk.
 
@@ -67,7 +69,7 @@ class TaskMethods:
         from reme_core.tasks.record_attempts import TaskRequest
 
         await self._work.recover()
-        scope, now = self._scope(user_id), self._clock.now()
+        scope, now = self._scope(user_id, shared), self._clock.now()
         parsed = await asyncio.to_thread(parse_trajectories, trajectories, now=lambda: now)
         for place, trajectory in enumerate(parsed):
             inputs.check_not_future(trajectory.messages, now, f"trajectories[{place}].messages")
@@ -82,7 +84,8 @@ class TaskMethods:
         self: MemoryParts,
         query: str | None = None,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         messages: Sequence[object] = (),
         task_name: str | None = None,
         limit: int = 5,
@@ -97,6 +100,7 @@ class TaskMethods:
         Args:
             query: The task in words; left out, it is built from the messages.
             user_id: Whose memories.
+            shared: The shared scope of the space, in place of a user.
             messages: The conversation so far: its first user message and the last ones make the query.
             task_name: Only of this task domain. Where nothing of it shares a word with the query, its best memories: by
                 confidence, importance and how often they helped.
@@ -129,7 +133,7 @@ class TaskMethods:
             min_score=None if min_score is None else inputs.read_share(min_score, "min_score"),
         )
         target = None if task_name is None else inputs.read_name(task_name, "task_name")
-        return await learner.answer(self._scope(user_id), target, question, flow)
+        return await learner.answer(self._scope(user_id, shared), target, question, flow)
 
     def set_task_flow(self: MemoryParts, flow: TaskFlow) -> None:
         """Exchange the stages by which `summary_task` learns; see `reme_core.tasks`.
@@ -148,13 +152,20 @@ class TaskMethods:
         self._learning.set_retrieval_flow(flow)
 
     async def record_use(
-        self: MemoryParts, memory_ids: str | Sequence[str], *, user_id: str, uses: int = 1, helpful: float = 0
+        self: MemoryParts,
+        memory_ids: str | Sequence[str],
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        uses: int = 1,
+        helpful: float = 0,
     ) -> list[Memory]:
         """Count that memories were used, and how often that helped; exact, whoever else counts at the same time.
 
         Args:
             memory_ids: Which, one or several; one that stands twice counts twice.
             user_id: Whose.
+            shared: The shared scope of the space, in place of a user.
             uses: Added to `freq`. 0 where the use was counted before, and only now is known to have helped.
             helpful: Added to `utility`: 1 (or True) for a use that helped.
 
@@ -165,12 +176,13 @@ class TaskMethods:
         from reme_core.tasks.memory_utility import record_use
 
         ids = inputs.read_ids([memory_ids] if isinstance(memory_ids, str) else memory_ids, "memory_ids")
-        return await record_use(self._ports.store, self._scope(user_id), ids, uses=uses, helpful=helpful)
+        return await record_use(self._ports.store, self._scope(user_id, shared), ids, uses=uses, helpful=helpful)
 
     async def forget_memories(
         self: MemoryParts,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         task_name: str | None = None,
         memory_type: str | Sequence[str] = "procedural",
         freq_threshold: int = FREQ_THRESHOLD,
@@ -183,6 +195,7 @@ class TaskMethods:
 
         Args:
             user_id: Whose.
+            shared: The shared scope of the space, in place of a user.
             task_name: Only about this target.
             memory_type: Of this type or these types.
             freq_threshold: f, at least 1: a memory that was never used is never forgotten.
@@ -196,7 +209,7 @@ class TaskMethods:
 
         return await forget(
             self._ports.store,
-            self._scope(user_id),
+            self._scope(user_id, shared),
             types=inputs.read_types(memory_type),
             targets=None if task_name is None else (inputs.read_name(task_name, "task_name"),),
             min_freq=freq_threshold,
@@ -205,12 +218,15 @@ class TaskMethods:
             at=self._clock.now(),
         )
 
-    async def observe(self: MemoryParts, feedback: object, *, user_id: str) -> list[Memory]:
+    async def observe(
+        self: MemoryParts, feedback: object, *, user_id: str | None = None, shared: bool = False
+    ) -> list[Memory]:
         """Take in what was seen of memories at work: it moves their importance or confidence; see `Feedback`.
 
         Args:
             feedback: A `Feedback` or a dictionary of its fields, or a list of them.
             user_id: Whose memories.
+            shared: The shared scope of the space, in place of a user.
 
         Raises:
             MemoryNotFoundError: Naming those that this user doesn't have; none was changed.
@@ -220,7 +236,9 @@ class TaskMethods:
         from reme_core.tasks.memory_utility import observe, parse_feedback
 
         items = [feedback] if isinstance(feedback, (Feedback, Mapping)) else feedback
-        return await observe(self._ports.store, self._scope(user_id), parse_feedback(items), at=self._clock.now())
+        return await observe(
+            self._ports.store, self._scope(user_id, shared), parse_feedback(items), at=self._clock.now()
+        )
 
 
 class ToolMethods:
@@ -230,7 +248,8 @@ class ToolMethods:
         self: MemoryParts,
         tool_call_results: Sequence[object] = (),
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         messages: Sequence[object] = (),
     ) -> RecordedToolCalls:
         """Record calls of tools; no model is asked.
@@ -240,6 +259,7 @@ class ToolMethods:
                 `call_id` that is recorded already is not recorded again. Where `success` is left out (or None), the
                 output tells it: one that looks like an error has failed.
             user_id: Whose.
+            shared: The shared scope of the space, in place of a user.
             messages: A conversation: each tool call in it that has a result is recorded. Handing it in again records
                 nothing more, where its messages bring their ids, whatever was done to their texts meanwhile.
 
@@ -250,7 +270,7 @@ class ToolMethods:
         """
         from reme_core.toolstats.record_calls import read_handed_in, record
 
-        scope, store, now = self._scope(user_id), self._ports.store, self._clock.now()
+        scope, store, now = self._scope(user_id, shared), self._ports.store, self._clock.now()
         given, read = await asyncio.to_thread(read_handed_in, tool_call_results, messages, now)
         known = await record(store, scope, given, read.calls)
         calls = (*given, *read.calls)
@@ -263,7 +283,12 @@ class ToolMethods:
         )
 
     async def summarize_tool_memory(
-        self: MemoryParts, tool_names: str | Sequence[str], *, user_id: str, background: bool = False
+        self: MemoryParts,
+        tool_names: str | Sequence[str],
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        background: bool = False,
     ) -> ToolSummary:
         """Have the model write guidelines for tools from their recorded calls; without one, say what they add up to.
 
@@ -272,6 +297,7 @@ class ToolMethods:
         Args:
             tool_names: A name or several, exact.
             user_id: Whose calls.
+            shared: The shared scope of the space, in place of a user.
             background: Return at once; the guidelines follow.
 
         Raises:
@@ -280,25 +306,29 @@ class ToolMethods:
         await self._work.recover()
         names = inputs.read_names(tool_names, "tool_names")
         return await self._learning.guidelines(
-            self._scope(user_id), names, background=inputs.read_flag(background, "background")
+            self._scope(user_id, shared), names, background=inputs.read_flag(background, "background")
         )
 
-    async def retrieve_tool_memory(self: MemoryParts, tool_names: str | Sequence[str], *, user_id: str) -> ToolMemories:
+    async def retrieve_tool_memory(
+        self: MemoryParts, tool_names: str | Sequence[str], *, user_id: str | None = None, shared: bool = False
+    ) -> ToolMemories:
         """Return what is known of tools, by exact name: guideline, statistics, and errors and examples without one.
 
         Args:
             tool_names: A name or several; case counts, blanks at the ends don't.
             user_id: Whose.
+            shared: The shared scope of the space, in place of a user.
         """
         from reme_core.toolstats.tool_lookup import retrieve_tool_memories
 
         names = inputs.read_names(tool_names, "tool_names")
-        return await retrieve_tool_memories(self._ports.store, self._scope(user_id), names)
+        return await retrieve_tool_memories(self._ports.store, self._scope(user_id, shared), names)
 
     async def list_tool_calls(
         self: MemoryParts,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         tool_name: str | None = None,
         success: bool | None = None,
         error: str | None = None,
@@ -310,6 +340,7 @@ class ToolMethods:
 
         Args:
             user_id: Whose.
+            shared: The shared scope of the space, in place of a user.
             tool_name: Of this tool.
             success: Those that succeeded, or those that failed.
             error: Failures of this kind, as the statistics name it.
@@ -330,11 +361,18 @@ class ToolMethods:
             cursor=cursor,
             newest_first=inputs.read_flag(newest_first, "newest_first"),
         )
-        return await self._ports.store.list_tool_calls(self._scope(user_id), query)
+        return await self._ports.store.list_tool_calls(self._scope(user_id, shared), query)
 
-    async def list_tools(self: MemoryParts, *, user_id: str, limit: int = 100, cursor: str | None = None) -> ToolPage:
+    async def list_tools(
+        self: MemoryParts,
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> ToolPage:
         """Return a page of the tools that were called, by name, with the number of their recorded calls."""
         from reme_core.ports import ListTools
 
         query = ListTools(limit=inputs.read_count(limit, "limit"), cursor=cursor)
-        return await self._ports.store.list_tools(self._scope(user_id), query)
+        return await self._ports.store.list_tools(self._scope(user_id, shared), query)

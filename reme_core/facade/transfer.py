@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 
 def _noting(memory: MemoryParts, scope: Scope) -> NoteDraft:
-    """Return what notes drafts in the local file, so that one left by a killed process goes with the scope."""
+    """Return what notes drafts in the local file, so that one left by a killed process goes with the scope.
+
+    A file that can only be read takes no notes, and nothing is erased from it either.
+    """
+    from reme_core.stores import is_read_only
     from reme_core.transfer.json_lines import unnoted
 
     store = memory._ports.file  # noqa: SLF001  # this is a part of the memory
-    if store is None:
+    if store is None or is_read_only(Path(store.database.path)):
         return unnoted
 
     @asynccontextmanager
@@ -70,15 +74,22 @@ class TransferMethods:
             await self.database.write(fill_digests)
         return checked
 
-    async def export(self: MemoryParts, path: str | Path, *, user_id: str) -> TransferCounts:
+    async def export(
+        self: MemoryParts, path: str | Path, *, user_id: str | None = None, shared: bool = False
+    ) -> TransferCounts:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
         from reme_core.transfer.scope_transfer import export_scope
 
-        scope = self._scope(user_id)
+        scope = self._scope(user_id, shared)
         return await export_scope(self._ports.store, scope, file_path(path), noting=_noting(self, scope))
 
     async def import_(
-        self: MemoryParts, path: str | Path, *, user_id: str, progress: Callable[[int], None] | None = None
+        self: MemoryParts,
+        path: str | Path,
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        progress: Callable[[int], None] | None = None,
     ) -> TransferCounts:
         """Read a file that `export` wrote into a user's memory; doing it twice changes nothing more.
 
@@ -88,6 +99,7 @@ class TransferMethods:
         Args:
             path: The file.
             user_id: Whose memory it becomes.
+            shared: The shared scope of the space, in place of a user.
             progress: Told how many lines are done, now and then.
 
         Raises:
@@ -97,7 +109,7 @@ class TransferMethods:
         """
         from reme_core.transfer.scope_transfer import import_scope
 
-        scope = self._scope(user_id)
+        scope = self._scope(user_id, shared)
         moved = await import_scope(
             self._ports.store,
             self._embedder,
@@ -114,7 +126,8 @@ class TransferMethods:
         self: MemoryParts,
         path: str | Path,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         memory_type: str | Sequence[str] = "auto",
         memory_target: str | Sequence[str] | None = None,
         include_superseded: bool = False,
@@ -130,7 +143,7 @@ class TransferMethods:
         """
         from reme_core.transfer.scope_transfer import dump_library
 
-        scope = self._scope(user_id)
+        scope = self._scope(user_id, shared)
         return await dump_library(
             self._ports.store,
             scope,
@@ -145,7 +158,8 @@ class TransferMethods:
         self: MemoryParts,
         path: str | Path,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         task_name: str | None = None,
         skip_bad_lines: bool = False,
         deduplicate: bool = True,
@@ -160,6 +174,7 @@ class TransferMethods:
         Args:
             path: The file; a regular one, no pipe.
             user_id: Whose memory it becomes.
+            shared: The shared scope of the space, in place of a user.
             task_name: The target of procedural memories; by default the one they bring.
             skip_bad_lines: Leave lines out that can't be used, and name them in the result; otherwise one refuses all.
             deduplicate: Leave out what says nearly the same as another; equal ones are left out in any case.
@@ -177,7 +192,7 @@ class TransferMethods:
         return await load_library(
             self._ports.store,
             self._embedder,
-            self._scope(user_id),
+            self._scope(user_id, shared),
             file_path(path),
             memory_target=None if task_name is None else inputs.read_name(task_name, "task_name"),
             skip_bad_lines=inputs.read_flag(skip_bad_lines, "skip_bad_lines"),

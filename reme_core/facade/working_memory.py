@@ -75,7 +75,8 @@ class WorkingMemoryMethods:
         self: MemoryParts,
         messages: Sequence[object],
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         session_id: str,
         system_prompt: str = "",
         compressed_summary: str = "",
@@ -94,6 +95,7 @@ class WorkingMemoryMethods:
             messages: In order, in the forms that `summary` takes. Hand in again what the last call answered, and what
                 came since: messages are known by their ids, and one without gets a new id each time it is handed in.
             user_id: Whose they are.
+            shared: The shared scope of the space, in place of a user.
             session_id: The session.
             system_prompt: What is sent before; counted only.
             compressed_summary: The summary that the last call answered.
@@ -110,7 +112,7 @@ class WorkingMemoryMethods:
         from reme_core.working.ports import read_context, read_language, read_limits, read_overhead
         from reme_core.working.prepare import ContextRequest, pre_reasoning_hook
 
-        ports, scope = self._working_ports(), self._scope(user_id)
+        ports, scope = self._working_ports(), self._scope(user_id, shared)
         read, shown_before = await read_context(messages, ports)
         request = ContextRequest(
             session_id=inputs.read_id(session_id, "session_id"),
@@ -128,7 +130,8 @@ class WorkingMemoryMethods:
         self: MemoryParts,
         messages: Sequence[object],
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         session_id: str,
         max_input_length: int | None = None,
         limits: ContextLimits | None = None,
@@ -140,7 +143,7 @@ class WorkingMemoryMethods:
         from reme_core.working.ports import read_limits, read_messages
         from reme_core.working.tool_results import compact_tool_result
 
-        ports, scope = self._working_ports(), self._scope(user_id)
+        ports, scope = self._working_ports(), self._scope(user_id, shared)
         read, chosen = await read_messages(messages, ports), read_limits(max_input_length, limits)
         session = inputs.read_id(session_id, "session_id")
         await self._work.recover()
@@ -159,7 +162,8 @@ class WorkingMemoryMethods:
         self: MemoryParts,
         messages: Sequence[object],
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         session_id: str,
         previous_summary: str = "",
         max_input_length: int | None = None,
@@ -178,7 +182,7 @@ class WorkingMemoryMethods:
         from reme_core.working.ports import read_language, read_limits, read_messages
         from reme_core.working.prepare import ContextRequest, compact_messages
 
-        ports, scope = self._working_ports(), self._scope(user_id)
+        ports, scope = self._working_ports(), self._scope(user_id, shared)
         request = ContextRequest(
             session_id=inputs.read_id(session_id, "session_id"),
             messages=await read_messages(messages, ports),
@@ -198,13 +202,19 @@ class WorkingMemoryMethods:
         )
 
     async def offload_context(
-        self: MemoryParts, messages: Sequence[object], *, user_id: str, session_id: str | None = None
+        self: MemoryParts,
+        messages: Sequence[object],
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        session_id: str | None = None,
     ) -> OffloadedContext:
         """Put messages on disk that are to leave a context; the answer names what loads them again.
 
         Args:
             messages: In order, in the forms that `summary` takes. Memories are made of them in the background.
             user_id: Whose they are.
+            shared: The shared scope of the space, in place of a user.
             session_id: The session; by default a new one.
 
         Raises:
@@ -214,7 +224,7 @@ class WorkingMemoryMethods:
         from reme_core.working.ports import read_context
         from reme_core.working.record import offload_context, offload_summary
 
-        ports, scope = self._working_ports(), self._scope(user_id)
+        ports, scope = self._working_ports(), self._scope(user_id, shared)
         read, shown_before = await read_context(messages, ports)
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
         await self._work.recover()
@@ -222,7 +232,13 @@ class WorkingMemoryMethods:
         return await offload_context(ports, scope, session, read)
 
     async def offload_text(
-        self: MemoryParts, text: str, *, user_id: str, session_id: str, name: str | None = None
+        self: MemoryParts,
+        text: str,
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        session_id: str,
+        name: str | None = None,
     ) -> OffloadInfo:
         """Put a text on disk, such as a tool's output before it becomes a message; the same again is kept once.
 
@@ -234,7 +250,7 @@ class WorkingMemoryMethods:
         """
         from reme_core.working.tool_results import store_offloads
 
-        ports, scope = self._working_ports(), self._scope(user_id)
+        ports, scope = self._working_ports(), self._scope(user_id, shared)
         whole = inputs.read_text(text, "text")
         if not whole:
             msg = "text: is empty, there is nothing to offload"
@@ -253,7 +269,8 @@ class WorkingMemoryMethods:
     async def reload_context(
         self: MemoryParts,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         reference: str | None = None,
         query: str | None = None,
         session_id: str | None = None,
@@ -269,6 +286,7 @@ class WorkingMemoryMethods:
 
         Args:
             user_id: Whose it is.
+            shared: The shared scope of the space, in place of a user.
             reference: What was offloaded: whole, or the piece that lines, offset or query choose.
             query: Words to search for: within the reference, or in everything that was offloaded or said.
             session_id: Only of this session.
@@ -286,7 +304,7 @@ class WorkingMemoryMethods:
         """
         from reme_core.steps.load_offloaded import ReloadRequest, reload_context
 
-        ports, scope = self._working_ports(), self._scope(user_id)
+        ports, scope = self._working_ports(), self._scope(user_id, shared)
         request = ReloadRequest(
             reference=None if reference is None else inputs.read_id(reference, "reference"),
             query=None if query is None else inputs.read_query(query),
@@ -305,7 +323,8 @@ class WorkingMemoryMethods:
     def in_context_memory(
         self: MemoryParts,
         *,
-        user_id: str,
+        user_id: str | None = None,
+        shared: bool = False,
         session_id: str | None = None,
         system_prompt: str = "",
         overhead_tokens: int = 0,
@@ -318,6 +337,7 @@ class WorkingMemoryMethods:
 
         Args:
             user_id: Whose session it is.
+            shared: The shared scope of the space, in place of a user.
             session_id: The session; by default a new one.
             system_prompt: What is sent before; counted only.
             overhead_tokens: What else is sent: the tools' schemas, say.
@@ -332,7 +352,7 @@ class WorkingMemoryMethods:
 
         return InContextMemory(
             ports=self._working_ports(),
-            scope=self._scope(user_id),
+            scope=self._scope(user_id, shared),
             session_id=new_id() if session_id is None else inputs.read_id(session_id, "session_id"),
             limits=read_limits(max_input_length, limits),
             system_prompt=inputs.read_text(system_prompt, "system_prompt"),

@@ -127,7 +127,7 @@ class Hit(MappingModel):
         is_passage: Whether `memory` is no more than this passage, since a budget had no room for all of it, with "[…]"
             where it was cut; `get_messages` has the rest.
         reference: Of a passage of an offloaded text, layer `message`: what `reload_context` takes.
-        user_id: Whose it is; empty where it comes from the shared scope.
+        user_id: Whose it is; empty where it comes from the shared scope, which `shared=True` asks for.
         created_at: When it was said (message), stored (memory) or begun (block).
         observed_at: When what a memory states was said.
         valid_from: Since when a memory holds.

@@ -24,6 +24,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from reme_core import EventLoopThread, ReMe, holder, is_gone
 from reme_core.adapting import PATIENCE_S, Appends
 from reme_core.errors import StoreError
+from reme_core.schema import make_scope
 from reme_core.schema.plain import usable_id
 from reme_langchain.messages import from_langchain, untimed
 from reme_langchain.saver._checkpoint_rows import PutRow, put_row
@@ -108,7 +109,13 @@ class MemoryHistory:
     """
 
     def __init__(self, memory: ReMe, *, owner: str | Callable[[str], str]) -> None:
-        """Keep the memory, which stays open, and whose it is: a user id, or a function of the thread's id."""
+        """Keep the memory, which stays open, and whose it is: a user id, or a function of the thread's id.
+
+        Raises:
+            InvalidInputError: A user id that can't be one, such as an empty text.
+        """
+        if not callable(owner):
+            make_scope(memory.memory_space, owner)
         self._memory = memory
         self._owner = owner
 

@@ -126,7 +126,7 @@ class NamespaceRule:
         if self.pattern.count(OWNER) != 1:
             msg = (
                 f"pattern {self.pattern!r}: wanted one label '{{owner}}', or all users would share their memories; "
-                "the shared scope is the owner '', whose label is '%'"
+                "the label of the shared scope is '%'"
             )
             raise InvalidInputError(msg)
         for placeholder, given in ((KIND, self.kind is not None), (SPACE, self.space != OWN_SPACE)):
@@ -138,7 +138,7 @@ class NamespaceRule:
             raise InvalidInputError(msg)
         if self.kind is not None:
             read_kind(self.kind)
-        make_scope(self.space, "")
+        make_scope(self.space, shared=True)  # only the space is checked
 
 
 def read_kind(kind: object) -> MemoryType:
@@ -170,22 +170,30 @@ DEFAULT_RULES: tuple[NamespaceRule, ...] = (
 """`("memories", owner, kind, *topic)`, which `memory_namespace` builds, and langmem's `("memories", owner)`."""
 
 
-def memory_namespace(owner: str | int, kind: str = "personal", *, topic: Sequence[str | int] = ()) -> Namespace:
+def memory_namespace(
+    owner: str | int | None = None,
+    kind: str = "personal",
+    *,
+    shared: bool = False,
+    topic: Sequence[str | int] = (),
+) -> Namespace:
     """Return the namespace in which a user's memories lie under the default rule; ids are given as they are.
 
     Args:
-        owner: The user id; "" is the shared scope.
+        owner: The user id.
         kind: The memory type: identity, personal, procedural, tool or summary.
+        shared: The shared scope of the memory space, in place of an owner.
         topic: Further labels, kept with the memories as metadata.
 
     Raises:
-        InvalidInputError: Not a user id, not such a type, or a topic that is no sequence of labels.
+        InvalidInputError: Not a user id, none or both of owner and `shared=True`, not such a type, or a topic that is
+            no sequence of labels.
     """
     if isinstance(topic, str):
         msg = f"topic: wanted a sequence of labels, found the str {shown(topic)}; put it into a tuple"
         raise InvalidInputError(msg)
-    label = encode_label(owner)
-    make_scope(OWN_SPACE, decode_label(label))
+    user_id = owner if owner is None else decode_label(encode_label(owner))
+    label = encode_label(make_scope(OWN_SPACE, user_id, shared=shared).user_id)
     return (_ROOT, label, read_kind(kind).value, *(encode_label(item) for item in topic))
 
 
@@ -324,7 +332,7 @@ def _text_of(label: str) -> str:
 
 def _find_scope(space: str, owner: str) -> Scope | None:
     try:
-        return make_scope(space, owner)
+        return make_scope(space, owner or None, shared=not owner)
     except InvalidInputError:
         return None
 

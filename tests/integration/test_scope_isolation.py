@@ -295,13 +295,13 @@ async def test_unicode_forms_of_a_name_are_different_users(tmp_path: Path) -> No
 
 async def test_the_shared_scope_is_read_only_when_asked_for_and_never_sees_a_user(tmp_path: Path) -> None:
     async with ReMe("space", tmp_path, llm=None, embedding=None) as reme:
-        await reme.add_memory("Tea is served at four.", user_id="")
+        await reme.add_memory("Tea is served at four.", shared=True)
         await reme.add_memory("Alice takes tea with milk.", user_id="alice")
-        await reme.summary([("user", "tea for everybody")], user_id="")
+        await reme.summary([("user", "tea for everybody")], shared=True)
         await reme.summary([("user", "tea for alice")], user_id="alice")
         own = await reme.retrieve("tea", user_id="alice")
         both = await reme.retrieve("tea", user_id="alice", include_shared=True)
-        shared = await reme.retrieve("tea", user_id="", include_shared=True)
+        shared = await reme.retrieve("tea", shared=True, include_shared=True)
         elsewhere = ReMe("elsewhere", tmp_path, llm=None, embedding=None)
         other = await elsewhere.retrieve("tea", user_id="alice", include_shared=True)
         await elsewhere.close()

@@ -28,7 +28,7 @@ from reme_agentscope.v1.working_memory._memory_file import MEMORY_SPACE, Message
 from reme_agentscope.v1.working_memory._memory_state import HINT, Entry, bears
 from reme_core import ContextLimits, EventLoopThread, Message, working
 from reme_core.errors import InvalidInputError, ReMeError
-from reme_core.schema import make_scope
+from reme_core.schema import Scope
 from reme_core.schema.plain import clean_text
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class TalkContext:
         *,
         forms: MessageForms,
         model: ChatModelBase | None,
-        user_id: str,
+        scope: Scope,
         session_id: str,
         file: MessageFile | None,
     ) -> None:
@@ -157,7 +157,7 @@ class TalkContext:
             limits: How long a prompt may get.
             forms: Converts and counts messages.
             model: Writes the summaries; None: they quote.
-            user_id: Whose talk it is.
+            scope: Whose talk it is.
             session_id: The session.
             file: Where the talk lies; None: in the process, and what is offloaded in a folder that goes with it.
         """
@@ -165,7 +165,7 @@ class TalkContext:
         self._forms = forms
         self._model = None if model is None else reme_agentscope.as_chat_model(model)
         self._file = file
-        self._scope = make_scope(MEMORY_SPACE, user_id)
+        self._scope = scope
         # A name that the core refuses has another one there, always the same.
         is_usable = _SESSION.fullmatch(session_id) is not None
         self._session_id = session_id if is_usable else hashlib.sha256(session_id.encode()).hexdigest()

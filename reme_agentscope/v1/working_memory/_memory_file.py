@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import reme_core
+from reme_agentscope._shared.opening import DEFAULT_USER
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Scope, make_scope
 
@@ -84,14 +85,14 @@ class FileContents:
 class MessageFile:
     """The rows of one session of one user. Opens with the first call, again after `close`."""
 
-    def __init__(self, location: Path, *, user_id: str, session_id: str) -> None:
+    def __init__(self, location: Path, *, scope: Scope, session_id: str) -> None:
         """Check the names; nothing is opened.
 
         Raises:
             InvalidInputError: A name that can't be one.
         """
         self._path = file_of(location)
-        self._key = _Key(scope=make_scope(MEMORY_SPACE, user_id), session=check_session(session_id))
+        self._key = _Key(scope=scope, session=check_session(session_id))
         self._make: type[LocalStore] = reme_core.LocalStore  # loaded here and not with this module
         self._store: LocalStore | None = None
 
@@ -137,6 +138,11 @@ def file_of(location: Path) -> Path:
     """Return the file of a location: itself if it is a file by its ending or in fact, else the one in that folder."""
     path = Path(location).expanduser()
     return path if path.suffix in _FILES or path.is_file() else path / _FILE
+
+
+def scope_of(user_id: str | None, *, shared: bool) -> Scope:
+    """Return whose messages are meant: those of the user `default` where nobody is named (InvalidInputError)."""
+    return make_scope(MEMORY_SPACE, DEFAULT_USER if user_id is None and not shared else user_id, shared=shared)
 
 
 def check_session(session_id: object) -> str:

@@ -17,7 +17,7 @@ from agentscope.tool import ToolResponse
 
 from reme_agentscope.v1.working_memory._contents import LongTermHandOver, LoopLocks, SessionContents
 from reme_agentscope.v1.working_memory._context import MessageForms, TalkContext, limits_of
-from reme_agentscope.v1.working_memory._memory_file import MessageFile, check_session
+from reme_agentscope.v1.working_memory._memory_file import MessageFile, check_session, scope_of
 from reme_agentscope.v1.working_memory._memory_state import (
     COMPRESSED,
     Entry,
@@ -62,7 +62,8 @@ class ReMeMemory(InMemoryMemory):
         long_term_memory: LongTermMemoryBase | None = None,
         location: Path | None = None,
         session_id: str = "default",
-        user_id: str = "default",
+        user_id: str | None = None,
+        shared: bool = False,
         copy_on_read: bool = False,
     ) -> None:
         """Keep the settings; nothing is opened.
@@ -77,7 +78,8 @@ class ReMeMemory(InMemoryMemory):
             location: A folder, or a file ending in .db, .sqlite or .sqlite3; it may be that of a `ReMe`. None: the
                 memory ends with the process.
             session_id: Whose messages these are, among those of the user.
-            user_id: Nobody sees another one's messages, whatever the session.
+            user_id: Nobody sees another one's messages, whatever the session. None: the user `default`.
+            shared: The shared scope of the memory space, in place of a user.
             copy_on_read: Return copies, so that changing them changes nothing here.
 
         Raises:
@@ -85,7 +87,8 @@ class ReMeMemory(InMemoryMemory):
         """
         super().__init__()
         check_session(session_id)
-        self._file = None if location is None else MessageFile(location, user_id=user_id, session_id=session_id)
+        scope = scope_of(user_id, shared=shared)
+        self._file = None if location is None else MessageFile(location, scope=scope, session_id=session_id)
         self._held = SessionContents(self._file)
         self._hand_over = LongTermHandOver(long_term_memory)
         self._copies = copy_on_read
@@ -97,7 +100,7 @@ class ReMeMemory(InMemoryMemory):
                 limits_of(max_tokens, keep_recent),
                 forms=self._forms,
                 model=model,
-                user_id=user_id,
+                scope=scope,
                 session_id=session_id,
                 file=self._file,
             )

@@ -82,6 +82,12 @@ async def test_a_document_tells_id_text_score_kind_and_time(memory, find):
     }
 
 
+@pytest.mark.parametrize("owner", ["", " ", "/etc"])
+def test_an_owner_that_no_memory_can_have_is_refused_at_construction(memory, owner):
+    with pytest.raises(ValidationError, match="owner: "):
+        ReMeRetriever(memory=memory, owner=owner)
+
+
 @pytest.mark.requirement("LC-RET-01")
 async def test_it_finds_what_its_owner_has_of_its_kinds_and_nothing_else(memory, find):
     user = next(USERS)

@@ -122,6 +122,23 @@ def test_the_shared_scope_is_read_beside_ones_own_where_asked(reme: Reme) -> Non
     assert reme("search", "office", "--shared").code == 0
 
 
+def test_the_shared_scope_is_asked_for_by_name_alone(reme: Reme, monkeypatch: pytest.MonkeyPatch) -> None:
+    reme("add", "The office closes at six", "--shared")
+    both = reme("list", "--shared", "--user", "bob")
+    assert (both.code, both.err) == (2, "reme: --user 'bob' and --shared name two scopes: leave one of them out\n")
+    blank = reme("list", "--user", " ")
+    assert blank.code == 2
+    assert "--user: is blank, which is no user: give the id of the user, or --shared for the shared scope" in blank.err
+    monkeypatch.delenv("REME_USER")
+    for nobody in ((), ("--user", "")):
+        refused = reme("list", *nobody)
+        assert refused.code == 2
+        assert "or --shared for the shared scope of the space" in refused.err
+    asked = reme("delete", "--all", "--shared", typed="no\n", at_terminal=True)
+    assert "of the shared scope in memory space 'default' for good?" in asked.out + asked.err
+    assert "The office closes at six" in reme("list", "--shared").out
+
+
 def test_users_and_spaces_are_kept_apart(reme: Reme) -> None:
     memory_id = reme("add", "secret of ana", "--json").value["memory_id"]
     for other in (("--user", "bob"), ("--space", "elsewhere"), ("--shared",)):

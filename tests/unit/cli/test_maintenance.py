@@ -14,6 +14,7 @@ import pytest
 from reme_core.cli import ExitCode, maintenance
 from tests.support.openai_server import KEY, Completion, OpenAIServer
 from tests.unit.cli.conftest import Reme
+from tests.unit.stores.local.test_copies import read_only
 
 
 def damage(path: Path) -> None:
@@ -53,6 +54,58 @@ def test_a_changed_byte_is_told_by_row_and_not_repeated(reme: Reme, tmp_path: Pa
     assert reme("check", "--repair-digests").code == ExitCode.UNREADABLE
     assert reme("check", "--json").value["problems"] == []
     assert reme("check", "copy.db", "--repair-digests").code == ExitCode.BAD_INPUT
+
+
+@pytest.mark.parametrize("arguments", [(), ("--dir", "elsewhere"), ("none.db",), ("empty.db",)], ids=" ".join)
+def test_a_check_of_nothing_says_so_and_makes_no_store(reme: Reme, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "empty.db").touch()
+    (tmp_path / ".reme").mkdir()
+    (tmp_path / ".reme" / "memory.db").touch()
+    before = sorted(tmp_path.rglob("*"))
+    told = reme("check", *arguments)
+    assert (told.code, told.out) == (ExitCode.NOTHING_FOUND, "")
+    why = "is not there" if arguments in {("--dir", "elsewhere"), ("none.db",)} else "is empty (0 bytes)"
+    assert f"{why}: nothing was checked" in told.err
+    as_json = reme("check", *arguments, "--json")
+    assert (as_json.code, as_json.value["problems"]) == (ExitCode.NOTHING_FOUND, [why])
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not (tmp_path / ".reme" / "memory.db").stat().st_size
+
+
+def test_a_check_of_a_store_that_was_emptied_says_what_was_there(reme: Reme, tmp_path: Path) -> None:
+    reme("add", "Ana likes green tea")
+    (tmp_path / ".reme" / "memory.db").write_bytes(b"")
+    emptied = reme("check")
+    assert emptied.code == ExitCode.NO_ACCESS
+    assert "a store was at '.reme/memory.db' and is gone or empty now" in emptied.err
+
+
+def test_a_file_that_is_no_copy_is_told_by_its_own_name(reme: Reme, tmp_path: Path) -> None:
+    reme("add", "Ana likes green tea")
+    (tmp_path / "junk.db").write_bytes(b"no database" * 500)
+    (tmp_path / "empty.db").touch()
+    reme("backup", "newer.db")
+    with closing(sqlite3.connect(tmp_path / "newer.db")) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    for name, why in (("junk.db", "is damaged or no SQLite file"), ("empty.db", "is empty"), ("newer.db", "999")):
+        refused = reme("restore", name)
+        assert refused.code == ExitCode.UNREADABLE
+        assert refused.err.startswith(f"reme: '{name}'")
+        assert why in refused.err
+        assert ".part" not in refused.err
+    assert "green tea" in reme("list").out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
+def test_a_copy_that_cannot_be_written_is_exported(reme: Reme, tmp_path: Path) -> None:
+    reme("add", "Ana likes green tea")
+    (tmp_path / "out").mkdir(mode=0o777)
+    (tmp_path / "out").chmod(0o777)
+    with read_only(tmp_path / ".reme"):
+        for command, file in (("export", "all.jsonl"), ("dump", "library.jsonl")):
+            done = reme(command, f"out/{file}")
+            assert (done.code, done.err) == (ExitCode.DONE, "")
+            assert "green tea" in (tmp_path / "out" / file).read_text(encoding="utf-8")
 
 
 def test_users_and_spaces_are_listed_with_what_is_kept_of_them(reme: Reme) -> None:
@@ -171,6 +224,8 @@ def test_the_cost_is_told_by_day_user_and_purpose(reme: Reme, chat: str, monkeyp
     assert f"{day} ana {purpose}" in reme("cost", "--since", day).out
     assert total.startswith("in all")
     assert reme("cost", "--user", "nobody").out == ""
+    assert reme("cost", "--shared").out == ""
+    assert reme("cost", "--user", "").code == ExitCode.BAD_INPUT
     assert reme("cost", "--until", day).out == ""
     wrong = reme("cost", "--since", "yesterday")
     assert (wrong.code, "--since" in wrong.err) == (ExitCode.BAD_INPUT, True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sqlite3
 import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -187,6 +189,13 @@ class Hangs:
             raise
 
 
+def is_within(frame, name):
+    """Say whether a function of this name has been called, and has not returned."""
+    while frame is not None and frame.f_code.co_name != name:
+        frame = frame.f_back
+    return frame is not None
+
+
 def waits_in_close(thread):
     """Say whether a thread waits for the last call of a memory, the one that closes it."""
     frame = sys._current_frames()[thread.ident]
@@ -232,6 +241,53 @@ def test_ctrl_c_ends_a_close_that_waits_for_a_model(tmp_path, ctrl_c):
     with pytest.raises(KeyboardInterrupt):
         work()
     assert model.cancelled == 1
+
+
+FACTS = [{"content": "Alice drinks tea"}, {"content": "Alice lives in Berlin"}]
+
+
+def kept_after_a_second_call(tmp_path):
+    """What the first call has kept, which was cut off, and what is there after the same call again."""
+    with memory_in(tmp_path) as memory:
+        first = memory.list_memories(user_id="u").memories
+        again = memory.add_memories(FACTS, user_id="u")
+        assert [item.content for item in again] == [fact["content"] for fact in FACTS]
+        return first, memory.list_memories(user_id="u").memories
+
+
+def test_a_write_that_has_begun_before_ctrl_c_is_kept_whole(tmp_path, ctrl_c):
+    def press_once_it_writes():
+        while not any(is_within(frame, "_transact") for frame in sys._current_frames().values()):
+            pass
+        ctrl_c()
+
+    with memory_in(tmp_path) as memory, closing(sqlite3.connect(tmp_path / "memory.db")) as other:
+        memory.stats(user_id="u")
+        other.execute("BEGIN IMMEDIATE")
+        threading.Thread(target=press_once_it_writes).start()
+        with pytest.raises(KeyboardInterrupt):
+            memory.add_memories(FACTS, user_id="u")
+        other.rollback()
+    first, second = kept_after_a_second_call(tmp_path)
+    assert len(first) == len(FACTS)
+    assert second == first
+
+
+def test_a_write_that_has_not_begun_before_ctrl_c_never_begins(tmp_path, ctrl_c):
+    class HangsAtFirst(HashedEmbedder):
+        async def embed(self, texts):
+            ctrl_c()
+            await asyncio.Event().wait()
+
+    def work():
+        with ReMe.sync("space", tmp_path, llm=None, embedding=HangsAtFirst()) as memory:
+            memory.add_memories(FACTS, user_id="u")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    first, second = kept_after_a_second_call(tmp_path)
+    assert first == ()
+    assert len(second) == len(FACTS)
 
 
 def test_ctrl_c_ends_the_calls_of_other_threads_as_well(tmp_path):

@@ -220,12 +220,13 @@ async def test_a_tool_result_is_cut_and_loaded_again_by_every_way(memory: ReMe) 
 
 async def test_a_reference_of_another_user_is_not_found(memory: ReMe) -> None:
     info = await memory.offload_text("Alice's secret", user_id=USER, session_id=SESSION)
-    for user in ("bob", ""):
+    others: list[dict[str, Any]] = [{"user_id": "bob"}, {"shared": True}]
+    for other in others:
         with pytest.raises(OffloadNotFoundError):
-            await memory.reload_context(user_id=user, reference=info.reference)
-        assert (await memory.reload_context(user_id=user, query="secret")).results == ()
-        assert await memory.list_offloads(user_id=user) == ((), None)
-        assert (await memory.clean_offloads(user_id=user, older_than_days=0)).removed == ()
+            await memory.reload_context(**other, reference=info.reference)
+        assert (await memory.reload_context(**other, query="secret")).results == ()
+        assert await memory.list_offloads(**other) == ((), None)
+        assert (await memory.clean_offloads(**other, older_than_days=0)).removed == ()
     with pytest.raises(OffloadNotFoundError):
         await memory.reload_context(user_id=USER, session_id="another", reference=info.reference)
 

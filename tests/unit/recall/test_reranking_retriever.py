@@ -342,7 +342,7 @@ async def test_all_layers_are_put_in_one_order(memory: ReMe) -> None:
 async def test_filters_and_the_shared_scope_reach_the_search(memory: ReMe) -> None:
     await memory.summary(said(*TEAS[:3]), **U, session_id="one")
     await memory.summary(said(*TEAS[3:], start=30), **U, session_id="two")
-    await memory.add_memory("Ana likes the shared tea", user_id="")
+    await memory.add_memory("Ana likes the shared tea", shared=True)
     found = await asked(memory, order(2), session_id="two")
     assert {hit.session_id for hit in found.results} == {"two"}
     found = await asked(memory, order(2), end_time="2025-03-04 20:20:00", layers=["message"])

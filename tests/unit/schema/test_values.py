@@ -70,7 +70,7 @@ def test_arguments_that_are_no_good_json_stay_as_they_came(text: str) -> None:
 
 
 def test_names_that_look_alike_are_different_scopes() -> None:
-    made = [make_scope(scope.memory_space, scope.user_id) for scope in LOOKALIKES]
+    made = [make_scope(scope.memory_space, scope.user_id or None, shared=scope.is_shared) for scope in LOOKALIKES]
     assert len(set(made)) == len(LOOKALIKES)
 
 

@@ -25,10 +25,11 @@ _SAFETY_COPY = "-before-version-"
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+def _reading(path: Path, told: str | None = None) -> Iterator[sqlite3.Connection]:
+    """Hand out a connection that reads; errors name the path, or what the caller knows it by."""
     address = address_to_read(path)
     with (
-        mapped_errors(str(path)),
+        mapped_errors(told or str(path)),
         closing(sqlite3.connect(address, uri=True, timeout=_WAIT_S, isolation_level=None)) as connection,
     ):
         connection.execute("PRAGMA query_only = ON")
@@ -84,8 +85,12 @@ def check_file(path: Path) -> FileCheck:
     if not path.is_file():
         msg = f"{str(path)!r} is not there, or no file: check the path"
         raise StoreAccessError(msg)
-    with _reading(path) as connection:
-        version = check_version(connection, str(path))
+    return _check(path, str(path))
+
+
+def _check(path: Path, told: str) -> FileCheck:
+    with _reading(path, told) as connection:
+        version = check_version(connection, told)
         connection.execute("BEGIN")  # one snapshot, whoever writes meanwhile
         found = [f"SQLite: {what}" for (what,) in connection.execute("PRAGMA integrity_check(20)") if what != "ok"]
         rows = 0
@@ -95,7 +100,7 @@ def check_file(path: Path) -> FileCheck:
                 if problem is not None and len(found) <= _TOLD:
                     found.append(problem if len(found) < _TOLD else "and more")
     return FileCheck(
-        path=str(path), file_bytes=path.stat().st_size, schema_version=version, rows=rows, problems=tuple(found)
+        path=told, file_bytes=path.stat().st_size, schema_version=version, rows=rows, problems=tuple(found)
     )
 
 
@@ -117,8 +122,8 @@ def copy_file(source: Path, target: Path, *, overwrite: bool = False) -> FileChe
         msg = f"{str(target)!r} {why}: give another path, or say that it is to be overwritten"
         raise StoreAccessError(msg)
     with _draft(target) as draft:
-        _copy(source, draft)
-        checked = check_file(draft)
+        _copy(source, draft, target)
+        checked = _check(draft, str(source))
         if checked.problems or not checked.schema_version:
             what = checked.problems[0] if checked.problems else "it is empty"
             msg = f"{str(source)!r} is damaged, no copy was made: {what}; see `reme check`"
@@ -140,10 +145,11 @@ def restore_file(copy: Path, target: Path) -> Path | None:
         raise StoreAccessError(msg)
     kept = target.with_name(f"{target.name}-replaced-{utc_now():%Y%m%d-%H%M%S}-{new_id()[:4]}")
     with _draft(target) as draft:
-        _copy(copy, draft)
-        checked = check_file(draft)
+        _copy(copy, draft, target)
+        checked = _check(draft, str(copy))
         if checked.problems or not checked.schema_version:
-            msg = f"{str(copy)!r} is damaged or empty, nothing was restored: {''.join(checked.problems[:1])}"
+            what = f"is damaged ({checked.problems[0]})" if checked.problems else "is empty"
+            msg = f"{str(copy)!r} {what}, nothing was restored: give another copy"
             raise CorruptDataError(msg)
         with _alone(target):
             for end in BESIDE:  # a log without its file, too: it must not be taken for that of the copy
@@ -158,7 +164,7 @@ def keep_before_migration(path: Path, version: int) -> None:
     """Copy a file that is about to be migrated, in place of earlier such copies; its name says the version."""
     kept = path.with_name(f"{path.name}{_SAFETY_COPY}{version + 1}")
     with _draft(kept) as draft:
-        _copy(path, draft)
+        _copy(path, draft, kept)
         put_in_place(draft, kept)
         remove_safety_copies(path, but=kept)
 
@@ -181,13 +187,16 @@ def _draft(target: Path) -> Iterator[Path]:
         raise StoreAccessError(msg) from exc
 
 
-def _copy(source: Path, draft: Path) -> None:
+def _copy(source: Path, draft: Path, target: Path) -> None:
+    """Copy a file to the draft of a target; errors name the two files that the caller knows."""
     if not source.is_file():
         msg = f"{str(source)!r} is not there, or no file: check the path"
         raise StoreAccessError(msg)
-    with _reading(source) as connection, mapped_errors(str(draft)), closing(sqlite3.connect(draft)) as copy:
-        connection.backup(copy)  # all pages in one step: one snapshot, and no writer makes it begin anew
-        copy.execute("PRAGMA journal_mode = DELETE")
+    with _reading(source) as connection:
+        connection.execute("PRAGMA schema_version")  # what is no SQLite file is told by its own name
+        with mapped_errors(str(target)), closing(sqlite3.connect(draft)) as copy:
+            connection.backup(copy)  # all pages in one step: one snapshot, and no writer makes it begin anew
+            copy.execute("PRAGMA journal_mode = DELETE")
     with draft.open("r+b") as file:
         os.fsync(file.fileno())
 

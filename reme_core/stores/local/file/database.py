@@ -350,7 +350,7 @@ class Database:
         if threads.read_only:
             with closing(self._bare()) as connection:
                 check_sqlite(connection)
-                prepare(connection, self._path, fts5=has_fts5(connection))
+                prepare(connection, self._path, fts5=has_fts5(connection), can_write=False)
             return
         with private_file(path):
             connection = self._bare()

@@ -264,6 +264,7 @@ def prepare(
     migrations: Sequence[Migration] = MIGRATIONS,
     fts5: bool,
     keep: Callable[[int], None] = lambda version: None,
+    can_write: bool = True,
 ) -> None:
     """Create the tables in an empty file, or bring an older file up to this version, in one transaction.
 
@@ -272,12 +273,15 @@ def prepare(
 
     Raises:
         SchemaVersionError: The file is newer than this release, is not ours, or has full-text tables that this build
-            of SQLite can't keep up to date.
+            of SQLite can't keep up to date; or it is older, and can only be read.
     """
     newest = len(migrations) + 1
-    if check_version(connection, path, newest=newest) == newest and _terms_version(connection, path) == TERMS_VERSION:
+    found = check_version(connection, path, newest=newest)
+    if found == newest and _terms_version(connection, path) == TERMS_VERSION:
         _check_word_tables(connection, path, fts5=fts5)
         return
+    if not can_write:
+        raise SchemaVersionError(_outdated(path, found, newest))
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Again, now that no other process can be doing the same.
@@ -300,6 +304,16 @@ def prepare(
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _outdated(path: str, found: int, newest: int) -> str:
+    if not found:
+        return f"{path!r} is empty, and can only be read: give the path of a memory file"
+    held = f"schema version {found}, this release reads {newest}" if found < newest else "words of an older release"
+    return (
+        f"{path!r} has {held}, and can't be brought up to date as it, or its folder, can only be read: "
+        "copy it to a folder that can be written, and open it there"
+    )
 
 
 def _create(connection: sqlite3.Connection, *, fts5: bool) -> None:

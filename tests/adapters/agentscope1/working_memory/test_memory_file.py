@@ -289,6 +289,23 @@ async def test_what_clients_do_to_content_is_kept_by_the_next_write(tmp_path: Pa
     connection.close()
 
 
+async def test_the_shared_scope_is_asked_for_by_name(tmp_path: Path) -> None:
+    for user in ("", " "):
+        with pytest.raises(InvalidInputError, match="shared=True"):
+            ReMeMemory(location=tmp_path, user_id=user)
+    with pytest.raises(InvalidInputError, match="two scopes"):
+        ReMeMemory(location=tmp_path, user_id="alice", shared=True)
+    shared, own = ReMeMemory(location=tmp_path, shared=True), ReMeMemory(location=tmp_path)
+    await shared.add(said("0"))
+    assert await ids(shared) == ["0"]
+    assert await own.get_memory() == []
+    await shared.close()
+    await own.close()
+    connection = sqlite3.connect(tmp_path / "memory.db")  # as files of before have it
+    assert connection.execute("SELECT user FROM agentscope_sessions").fetchall() == [("",)]
+    connection.close()
+
+
 async def test_what_is_erased_is_gone_from_the_file_and_from_open_objects(tmp_path: Path) -> None:
     mine, other = ReMeMemory(location=tmp_path, user_id="alice"), ReMeMemory(location=tmp_path, user_id="bob")
     for memory in (mine, other):

@@ -103,7 +103,7 @@ async def test_the_owner_is_the_argument_or_of_the_context_or_of_the_configurati
     for user, text in {"ann": "ann", "bob": "bob", "bert": "bert", "carl@example.com": "carl"}.items():
         found = await memory.find_messages(user_id=user, keyword="am")
         assert [item.message.text for item in found.messages] == [f"I am {text}"]
-    assert not (await memory.find_messages(user_id="")).messages
+    assert not (await memory.find_messages(shared=True)).messages
 
 
 @both_ways

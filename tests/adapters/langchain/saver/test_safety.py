@@ -29,7 +29,7 @@ from langgraph.types import Send
 from pydantic import BaseModel
 
 from reme_core import ReMe
-from reme_core.errors import ConfigurationError, SchemaVersionError
+from reme_core.errors import ConfigurationError, InvalidInputError, SchemaVersionError
 from reme_langchain import MemoryHistory, ReMeSaver
 from reme_langchain.saver import _message_blobs as _saver_blobs
 
@@ -618,6 +618,12 @@ def test_what_another_saver_is_handing_over_is_not_handed_over_twice(tmp_path: P
         put(second, at, messages=said)
         let_go.set()
     assert got == ["one", "two"]
+
+
+@pytest.mark.parametrize("owner", ["", " ", "/etc"])
+def test_a_history_of_nobody_is_refused_at_construction(tmp_path: Path, owner: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"user_id: is|looks like a path"):
+        MemoryHistory(ReMe("space", tmp_path, llm=None, embedding=None), owner=owner)
 
 
 @pytest.mark.requirement("LG-SAVER-40")

@@ -34,10 +34,12 @@ class Shared:
 
     async def found(self, query: str, owner: str) -> list[str]:
         """Return the contents that reme retrieves for an owner."""
-        return [hit.memory for hit in (await self.memory.retrieve(query, user_id=owner)).results]
+        return [
+            hit.memory for hit in (await self.memory.retrieve(query, user_id=owner or None, shared=not owner)).results
+        ]
 
     async def memories(self, owner: str) -> Sequence[Memory]:
-        return (await self.memory.list_memories(user_id=owner)).memories
+        return (await self.memory.list_memories(user_id=owner or None, shared=not owner)).memories
 
 
 @pytest.fixture(params=FLAVOURS)
@@ -88,8 +90,9 @@ async def test_what_either_side_keeps_the_other_finds_and_no_other_owner(shared:
     assert all(item.namespace == memory_namespace(ANN) and item.score is not None for item in found)
     for other in (BOB, "ann", "", "ann@example%2Ecom"):
         assert await shared.found("green tea, cello", other) == []
-        assert await shared.face.search(memory_namespace(other), query="green tea, cello") == []
-        assert await shared.face.get(memory_namespace(other), kept.memory_id) is None
+        place = memory_namespace(other or None, shared=not other)
+        assert await shared.face.search(place, query="green tea, cello") == []
+        assert await shared.face.get(place, kept.memory_id) is None
     assert {item.namespace for item in await shared.face.search(("memories",))} == {memory_namespace(ANN)}
     assert await shared.face.namespaces() == [memory_namespace(ANN)]
 
@@ -103,9 +106,16 @@ async def test_space_and_owner_come_from_the_rule_and_the_topic_is_kept_as_metad
     assert (memory.memory_space, memory.user_id, memory.memory_type) == ("space", ANN, "procedural")
     assert memory.metadata == {"topic": ["cooking", "soup.s"], "level": 3}
     assert [item.namespace for item in await shared.face.search(memory_namespace(ANN, "procedural"))] == [place]
-    shared_place = memory_namespace("")
+    shared_place = memory_namespace(shared=True)
+    assert shared_place == ("memories", "%", "personal")
     await shared.face.put(shared_place, "all", {"content": "the office closes at six"})
     assert [item.content for item in await shared.memories("")] == ["the office closes at six"]
+
+
+def test_the_place_of_the_shared_scope_is_asked_for_by_name() -> None:
+    for owner, shared, told in (("", False, "shared=True"), (None, False, "shared=True"), ("ann", True, "two scopes")):
+        with pytest.raises(InvalidInputError, match=told):
+            memory_namespace(owner, shared=shared)
 
 
 @pytest.mark.requirement("LG-STORE-81")

@@ -179,7 +179,7 @@ async def test_many_memories_of_a_time_are_compared_whatever_page_they_stand_on(
 
 
 async def test_the_shared_scope_is_listed_where_asked(reme: ReMe) -> None:
-    await reme.add_memory("The office moved.", user_id="", observed_at="2024-05-16")
+    await reme.add_memory("The office moved.", shared=True, observed_at="2024-05-16")
     assert "The office moved." not in await found(reme, "what happened last week")
     assert (await found(reme, "what happened last week", include_shared=True))[0] == "The office moved."
 

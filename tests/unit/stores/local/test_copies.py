@@ -296,6 +296,32 @@ async def test_a_copy_that_cannot_be_written_can_be_read(tmp_path: Path) -> None
         assert found(folder, "*") == [folder / "memory.db"]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
+async def test_a_copy_of_an_older_version_that_cannot_be_written_is_told_with_its_version_and_the_cure(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    (folder / "memory.db").write_bytes(gzip.decompress(VERSION_9.read_bytes()))
+    with read_only(folder):
+        async with ReMe("fixture", folder, llm=None, embedding=None) as memory:
+            told = rf"schema version 9, this release reads {SCHEMA_VERSION}, .*copy it to a folder that can be written"
+            with pytest.raises(SchemaVersionError, match=told):
+                await memory.list_memories(user_id="alice")
+        assert found(folder, "*") == [folder / "memory.db"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
+async def test_a_copy_that_cannot_be_written_can_be_exported(tmp_path: Path) -> None:
+    await fill(tmp_path / "copy")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out").chmod(0o777)
+    with read_only(tmp_path / "copy"):
+        async with ReMe("remy", tmp_path / "copy", llm=None, embedding=None) as memory:
+            assert (await memory.export(tmp_path / "out" / "all.jsonl", user_id="ana")).messages == 2
+            assert (await memory.dump(tmp_path / "out" / "library.jsonl", user_id="ana")).memories == 1
+
+
 def test_an_sqlite_that_is_too_old_is_refused_by_its_version() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         check_sqlite(connection)
