@@ -83,7 +83,7 @@ class ReMeSession:
             ConfigurationError: The memory has no local file.
             InvalidInputError: A session or user that can't be one.
         """
-        if not user_id:
+        if not user_id or not user_id.strip():
             msg = "user_id: whose session is it? Give the id of a user"
             raise InvalidInputError(msg)
         given: object = memory

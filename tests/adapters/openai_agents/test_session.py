@@ -185,8 +185,9 @@ def test_any_json_object_comes_back_equal(item: dict[str, Any], kind: Any, role:
 
 
 def test_names_that_can_be_none_are_refused_at_once(memory: ReMe) -> None:
-    with pytest.raises(InvalidInputError, match="whose session"):
-        ReMeSession("chat-1", memory, user_id="")
+    for user_id in ("", " "):
+        with pytest.raises(InvalidInputError, match="whose session"):
+            ReMeSession("chat-1", memory, user_id=user_id)
     with pytest.raises(InvalidInputError, match="session_id"):
         ReMeSession("", memory, user_id="ana")
     with pytest.raises(ConfigurationError, match="wanted a ReMe"):

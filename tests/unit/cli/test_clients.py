@@ -285,7 +285,8 @@ def test_every_client_starts_the_server_of_the_same_memory() -> None:
     opencode = read("opencode/opencode.json")["mcp"]["reme"]
     assert opencode["command"] == [codex["command"], *codex["args"]] == ["reme-memory", "mcp"]
     assert [cursor["command"], *cursor["args"]] == [claude["command"], *claude["args"]] == ["reme-memory", "mcp"]
-    assert opencode["environment"] == cursor["env"] == codex["env"] == {"REME_USER": "me", "REME_DIR": "~/.reme"}
+    same = {"REME_USER": "me", "REME_DIR": "~/.reme", "REME_SPACE": "default"}
+    assert opencode["environment"] == cursor["env"] == codex["env"] == same
     for name, value in codex["env"].items():
         assert claude["env"][name] == f"${{{name}:-{value}}}"
 
