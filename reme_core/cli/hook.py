@@ -12,9 +12,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from reme_core.cli.brief import COMMANDS
 from reme_core.cli.exits import ExitCode, describe_error, exit_code
@@ -24,6 +24,7 @@ from reme_core.errors import InvalidInputError, StoreUnavailableError
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
+    from reme_core.cli.capture import Captured
     from reme_core.schema import Scope
     from reme_core.stores.local.store import LocalStore
 
@@ -62,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
         return ExitCode.DONE if command == "hook" else ExitCode.INTERRUPTED
     except Exception as exc:  # noqa: BLE001  # the outer edge: a hook fails open, a bug is one line
         line = describe_error(exc, as_json=as_json and command == "capture")
-        sys.stderr.write(line.encode("ascii", "backslashreplace").decode() + "\n")
+        _say(sys.stderr, line)
         return ExitCode.DONE if command == "hook" else exit_code(exc)
 
 
@@ -169,34 +170,35 @@ async def _recall(options: argparse.Namespace, event: _Event) -> str:
 def _capture(options: argparse.Namespace) -> int:
     captured = asyncio.run(_captured(options, options.transcript, session_id=options.session, ends=options.end))
     if options.json:
-        sys.stdout.write(json_line(captured) + "\n")
+        _say(sys.stdout, json_line(asdict(captured)))
         return ExitCode.DONE
-    sys.stdout.write(one_line(f"{captured['messages']} new messages, session {captured['session_id']}") + "\n")
-    if captured["unusable"]:
-        sys.stderr.write(f"{captured['unusable']} lines can't be used\n")
-    if captured["jobs"]:
-        sys.stdout.write(f"{captured['jobs']} jobs left: reme flush makes memories of these messages\n")
+    _say(sys.stdout, one_line(f"{_counted(captured.messages, 'new message')}, session {captured.session_id}"))
+    if captured.unusable:
+        _say(sys.stderr, f"{_counted(captured.unusable, 'line')} can't be used")
+    if captured.jobs:
+        _say(sys.stdout, f"{_counted(captured.jobs, 'job')} left: reme flush makes memories of these messages")
     return ExitCode.DONE
 
 
-async def _captured(
-    options: argparse.Namespace, source: str, *, session_id: str | None, ends: bool
-) -> dict[str, JsonValue]:
+def _say(stream: TextIO, text: str) -> None:
+    """Print a line, with what the stream can't encode written out."""
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+async def _captured(options: argparse.Namespace, source: str, *, session_id: str | None, ends: bool) -> Captured:
     scope = _scope(options)
     from reme_core.cli.capture import capture  # noqa: PLC0415  # options are checked without it
 
     store = _store(options)
     try:
-        captured = await capture(store, scope, source, session_id=session_id, ends=ends, makes_jobs=not options.no_llm)
+        return await capture(store, scope, source, session_id=session_id, ends=ends, makes_jobs=not options.no_llm)
     finally:
         await store.close()
-    return {
-        "session_id": captured.session_id,
-        "messages": captured.messages,
-        "unusable": captured.unusable,
-        "unfinished": captured.unfinished,
-        "jobs": captured.jobs,
-    }
 
 
 def _scope(options: argparse.Namespace) -> Scope:

@@ -274,6 +274,15 @@ async def test_compaction_by_the_sdk_stands_on_it(memory: ReMe, session: ReMeSes
     assert await said(memory) == ["I live in Lisbon", "It rains"]
 
 
+async def test_what_the_sdk_encrypts_before_comes_back_and_is_not_read(memory: ReMe, session: ReMeSession) -> None:
+    pytest.importorskip("cryptography", reason="the SDK encrypts with it")
+    from agents.extensions.memory import EncryptedSession
+
+    wrapped = EncryptedSession("chat-1", session, encryption_key="a secret", ttl=600)
+    await wrapped.add_items(ITEMS[:1])
+    assert (await wrapped.get_items(), await said(memory)) == (ITEMS[:1], [])
+
+
 async def test_what_was_said_is_found_in_another_session(memory: ReMe, session: ReMeSession) -> None:
     agent = Agent(name="test", model=says("Noted, Friday."))
     await Runner.run(agent, "My flight to Oslo is on Friday", session=session)

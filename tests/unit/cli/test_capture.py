@@ -260,6 +260,17 @@ def test_with_an_embedding_model_messages_wait_for_their_vectors(
         assert memory.stats(user_id="ana").waiting_for_vectors == 4
 
 
+def test_a_console_that_knows_few_characters_is_told_all(tmp_path: Path) -> None:
+    write(tmp_path / "会话😊.jsonl", [{"role": "user", "message": {"content": "你好 😊"}}])
+    command = [*program(), "capture", "--transcript", "会话😊.jsonl"]
+    told = {**environment(), "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, cwd=tmp_path, env=told, capture_output=True, check=True)
+    assert done.stdout.decode("cp1252").strip() == "1 new message, session \\u4f1a\\u8bdd\\U0001f60a"
+    with ReMe.sync(working_dir=tmp_path / ".reme", llm=None, embedding=None) as memory:
+        [item] = memory.find_messages(user_id="ana", session_id="会话😊").messages
+    assert item.message.text == "你好 😊"
+
+
 def test_mistakes_are_told_with_a_code(reme: Reme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = reme("capture", "--transcript", "nowhere.jsonl", "--json")
     assert (missing.code, missing.error["type"]) == (ExitCode.BAD_INPUT, "InvalidInputError")
