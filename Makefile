@@ -9,14 +9,20 @@ MINILM ?= .venv-minilm/bin/python
 # Of make experiments; OPTIONS such as --sessions 2 --json FILE (make bench-beam: --one-scope).
 CONVERSATION ?= examples/demo_conversation.json
 MODEL ?=
+# A checkout of AgentScope's repository at 1.x, for make test-upstream-agentscope.
+AGENTSCOPE ?=
 OPTIONS ?=
 
-.PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments torture clean
+# The suite starts hundreds of processes, which would compile the package anew each.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments torture test-upstream test-upstream-agentscope clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
 	@echo "make test          everything: lint, types, import layers, the whole default suite"
 	@echo "make torture       kills, power cuts, stops, cancellations and failing disks, up to ten minutes (docs/testing.md)"
+	@echo "make test-upstream LangGraph's own suites with our classes beside its own (tests/upstream/explained.md)"
 	@echo "make bench         every measured bar as one table, also written to bench.json"
 	@echo "make bench-imports CPU of imports and first calls beside that of the libraries below, in one run"
 	@echo "make bench-locomo  evidence of two people's chats (LoCoMo), where the data set is at hand"
@@ -78,6 +84,19 @@ agentscope1 agentscope2: agentscope%: .venv-as%/done
 torture: .venv/done
 	.venv/bin/python -m pytest -m "" -n 2 --dist worksteal tests/torture
 
+# LangGraph's tests, and the drivers that their fixtures import; the databases themselves are not used.
+.venv-upstream/done: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python $(PIP) install --editable '.[langchain,test]' syrupy pytest-mock redis pycryptodome \
+		'psycopg[binary]' psycopg-pool langgraph-checkpoint-sqlite langgraph-checkpoint-postgres
+	touch $@
+
+test-upstream: .venv-upstream/done
+	.venv-upstream/bin/python tests/upstream/run.py langgraph langgraph-prebuilt
+
+test-upstream-agentscope: .venv-as1/done
+	.venv-as1/bin/python tests/upstream/run.py agentscope --agentscope "$(AGENTSCOPE)"
+
 bench: .venv/done
 	PYTHONPATH=. .venv/bin/python tests/benchmarks/run.py --json bench.json
 
@@ -91,4 +110,4 @@ experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info bench.json bench-locomo.json bench-beam.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info bench.json bench-locomo.json bench-beam.json

@@ -30,9 +30,16 @@ if TYPE_CHECKING:
     from reme_core.facade.sync import SyncInContextMemory, SyncReMe
     from reme_core.jobs.retry_policy import RetryPolicy, holder, is_gone
     from reme_core.models.defaults import CharacterTokenCounter
-    from reme_core.models.endpoint_failures import json_instruction
+    from reme_core.models.foreign_calls import (
+        CallOptions,
+        SpokenAnswer,
+        SpokenCall,
+        checked_choice,
+        foreign_chat,
+        function_schema,
+        sent_messages,
+    )
     from reme_core.models.foreign_failures import model_error, unit_rows
-    from reme_core.models.json_text import parse_answer
     from reme_core.ports import Counts, ToolCallPage, ToolPage
     from reme_core.schema import (
         Block,
@@ -95,6 +102,7 @@ __all__ = [
     "AgenticRetriever",
     "AgenticSummarizer",
     "Block",
+    "CallOptions",
     "CharacterTokenCounter",
     "ChatReply",
     "CleanedOffloads",
@@ -142,6 +150,8 @@ __all__ = [
     "SimpleSummarizer",
     "Slicing",
     "Source",
+    "SpokenAnswer",
+    "SpokenCall",
     "StoredMessage",
     "SummaryResult",
     "SyncInContextMemory",
@@ -162,11 +172,13 @@ __all__ = [
     "Usage",
     "Verdict",
     "__version__",
+    "checked_choice",
+    "foreign_chat",
+    "function_schema",
     "holder",
     "is_gone",
-    "json_instruction",
     "model_error",
-    "parse_answer",
+    "sent_messages",
     "unit_rows",
 ]
 
@@ -182,8 +194,9 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "jobs.retry_policy": "RetryPolicy holder is_gone",
             "models.defaults": "CharacterTokenCounter",
             "models.foreign_failures": "model_error unit_rows",
-            "models.json_text": "parse_answer",
-            "models.endpoint_failures": "json_instruction",
+            "models.foreign_calls": (
+                "CallOptions SpokenAnswer SpokenCall checked_choice foreign_chat function_schema sent_messages"
+            ),
             "ports": "Counts ToolCallPage ToolPage",
             "schema": (
                 "Block ChatReply CleanedOffloads CompactedContext ContextUse Cost DumpedLibrary Erased Event Feedback "

@@ -21,13 +21,10 @@ from reme_core.schema import (
     ToolResultBlock,
     shown,
 )
-from reme_core.schema.checks import check_metadata
-from reme_core.schema.messages import MAX_MESSAGE_BYTES
 from reme_core.schema.plain import (
-    SPARE_BYTES,
+    FieldCarrier,
     as_object,
     ascii_json,
-    block_bytes,
     clean_json,
     clean_text,
     fit_blocks,
@@ -37,8 +34,7 @@ from reme_core.schema.plain import (
 
 Part: TypeAlias = str | dict[str, JsonValue]
 
-CARRIER = "langchain_fields"
-"""The kind of the block that carries what neither metadata nor another block can."""
+CARRIER = FieldCarrier("langchain", "langchain_fields")
 
 _MEDIA = frozenset({"image", "file", "audio", "video"})
 
@@ -84,7 +80,7 @@ def read_part(given: object) -> tuple[ContentBlock, PartForm]:
             kept = clean_text(whole)
             form = PartForm(at=list(path), part=rest, prefix=prefix, was=_unless(whole, kept))
             return _block(str(kind), kept, part), form
-    name = clean_text(kind) if isinstance(kind, str) and kind != CARRIER else "unknown"
+    name = clean_text(kind) if isinstance(kind, str) and kind != CARRIER.kind else "unknown"
     if is_kept(part):
         return OtherBlock(kind=name, data=part), PartForm()
     return OtherBlock(kind=name, data=ascii_json(part)), PartForm(as_text=True)
@@ -216,10 +212,6 @@ def _media(kind: str, url: str, media_type: str | None) -> dict[str, JsonValue]:
     return {"type": kind, "url": url, **named}
 
 
-KEY = "langchain"
-"""The key in a message's metadata."""
-
-
 class LangChainFields(BaseModel):
     """The fields of a message that its blocks do not show, or show otherwise. Texts stand as they came.
 
@@ -262,47 +254,16 @@ def pack(carried: LangChainFields, blocks: Sequence[ContentBlock]) -> tuple[dict
     """
     kept, left_out = fit_blocks(blocks)
     fields = carried.model_copy(update={"left_out": left_out}).model_dump(exclude_defaults=True)
-    if not fields:
-        return {}, [*kept, *_stand_in(kept)]
-    try:
-        return check_metadata({KEY: fields}), [*kept, *_stand_in(kept)]
-    except ValueError:
-        text = ascii_json(fields)
-    room = MAX_MESSAGE_BYTES - SPARE_BYTES - sum(map(block_bytes, kept))
-    if len(text) > room:
-        note = f"additional fields, {len(text)} characters as JSON"
-        text = ascii_json({"left_out": [*left_out, note]})
-    return {}, [*kept, OtherBlock(kind=CARRIER, data=text)]
+    return CARRIER.pack(fields, kept, {})
 
 
 def unpack(message: Message) -> tuple[LangChainFields, list[ContentBlock]]:
     """Return what a message carries, and its content without the carrier; nothing where it is not from LangChain."""
-    blocks = [block for block in message.content if not _is_carrier(block)]
-    for block in message.content:
-        if isinstance(block, OtherBlock) and _is_carrier(block) and isinstance(block.data, str):
-            return _read_json(block.data), blocks
-    fields = message.metadata.get(KEY)
+    fields, blocks = CARRIER.unpack(message)
     try:
-        return LangChainFields.model_validate(fields if isinstance(fields, dict) else {}), blocks
+        return LangChainFields.model_validate({} if fields is None else fields), blocks
     except ValidationError:  # a user's own metadata under this key: no message of ours
         return LangChainFields(), blocks
-
-
-def _read_json(text: str) -> LangChainFields:
-    try:
-        return LangChainFields.model_validate(json.loads(text))  # Python's JSON knows NaN and escaped lone surrogates
-    except (ValueError, RecursionError):  # a block of somebody else under this kind
-        return LangChainFields()
-
-
-def _is_carrier(block: ContentBlock) -> bool:
-    return isinstance(block, OtherBlock) and block.kind == CARRIER
-
-
-def _stand_in(blocks: Sequence[ContentBlock]) -> list[ContentBlock]:
-    """Return the block without which a message that says nothing could not be kept."""
-    says = any(not isinstance(block, TextBlock) or block.text.strip() for block in blocks)
-    return [] if says else [OtherBlock(kind=CARRIER)]
 
 
 def read_call(call: Mapping[str, object], message_id: str, place: int) -> ToolCallBlock:

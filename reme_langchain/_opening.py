@@ -1,10 +1,11 @@
-"""A memory where a path, or nothing, was given in its place."""
+"""A memory where a path, or nothing, was given in its place; and its closing where a `with` ends."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, TypeAlias
+from types import TracebackType
+from typing import Literal, Protocol, Self, TypeAlias
 
 from reme_core import ReMe
 from reme_core.errors import ConfigurationError
@@ -25,6 +26,38 @@ class NothingToDo:
     def __await__(self) -> Iterator[None]:
         """Wait for nothing."""
         return iter(())
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class ClosedOnExit:
+    """Is closed where a `with`, or an `async with`, ends."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        """Return it."""
+        return self
+
+    def __exit__(
+        self: _Closable, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        """Return it."""
+        return self
+
+    async def __aexit__(
+        self: _Closable, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.aclose()
 
 
 def open_memory(

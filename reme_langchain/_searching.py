@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from reme_core import Hit, ReMe
-from reme_core.errors import ConfigurationError, MessageNotFoundError
+from reme_core.errors import ConfigurationError
 from reme_core.schema import MemoryType, StoredMessage, shown
+from reme_core.steps.message_lines import find_all
 
 ALL_KINDS = tuple(
     map(
@@ -75,8 +77,4 @@ async def in_words(memory: ReMe, user_id: str, hits: Sequence[Hit]) -> list[Hit]
 
 async def known_messages(memory: ReMe, user_id: str, ids: Sequence[str]) -> list[StoredMessage]:
     """Return those messages that the memory has."""
-    try:
-        return await memory.get_messages(ids, user_id=user_id)
-    except MessageNotFoundError as exc:
-        there = [item for item in ids if item not in set(exc.missing)]
-        return await memory.get_messages(there, user_id=user_id) if there else []
+    return await find_all(partial(memory.get_messages, user_id=user_id), ids)

@@ -6,14 +6,13 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from sqlite3 import Connection
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from langchain_core.stores import BaseStore
 
 from reme_core import EventLoopThread
 from reme_core.schema import shown
-from reme_langchain._opening import MemoryOrPath, open_memory
+from reme_langchain._opening import ClosedOnExit, MemoryOrPath, open_memory
 
 T = TypeVar("T")
 
@@ -31,7 +30,7 @@ _NEXT = """SELECT key FROM langchain_bytes WHERE memory_space = ? AND namespace 
 _PAGE_KEYS = 500
 
 
-class ReMeByteStore(BaseStore[str, bytes]):
+class ReMeByteStore(ClosedOnExit, BaseStore[str, bytes]):
     """A key-value store for `CacheBackedEmbeddings`, `MultiVectorRetriever` and the like.
 
     Values belong to the memory space and the namespace, not to a user. What is written is on disk when the call
@@ -112,26 +111,6 @@ class ReMeByteStore(BaseStore[str, bytes]):
         """Do what `close` does."""
         if self._opened_here:
             await self._memory.close()
-
-    def __enter__(self) -> Self:
-        """Return the store."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        """Return the store."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        await self.aclose()
 
     def _place(self, key: str) -> tuple[str, bytes, bytes]:
         return self._memory.memory_space, self._namespace, _encoded(key, "key")

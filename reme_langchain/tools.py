@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 from reme_core import EventLoopThread, Hit, Memory, ReMe
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, MessageNotFoundError, ReMeError
 from reme_core.schema import new_id, with_validity
+from reme_core.steps.message_lines import all_pages
 from reme_langchain._opening import MemoryOrPath, open_memory
 from reme_langchain._owner import Owner, check_owner, resolve_owner
 from reme_langchain._place import Injected, internal_calls
@@ -134,16 +135,12 @@ class MemoryTools:
             return False
 
     async def _beginning_with(self, user_id: str, beginning: str) -> Sequence[Memory]:
-        matches: list[Memory] = []
-        cursor: str | None = None
-        while True:
-            page = await self.memory.list_memories(
+        pages = all_pages(
+            lambda cursor: self.memory.list_memories(
                 user_id=user_id, memory_type=list(self.kinds), limit=_PAGE, cursor=cursor
             )
-            matches += [memory for memory in page.memories if memory.memory_id.startswith(beginning)]
-            cursor = page.next_cursor
-            if cursor is None:
-                return matches
+        )
+        return [memory async for page in pages for memory in page.memories if memory.memory_id.startswith(beginning)]
 
 
 def short_id(memory_id: str) -> str:

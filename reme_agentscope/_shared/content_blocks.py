@@ -1,4 +1,4 @@
-"""Blocks of AgentScope, as plain objects, and the content blocks of the core that say the same.
+"""Blocks of AgentScope as the core's, both ways, and the fields of messages that ours have no place for.
 
 A dialect tells how one generation reads and writes a block. What its writing would not give back is carried as a form.
 """
@@ -9,11 +9,12 @@ import copy
 import json
 import mimetypes
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from datetime import datetime
+from functools import cache
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
-from pydantic import JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from reme_agentscope._shared.carried_fields import CARRIER, BlockForm
 from reme_core.errors import InvalidInputError
 from reme_core.schema import (
     ContentBlock,
@@ -24,15 +25,98 @@ from reme_core.schema import (
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    parse_time,
     shown,
 )
-from reme_core.schema.plain import ascii_json, clean_json, clean_text, is_kept, usable_id
+from reme_core.schema.plain import FieldCarrier, ascii_json, clean_json, clean_text, fit_blocks, is_kept, usable_id
 
 T = TypeVar("T")
+
+
+def read_local(text: JsonValue) -> datetime | None:
+    """Return a point in time in UTC, None for what is none; what has no zone is read as local time."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        parse_time(moment)  # the years that the core takes
+        return parse_time(moment.astimezone())
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def local_time(moment: datetime) -> datetime:
+    """Return a point in time as local time without a zone."""
+    return moment.astimezone().replace(tzinfo=None)
+
+
+CARRIER = FieldCarrier("agentscope", "agentscope_fields")
+
+
+class BlockForm(BaseModel):
+    """How a block was written, beside the value that ours shows.
+
+    Attributes:
+        at: The path of the value in the block; empty: `rest` is the whole block.
+        rest: The block without the value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: list[str | int] = Field(default_factory=list)
+    rest: dict[str, JsonValue]
+
+
+class AgentScopeFields(BaseModel):
+    """The fields of a message that ours does not show, or shows otherwise. Texts stand as they came.
+
+    Attributes:
+        generation: Of AgentScope.
+        fields: Of the message, where they are not what ours would give.
+        is_text: The content was a text and no list.
+        text: That text, where the core can't keep it.
+        forms: Of each block, where it is not what ours would give.
+        of: The id of the message that this is a part of.
+        part: Which part, from 0.
+        left_out: What was too large to be kept: what, and of how many bytes or characters.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    generation: Literal[1, 2]
+    fields: dict[str, JsonValue] = Field(default_factory=dict)
+    is_text: bool = False
+    text: str | None = None
+    forms: list[BlockForm | None] = Field(default_factory=list)
+    of: str | None = None
+    part: int = 0
+    left_out: list[str] = Field(default_factory=list)
+
+
+def pack(carried: AgentScopeFields, blocks: Sequence[ContentBlock]) -> tuple[dict[str, JsonValue], list[ContentBlock]]:
+    """Return metadata and content of a message that carries it.
+
+    It goes into the metadata, or into a block where metadata can't hold it. What is too large for a message is left
+    out, the fields first, and the text of a block that ends with a note saying so.
+    """
+    kept, left_out = fit_blocks(blocks)
+    if left_out:
+        carried = carried.model_copy(update={"left_out": left_out, "forms": []})
+    return CARRIER.pack(carried.model_dump(exclude_defaults=True), kept, {"generation": carried.generation})
+
+
+def unpack(message: Message) -> tuple[AgentScopeFields | None, list[ContentBlock]]:
+    """Return what a message carries, None where it is not AgentScope's, and its content without the carrier."""
+    fields, blocks = CARRIER.unpack(message)
+    try:
+        return AgentScopeFields.model_validate(fields), blocks
+    except ValidationError:  # a user's own metadata under this key: no message of ours
+        return None, blocks
+
+
 Plain: TypeAlias = dict[str, JsonValue]
 Path: TypeAlias = Sequence[str | int]
 
-_TYPES = mimetypes.MimeTypes(filenames=())  # the types that Python knows, whatever is installed on the machine
 _TEXT_FIELDS = ("text", "thinking", "hint", "content", "output")
 
 
@@ -155,7 +239,7 @@ def read_other(part: Plain) -> OtherBlock:
     """Return a block that keeps a part and does not read it."""
     kind = part.get("type")
     # Ours may not come from outside: it would be read as what we carry.
-    name = clean_text(kind) if isinstance(kind, str) and kind != CARRIER else "unknown"
+    name = clean_text(kind) if isinstance(kind, str) and kind != CARRIER.kind else "unknown"
     return OtherBlock(kind=name, data=part if is_kept(part) else ascii_json(part))
 
 
@@ -199,7 +283,13 @@ def guess_type(url: str) -> str | None:
     """Return the media type that the ending of a URL names."""
     if url.startswith("data:"):
         return url[5:].partition(";")[0].partition(",")[0] or None
-    return _TYPES.guess_type(url.partition("?")[0].partition("#")[0])[0]
+    return _types().guess_type(url.partition("?")[0].partition("#")[0])[0]
+
+
+@cache
+def _types() -> mimetypes.MimeTypes:
+    """Return the types that Python knows, whatever is installed on the machine; made with the first use."""
+    return mimetypes.MimeTypes(filenames=())
 
 
 def told(output: JsonValue) -> str:

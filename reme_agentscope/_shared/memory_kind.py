@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import JsonValue
 
-from reme_core.errors import MessageNotFoundError, ReMeError
+from reme_agentscope._shared.recorded_text import as_texts
+from reme_core.errors import ReMeError
 from reme_core.schema import found_line, found_text
 from reme_core.schema.plain import clean_text
 
@@ -59,70 +62,65 @@ class Remembered:
     result: dict[str, JsonValue] | None = None
 
 
-class MemoryKind(Protocol):
-    """One of personal, task and tool memory."""
+class MemoryKind(ABC):
+    """One of personal, task and tool memory.
 
-    @property
-    def words(self) -> Words:
-        """The texts of answers."""
-        ...
+    Attributes:
+        words: The texts of answers.
+        waits_for_results: Whether a message with a tool call is kept only together with the result.
+    """
 
-    @property
-    def waits_for_results(self) -> bool:
-        """Whether a message with a tool call is kept only together with the result."""
-        ...
+    words: ClassVar[Words]
+    waits_for_results: ClassVar[bool]
 
+    @abstractmethod
     async def keep(self, place: CallScope, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
         """Put talk on disk and return the ids of jobs that make more of it; done twice it changes nothing."""
-        ...
 
+    @abstractmethod
     async def search(self, place: CallScope, query: str, limit: int) -> list[Hit]:
         """Return what matches, best first."""
-        ...
 
-    def line(self, hit: Hit) -> str:
-        """Return a result as it stands in a prompt."""
-        ...
-
-    def text(self, hits: Sequence[Hit]) -> str:
-        """Return results for a prompt; `""` for none."""
-        ...
-
+    @abstractmethod
     async def remember(
         self, place: CallScope, thinking: str, content: object, options: Mapping[str, object]
     ) -> Remembered:
         """Keep what a model handed in."""
-        ...
+
+    def line(self, hit: Hit) -> str:
+        """Return a result as it stands in a prompt."""
+        return line_of(hit)
+
+    def text(self, hits: Sequence[Hit]) -> str:
+        """Return results for a prompt, quoted as data; `""` for none."""
+        return notes_of(hits)
 
     async def recall(self, place: CallScope, keywords: object, limit: int) -> str:
-        """Return what is known under keywords, or say that there is nothing."""
-        ...
+        """Return what each keyword finds, a result once, or say that there is nothing."""
+        parts, seen = list[str](), set[str]()
+        for keyword in dict.fromkeys(as_query(text) for text in as_texts(keywords)):
+            hits = memories_first(await self.search(place, keyword, limit)) if keyword else []
+            new = [hit for hit in hits if key_of(hit) not in seen]
+            seen.update(map(key_of, new))
+            if hits:
+                lines = "\n".join(map(line_of, new))
+                parts.append(f"Keyword '{keyword}':\n{lines or '(the same as above)'}")
+        return "\n\n".join(parts) or self.words.not_found
 
 
 async def unknown_of(place: CallScope, messages: Sequence[Message]) -> list[Message]:
     """Return those messages whose ids this user's memory does not have."""
-    known = await _known(place, [message.message_id for message in messages])
+    from reme_core.steps.message_lines import find_all  # noqa: PLC0415  # it loads the ports, which importing us does not
+
+    stored = await find_all(
+        partial(place.memory.get_messages, user_id=place.user_id), [message.message_id for message in messages]
+    )
+    known = {item.message.message_id: item.message.full_text for item in stored}
     changed = [one for one in messages if one.message_id in known and known[one.message_id] != one.full_text]
     if changed:
         # A client has cut its copy since, mostly: the first one stays.
         LOG.warning("%d messages are kept already, with other texts: they were not kept again", len(changed))
     return [message for message in messages if message.message_id not in known]
-
-
-async def _known(place: CallScope, ids: Sequence[str]) -> dict[str, str]:
-    """Return the texts of those messages that are kept."""
-    wanted = list(ids)
-    for _ in range(2):
-        if not wanted:
-            break
-        try:
-            stored = await place.memory.get_messages(wanted, user_id=place.user_id)
-        except MessageNotFoundError as exc:
-            missing = frozenset(exc.missing)
-            wanted = [name for name in wanted if name not in missing]
-        else:
-            return {item.message.message_id: item.message.full_text for item in stored}
-    return {}
 
 
 def log_failure(what: str, error: BaseException) -> None:

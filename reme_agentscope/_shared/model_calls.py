@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-from pydantic import JsonValue
 
 from reme_agentscope._shared.content_blocks import Plain, text_field, text_of
-from reme_core import json_instruction, model_error, parse_answer, unit_rows
+from reme_core import (
+    CallOptions,
+    SpokenAnswer,
+    SpokenCall,
+    checked_choice,
+    foreign_chat,
+    function_schema,
+    model_error,
+    sent_messages,
+    unit_rows,
+)
 from reme_core.errors import (
     ConfigurationError,
     ContextTooLongError,
-    InvalidInputError,
     ModelError,
     ModelOutputError,
-    ModelUnavailableError,
 )
-from reme_core.ports import ChatRequest, ChatResult, ToolSpec
+from reme_core.ports import ChatRequest, ChatResult
 from reme_core.schema import (
     ContentBlock,
     Message,
@@ -31,33 +36,11 @@ from reme_core.schema import (
     ToolCallBlock,
     ToolResultBlock,
     Usage,
-    new_id,
     shown,
 )
-from reme_core.schema.plain import clean_text, usable_id
 
 if TYPE_CHECKING:
     from reme_core.ports import Matrix
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpokenCall:
-    """A tool call as a model said it."""
-
-    call_id: str
-    name: str
-    arguments: dict[str, JsonValue] | str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpokenAnswer:
-    """What a model said, whatever the generation of its blocks."""
-
-    text: str = ""
-    thoughts: str = ""
-    calls: Sequence[SpokenCall] = ()
-    input_tokens: int = 0
-    output_tokens: int = 0
 
 
 def spoken_answer(blocks: Sequence[Plain], calls: Sequence[SpokenCall], usage: object) -> SpokenAnswer:
@@ -66,8 +49,11 @@ def spoken_answer(blocks: Sequence[Plain], calls: Sequence[SpokenCall], usage: o
         text="\n".join(text_field(block, "text") for block in blocks if block.get("type") == "text"),
         thoughts="\n".join(text_field(block, "thinking") for block in blocks if block.get("type") == "thinking"),
         calls=calls,
-        input_tokens=_count(getattr(usage, "input_tokens", 0)),
-        output_tokens=_count(getattr(usage, "output_tokens", 0)),
+        usage=Usage(
+            model_calls=1,
+            prompt_tokens=_count(getattr(usage, "input_tokens", 0)),
+            completion_tokens=_count(getattr(usage, "output_tokens", 0)),
+        ),
     )
 
 
@@ -96,164 +82,95 @@ _LIMITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 _OPENAI_LIMITS = ("max_tokens", "max_completion_tokens")
-Ask: TypeAlias = Callable[[Mapping[str, object]], Awaitable[SpokenAnswer]]
 
 
-class CallOptions:
-    """Temperature and bound of the answer, in the words of a model's class. What it refuses is left out from then on.
-
-    Some endpoints take no temperature, or know the bound by another name.
-    """
+class AgentScopeOptions(CallOptions):
+    """Temperature and bound of the answer, in the words of a model's class."""
 
     def __init__(self, model: object) -> None:
         """Read the class of a model; nothing is called."""
         names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("agentscope.")]
-        self._limits = next((_LIMITS[name] for name in names if name in _LIMITS), _OPENAI_LIMITS)
+        super().__init__(next((_LIMITS[name] for name in names if name in _LIMITS), _OPENAI_LIMITS))
         self._is_nested = "OllamaChatModel" in names
         self._model = model
-        self._refused: frozenset[str] = frozenset()
 
     def of(self, request: ChatRequest) -> dict[str, object]:
         """Return the keywords that go with a request."""
-        limit = next((name for name in self._limits if name not in self._refused), None)
-        wanted = {"temperature": request.temperature, **({} if limit is None else {limit: request.max_tokens})}
-        given = {name: value for name, value in wanted.items() if value is not None and name not in self._refused}
+        given = super().of(request)
         if not given or not self._is_nested:
-            return dict(given)
+            return given
         own = getattr(self._model, "options", None)  # in 1.x; in 2.x it has no others than these
         return {"options": {**(own if isinstance(own, dict) else {}), **given}}
 
     def refuse(self, given: Mapping[str, object], error: Exception) -> bool:
         """Leave out from now on what an error names of the keywords given; return whether it names any."""
         inner = given.get("options")
-        found = frozenset(name for name in (inner if isinstance(inner, dict) else given) if name in str(error))
-        self._refused |= found
-        return bool(found)
+        return super().refuse(inner if isinstance(inner, dict) else given, error)
 
 
-async def _ask_with(options: CallOptions, request: ChatRequest, ask: Ask) -> SpokenAnswer:
-    while True:
-        given = options.of(request)
-        try:
-            return await ask(given)
-        except (ModelError, TimeoutError, ConnectionError):
-            raise
-        except Exception as exc:  # providers share no base error
-            if not options.refuse(given, exc):
-                raise
+class AgentScopeChat:
+    """A chat model of AgentScope behind the core's port, used as it is. Bound to no event loop."""
+
+    def __init__(self, model: object, model_name: str, ask: Ask) -> None:
+        """Keep them; nothing is called."""
+        self._name = f"{type(model).__name__}:{model_name}"
+        self._ask = ask
+        self._options = AgentScopeOptions(model)
+
+    def __repr__(self) -> str:
+        """Name the model."""
+        return f"AgentScopeChat({self._name})"
+
+    async def chat(self, request: ChatRequest) -> ChatResult:
+        """Answer a request.
+
+        Raises:
+            InvalidInputError: There is nothing to send, or `tool_choice` names no tool of the request.
+            ModelUnavailableError: No answer, or none in time; it may pass.
+            ModelRejectedError: The model refuses the request as it is, or failed.
+            ModelOutputError: The answer has no usable form; `raw` keeps it.
+            ContextTooLongError: The request doesn't fit the context window.
+            CancelledError: The task was cancelled, which AgentScope's models of 2.x swallow.
+        """
+        choice = checked_choice(request)
+        question = ModelQuestion(
+            who=self._name,
+            messages=sent_messages(request, said=_said),
+            tools=[function_schema(tool) for tool in request.tools] or None,
+            choice=None if choice == "auto" or not request.tools else choice,
+        )
+        return await foreign_chat(request, self._name, self._options, lambda given: self._ask(question, given))
 
 
-async def chat(request: ChatRequest, who: str, options: CallOptions, ask: Ask) -> ChatResult:
-    """Ask in time, and return the core's result; raises as `ChatModel.chat`."""
-    started = time.perf_counter()
-    try:
-        async with asyncio.timeout(request.timeout_s):
-            spoken = await _ask_with(options, request, ask)
-    except ModelError:
-        raise
-    except TimeoutError as exc:
-        msg = f"{who}: no answer in time: raise `timeout_s`, or try again later"
-        raise ModelUnavailableError(msg) from exc
-    except Exception as exc:  # providers share no base error; each is mapped, none is dropped
-        raise model_error(exc, who) from exc
-    result = _result(spoken, request, who)
-    spent = (time.perf_counter() - started) * 1000
-    return replace(result, usage=result.usage.model_copy(update={"milliseconds": spent}))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelQuestion:
+    """What a model of either generation is asked.
 
-
-def sent_messages(request: ChatRequest) -> list[Message]:
-    """Return the messages to send, with the schema of the answer where one is asked for.
-
-    They hold texts, tool calls and results alone: thinking and vendor data are not sent, media are told in words.
-
-    Raises:
-        InvalidInputError: There is nothing to send.
+    Attributes:
+        who: The model, for errors.
+        messages: Texts, tool calls and results alone: thinking and vendor data are not sent, media are told in words.
+        tools: As both generations take them; None for none.
+        choice: As both call it; None leaves it to the model.
     """
-    messages = [cleared for message in request.messages if (cleared := _cleared(message)) is not None]
-    if not messages:
-        msg = "messages: nothing to send: give at least one message with a text, a tool call or a tool result"
-        raise InvalidInputError(msg)
-    if request.response_schema is None:
-        return messages
-    instruction = json_instruction(request.response_schema)
-    first = messages[0]
-    if first.role == "system":
-        told = (TextBlock(text=f"{first.text}\n\n{instruction}"),)
-        return [first.model_copy(update={"content": told}), *messages[1:]]
-    return [Message(role="system", content=(TextBlock(text=instruction),)), *messages]
+
+    who: str
+    messages: list[Message]
+    tools: list[dict[str, object]] | None
+    choice: str | None
 
 
-def tool_schema(tool: ToolSpec) -> dict[str, object]:
-    """Return a tool as both generations take it."""
-    function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-    return {"type": "function", "function": function}
+Ask: TypeAlias = Callable[[ModelQuestion, Mapping[str, object]], Awaitable[SpokenAnswer]]
 
 
-def tool_choice(request: ChatRequest) -> str | None:
-    """Return the choice as both generations call it; None leaves it to the model, and where there are no tools.
-
-    Raises:
-        InvalidInputError: It names no tool of the request.
-    """
-    names = [tool.name for tool in request.tools]
-    choice = request.tool_choice
-    if choice not in {"auto", "none", "required", *names} or (choice == "required" and not names):
-        msg = f"tool_choice {choice!r}: wanted 'auto', 'none', 'required' or one of the request's tools {names!r}"
-        raise InvalidInputError(msg)
-    return None if choice == "auto" or not names else choice
+def _said(block: ContentBlock, _: Message) -> ContentBlock | None:
+    if isinstance(block, OtherBlock | ToolCallBlock | ToolResultBlock):
+        return None if isinstance(block, OtherBlock) else block
+    return TextBlock(text=text_of(block))
 
 
 def no_answer(who: str) -> ModelOutputError:
     """Return the error of a stream that ended without a word."""
     return ModelOutputError(f"{who}: the stream ended without an answer: ask again", raw="")
-
-
-def _cleared(message: Message) -> Message | None:
-    blocks: list[ContentBlock] = []
-    for block in message.content:
-        if isinstance(block, OtherBlock):
-            continue
-        said = block if isinstance(block, ToolCallBlock | ToolResultBlock) else TextBlock(text=text_of(block))
-        last = blocks[-1] if blocks else None
-        if isinstance(said, TextBlock) and isinstance(last, TextBlock):
-            blocks[-1] = TextBlock(text=f"{last.text}\n{said.text}")
-        else:
-            blocks.append(said)
-    return message.model_copy(update={"content": tuple(blocks), "metadata": {}}) if blocks else None
-
-
-def _result(spoken: SpokenAnswer, request: ChatRequest, who: str) -> ChatResult:
-    text = clean_text(spoken.text)
-    if not text.strip() and not spoken.calls:
-        msg = f"{who}: the model said nothing: ask again, or allow more completion tokens"
-        raise ModelOutputError(msg, raw=text)
-    thoughts = clean_text(spoken.thoughts)
-    blocks: list[ContentBlock] = [OtherBlock(kind="thinking", data=thoughts)] if thoughts else []
-    blocks += [TextBlock(text=text)] if text else []
-    try:
-        message = Message(role="assistant", content=(*blocks, *_calls(spoken.calls)))
-    except ValueError as exc:  # larger than a message may be
-        msg = f"{who}: the model's message can't be kept: it is larger than a message may be"
-        raise ModelOutputError(msg, raw=text) from exc
-    # A model may call tools before it gives the JSON that was asked for.
-    wanted = None if spoken.calls else request.response_schema
-    return ChatResult(
-        message=message,
-        usage=Usage(model_calls=1, prompt_tokens=spoken.input_tokens, completion_tokens=spoken.output_tokens),
-        finish_reason="tool_calls" if spoken.calls else "stop",
-        parsed=parse_answer(text, wanted.schema) if wanted else None,
-    )
-
-
-def _calls(calls: Iterable[SpokenCall]) -> Iterable[ToolCallBlock]:
-    """Yield the calls. Ids that are missing or given twice are replaced: each needs its own."""
-    seen: set[str] = set()
-    for call in calls:
-        own = usable_id(call.call_id) if call.call_id else ""
-        if not own or own in seen:
-            own = f"call_{new_id()}"
-        seen.add(own)
-        yield ToolCallBlock(call_id=own, name=clean_text(call.name), arguments=call.arguments)
 
 
 Rows: TypeAlias = Callable[[list[str]], Awaitable[object]]

@@ -6,7 +6,8 @@ import asyncio
 import functools
 import threading
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
 
 import reme_agentscope
 import reme_core
@@ -81,6 +82,33 @@ async def logged(ending: Awaitable[None]) -> None:
         if me is None or me.cancelling():
             raise
         LOG.error(left, "a model was interrupted")
+
+
+class _AsyncClosable(Protocol):
+    async def close(self) -> None: ...
+
+
+class ClosedAtEnd:
+    """Is closed where an `async with` ends; an error on its way is not replaced."""
+
+    __slots__ = ()
+
+    async def __aenter__(self) -> Self:
+        """Return it; it works without this, too."""
+        return self
+
+    async def __aexit__(
+        self: _AsyncClosable,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """Close it."""
+        try:
+            await self.close()
+        except ReMeError:
+            if error is None:
+                raise
 
 
 class OpenedMemory:

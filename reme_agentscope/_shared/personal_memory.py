@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import JsonValue
 
 from reme_agentscope._shared.memory_kind import (
     CallScope,
+    MemoryKind,
     Remembered,
     Words,
-    as_query,
-    key_of,
-    line_of,
     matching,
     memories_first,
     notes_of,
     unknown_of,
     words_of,
 )
-from reme_agentscope._shared.recorded_text import as_texts
+from reme_agentscope._shared.recorded_text import ATTEMPT, as_texts
 from reme_core import Message
 from reme_core.errors import ConflictError
 from reme_core.schema.plain import clean_text
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
     from reme_core import Hit, ReMe
 
 _TYPE = "personal"
-# Messages of attempts have ids of their own: the same talk may be in personal memory, too, and is searched there.
-ATTEMPT = "attempt:"
 # What models told, and the reasons that they gave, which are kept out of what is found.
 TOLD, _REASON = "told:", "reason:"
 _WHY = "Why this is worth remembering, which is no fact itself: "
@@ -47,12 +42,11 @@ _WORDS = Words(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PersonalKind:
+class PersonalKind(MemoryKind):
     """Keeps talk word for word, and searches memories and talk."""
 
-    words: Words = _WORDS
-    waits_for_results: bool = False  # the core keeps a call out of blocks until its result comes
+    words = _WORDS
+    waits_for_results = False  # the core keeps a call out of blocks until its result comes
 
     async def keep(self, place: CallScope, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
         """Keep messages; the memories are made in the background."""
@@ -69,10 +63,6 @@ class PersonalKind:
         hits = without_reasons(place.memory, query, found.results, by_time=found.by_time)
         # Nothing has a word in common with "what happened last week", nor anything else to be near it.
         return (hits if found.by_time else matching(place.memory, query, hits))[:limit]
-
-    def line(self, hit: Hit) -> str:
-        """Write an item of a list."""
-        return line_of(hit)
 
     def text(self, hits: Sequence[Hit]) -> str:
         """Quote as data, memories before the talk."""
@@ -92,23 +82,6 @@ class PersonalKind:
         messages = told(texts, "user", thinking)
         result = await place.memory.summary(messages, user_id=place.user_id, memory_type=_TYPE)
         return _recorded([memory.memory_id for memory in result.memories], list(result.message_ids))
-
-    async def recall(self, place: CallScope, keywords: object, limit: int) -> str:
-        """Search for each keyword."""
-        return await recall_each(keywords, lambda keyword: self.search(place, keyword, limit)) or self.words.not_found
-
-
-async def recall_each(keywords: object, search: Callable[[str], Awaitable[Sequence[Hit]]]) -> str:
-    """Return what each keyword finds, a hit once; `""` where none finds anything."""
-    parts, seen = list[str](), set[str]()
-    for keyword in dict.fromkeys(as_query(text) for text in as_texts(keywords)):
-        hits = memories_first(await search(keyword)) if keyword else []
-        new = [hit for hit in hits if key_of(hit) not in seen]
-        seen.update(map(key_of, new))
-        if hits:
-            lines = "\n".join(map(line_of, new))
-            parts.append(f"Keyword '{keyword}':\n{lines or '(the same as above)'}")
-    return "\n\n".join(parts)
 
 
 async def _keep(place: CallScope, messages: Sequence[Message]) -> Sequence[str]:

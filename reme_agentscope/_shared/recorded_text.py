@@ -1,15 +1,18 @@
-"""Selection of what to record of a talk, and reading of odd arguments. Pure functions over values."""
+"""Selection of what to record of a talk and to show of what was found; reading of odd arguments. Pure functions."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+if TYPE_CHECKING:
+    from reme_core.ports import TokenCounter
+    from reme_core.schema import Hit, Message
 
-from reme_core.schema import Message, ToolCallBlock, ToolResultBlock, UtcTime
 
 INJECTED_NAME = "long_term_memory"
 """The name of the message by which AgentScope 1.x hands a found memory to the model."""
@@ -29,13 +32,14 @@ INTERRUPTED_METADATA: Mapping[str, bool] = {"_is_interrupted": True}
 SUMMARY_METADATA: Mapping[str, str] = {"reme": "summary"}
 """The mark of a compression summary of ours, in a message's metadata."""
 
+ATTEMPT = "attempt:"
+"""What ids of messages of attempts begin with: the same talk may be in personal memory, too, and is searched there."""
+
 MAX_LIMIT = 100
 """At most this many memories are asked for at once, whatever a model writes."""
 
 MAX_IDS = 10_000
 """Ids that a ledger keeps; some weeks of one chat."""
-
-MAX_OPEN_CALLS = 256
 
 
 def is_injection(*, name: str | None, text: str | None, metadata: object = None) -> bool:
@@ -115,68 +119,59 @@ class IdLedger:
         self.claim([item for item in ids if isinstance(item, str)] if isinstance(ids, list) else [])
 
 
-class OpenCall(BaseModel):
-    """A tool call that has no result yet. JSON for a state by `model_dump(mode="json")`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    message_id: str
-    call: ToolCallBlock
-    called_at: UtcTime
-
-    @property
-    def pair_id(self) -> str:
-        """Names the call in a ledger. Some models give the same call ids in each turn, so the message counts too."""
-        return f"{self.message_id}/{self.call.call_id}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolPair:
-    """A tool call with its result."""
+class SaidInContext:
+    """What a context says itself, by message and by content."""
 
-    opened: OpenCall
-    result: ToolResultBlock
-    answered_at: UtcTime
+    message_ids: frozenset[str] = frozenset()
+    digests: frozenset[str] = frozenset()
 
-    @property
-    def pair_id(self) -> str:
-        """Names the pair in a ledger; see `OpenCall.pair_id`."""
-        return self.opened.pair_id
+    def holds(self, hit: Hit) -> bool:
+        """Tell whether all that a result says was said in this context."""
+        said_by = {name.removeprefix(ATTEMPT) for name in hit.message_ids}
+        return (bool(said_by) and self.message_ids.issuperset(said_by)) or digest_of(hit.memory) in self.digests
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedCalls:
-    """What `pair_tool_calls` found.
+def said_in(messages: Iterable[Message]) -> SaidInContext:
+    """Return what messages of a context say."""
+    said = list(messages)
+    return SaidInContext(
+        message_ids=frozenset(message.message_id for message in said),
+        digests=frozenset(digest_of(message.text) for message in said),
+    )
 
-    Attributes:
-        pairs: In the order of the results.
-        open_calls: Those without a result, oldest first, at most `MAX_OPEN_CALLS`: hand them in again.
+
+def digest_of(text: str) -> str:
+    """Return what a content is known by; letter case and blanks don't make another one."""
+    words = " ".join(text.casefold().split())
+    return hashlib.blake2b(words.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def fitting(
+    hits: Sequence[Hit], *, text: Callable[[Sequence[Hit]], str], counter: TokenCounter, budget: int | None
+) -> list[Hit]:
+    """Return as many of the best results as their text has room for in a budget of tokens; None: all."""
+    kept = list(hits)
+    while kept and budget is not None and counter.count(text(kept)) > budget:
+        kept.pop()
+    return kept
+
+
+def choose(
+    hits: Sequence[Hit],
+    *,
+    shown: Collection[str],
+    said: SaidInContext,
+    limit: int,
+    text_of: Callable[[Hit], str] = lambda hit: hit.memory,
+) -> list[Hit]:
+    """Return the best results that the context neither shows nor says, each content once.
+
+    `shown` are digests of what `text_of` gives for a result.
     """
-
-    pairs: tuple[ToolPair, ...]
-    open_calls: tuple[OpenCall, ...]
-
-
-def pair_tool_calls(messages: Sequence[Message], open_calls: Iterable[OpenCall] = ()) -> PairedCalls:
-    """Pair tool calls with their results by id, also across messages, parallel calls and hand-overs.
-
-    A result belongs to the oldest open call of its id; one without a call is left out. Handing the same messages over
-    again gives the same pairs: the caller's ledger of pair ids knows which are new.
-
-    Args:
-        messages: In order, in the core's form.
-        open_calls: What the last hand-over left open.
-    """
-    waiting: dict[str, OpenCall] = {opened.pair_id: opened for opened in open_calls}
-    pairs = []
-    for message in messages:
-        for block in message.content:
-            if isinstance(block, ToolCallBlock):
-                opened = OpenCall(message_id=message.message_id, call=block, called_at=message.created_at)
-                waiting.setdefault(opened.pair_id, opened)
-            elif isinstance(block, ToolResultBlock):
-                found = next((one for one in waiting.values() if one.call.call_id == block.call_id), None)
-                if found is not None:
-                    del waiting[found.pair_id]
-                    pairs.append(ToolPair(opened=found, result=block, answered_at=message.created_at))
-    return PairedCalls(pairs=tuple(pairs), open_calls=tuple(waiting.values())[-MAX_OPEN_CALLS:])
+    chosen: dict[str, Hit] = {}
+    for hit in hits:
+        digest = digest_of(text_of(hit))
+        if digest not in shown and digest not in chosen and not said.holds(hit):
+            chosen[digest] = hit
+    return list(chosen.values())[:limit]

@@ -6,12 +6,18 @@ import json
 import math
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from reme_agentscope._shared.memory_kind import CallScope, Remembered, Words, line_of, matching, notes_of, unknown_of
-from reme_agentscope._shared.personal_memory import ATTEMPT, recall_each, told, without_reasons
-from reme_agentscope._shared.recorded_text import as_texts
+from reme_agentscope._shared.memory_kind import (
+    CallScope,
+    MemoryKind,
+    Remembered,
+    Words,
+    matching,
+    unknown_of,
+)
+from reme_agentscope._shared.personal_memory import told, without_reasons
+from reme_agentscope._shared.recorded_text import ATTEMPT, as_texts
 from reme_core import Message
 from reme_core.schema.plain import clean_text
 
@@ -32,15 +38,14 @@ _ID_CHARS = 512
 _LOOK_THROUGH = 4
 
 
-@dataclass(frozen=True, slots=True)
-class TaskKind:
+class TaskKind(MemoryKind):
     """Keeps what each reply did as an attempt, and searches what was learnt; then the attempts themselves.
 
     Without a chat model the attempts wait for one, and are found by what was said in them.
     """
 
-    words: Words = _WORDS
-    waits_for_results: bool = True  # an attempt is kept once, as a whole
+    words = _WORDS
+    waits_for_results = True  # an attempt is kept once, as a whole
 
     async def keep(self, place: CallScope, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
         """Keep messages as one attempt; it is learnt from in the background."""
@@ -70,14 +75,6 @@ class TaskKind:
             hits += matching(memory, query, attempts[: limit - len(hits)])
         return hits
 
-    def line(self, hit: Hit) -> str:
-        """Write an item of a list."""
-        return line_of(hit)
-
-    def text(self, hits: Sequence[Hit]) -> str:
-        """Quote as data."""
-        return notes_of(hits)
-
     async def remember(
         self, place: CallScope, thinking: str, content: object, options: Mapping[str, object]
     ) -> Remembered:
@@ -99,10 +96,6 @@ class TaskKind:
         summary = await place.memory.summary_task([attempt], user_id=place.user_id, task_name=_task_name(place))
         memory_ids = [memory.memory_id for memory in summary.memories]
         return Remembered(text=answer, result={"memory_ids": [*memory_ids], "block_ids": [*summary.block_ids]})
-
-    async def recall(self, place: CallScope, keywords: object, limit: int) -> str:
-        """Search for each keyword."""
-        return await recall_each(keywords, lambda keyword: self.search(place, keyword, limit)) or self.words.not_found
 
 
 def as_score(value: object) -> float:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue, ValidationError
 
 import reme_core
-from reme_agentscope._shared.memory_kind import CallScope, Remembered, Words, harmless, warn, words_of
+from reme_agentscope._shared.memory_kind import CallScope, MemoryKind, Remembered, Words, harmless, warn, words_of
 from reme_agentscope._shared.recorded_text import as_texts
 from reme_core import Message
 from reme_core.schema import Hit, MemoryType, TextBlock
@@ -33,12 +32,11 @@ _PAGE = 1000
 _MOST_PAGES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class ToolKind:
+class ToolKind(MemoryKind):
     """Keeps calls with their results, and knows tools by their names."""
 
-    words: Words = _WORDS
-    waits_for_results: bool = True  # a call says nothing without its result
+    words = _WORDS
+    waits_for_results = True  # a call says nothing without its result
 
     async def keep(self, place: CallScope, messages: Sequence[Message], options: Mapping[str, object]) -> Sequence[str]:
         """Record the calls in messages, and those that are the text of one as JSON."""

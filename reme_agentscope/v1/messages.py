@@ -21,22 +21,26 @@ from agentscope.message import ContentBlock as Block
 from agentscope.message import Msg
 from pydantic import JsonValue
 
-from reme_agentscope._shared.carried_fields import AgentScopeFields, local_time, pack, read_local, unpack
 from reme_agentscope._shared.content_blocks import (
+    AgentScopeFields,
     Path,
     Plain,
     arguments_of,
     call_block,
     guess_type,
+    local_time,
     media_block,
     messages_of,
     msgs_of,
+    pack,
     read_block,
+    read_local,
     read_other,
     result_block,
     shown_value,
     text_field,
     text_of,
+    unpack,
     write_block,
     write_other,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from types import MappingProxyType
 
 from agentscope import formatter as formatters
@@ -14,22 +15,18 @@ from agentscope.model import ChatModelBase, ChatResponse
 
 from reme_agentscope._shared.content_blocks import Plain, arguments_of, json_text, text_field
 from reme_agentscope._shared.model_calls import (
-    CallOptions,
+    AgentScopeChat,
     CheckedEmbedder,
-    SpokenAnswer,
-    SpokenCall,
-    chat,
+    ModelQuestion,
     check_model,
     checked_dimension,
     no_answer,
     not_an_answer,
-    sent_messages,
     spoken_answer,
-    tool_choice,
-    tool_schema,
 )
 from reme_agentscope.v1.messages import to_agentscope
-from reme_core.ports import ChatModel, ChatRequest, ChatResult, Embedder
+from reme_core import SpokenAnswer, SpokenCall
+from reme_core.ports import ChatModel, Embedder
 from reme_core.schema import Message, TextBlock, ToolCallBlock, ToolResultBlock
 from reme_core.schema.plain import as_object
 
@@ -61,7 +58,7 @@ def as_chat_model(model: ChatModelBase, *, formatter: FormatterBase | None = Non
         ConfigurationError: It is no chat model.
     """
     check_model(model, ChatModelBase, "a chat model")
-    return AgentScope1Chat(model, formatter or _usual_formatter(model))
+    return AgentScopeChat(model, model.model_name, partial(_ask, model, formatter or _usual_formatter(model)))
 
 
 def as_embedder(model: EmbeddingModelBase) -> Embedder:
@@ -90,63 +87,30 @@ def as_embedder(model: EmbeddingModelBase) -> Embedder:
     )
 
 
-class AgentScope1Chat:
-    """A chat model of AgentScope 1.x behind the core's port. Bound to no event loop."""
+async def _ask(
+    model: ChatModelBase, formatter: FormatterBase | None, asked: ModelQuestion, options: Mapping[str, object]
+) -> SpokenAnswer:
+    if formatter is None:
+        sent = [part for message in asked.messages for part in _dictionaries(message)]
+    else:
+        sent = await formatter.format(to_agentscope(asked.messages))
+    said = await model(sent, tools=asked.tools, tool_choice=asked.choice, **options)
+    if isinstance(said, AsyncGenerator):
+        return _spoken(*await _last(said, asked.who))
+    return _spoken(said, getattr(said, "usage", None))  # what is no answer has none
 
-    def __init__(self, model: ChatModelBase, formatter: FormatterBase | None) -> None:
-        """Keep them; nothing is called."""
-        self._model = model
-        self._formatter = formatter
-        self._options = CallOptions(model)
 
-    def __repr__(self) -> str:
-        """Name the model."""
-        return f"AgentScopeChat({self._name})"
-
-    @property
-    def _name(self) -> str:
-        return f"{type(self._model).__name__}:{self._model.model_name}"
-
-    async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer a request.
-
-        Raises:
-            InvalidInputError: There is nothing to send, or `tool_choice` names no tool of the request.
-            ModelUnavailableError: No answer, or none in time; it may pass.
-            ModelRejectedError: The model refuses the request as it is, or failed.
-            ModelOutputError: The answer has no usable form; `raw` keeps it.
-            ContextTooLongError: The request doesn't fit the context window.
-        """
-        messages = sent_messages(request)
-        choice = tool_choice(request)
-        return await chat(
-            request, self._name, self._options, lambda options: self._ask(messages, request, choice, options)
-        )
-
-    async def _ask(
-        self, messages: list[Message], request: ChatRequest, choice: str | None, options: Mapping[str, object]
-    ) -> SpokenAnswer:
-        if self._formatter is None:
-            sent = [part for message in messages for part in _dictionaries(message)]
-        else:
-            sent = await self._formatter.format(to_agentscope(messages))
-        tools = [tool_schema(tool) for tool in request.tools] or None
-        said = await self._model(sent, tools=tools, tool_choice=choice, **options)
-        if isinstance(said, AsyncGenerator):
-            return _spoken(*await self._last(said))
-        return _spoken(said, getattr(said, "usage", None))  # what is no answer has none
-
-    async def _last(self, chunks: AsyncGenerator[ChatResponse, None]) -> tuple[ChatResponse, object]:
-        """Return the last chunk, which holds everything, and the last usage that was told."""
-        last: ChatResponse | None = None
-        usage: object = None
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                last = chunk
-                usage = getattr(chunk, "usage", None) or usage
-        if last is None:
-            raise no_answer(self._name)
-        return last, usage
+async def _last(chunks: AsyncGenerator[ChatResponse, None], who: str) -> tuple[ChatResponse, object]:
+    """Return the last chunk, which holds everything, and the last usage that was told."""
+    last: ChatResponse | None = None
+    usage: object = None
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            last = chunk
+            usage = getattr(chunk, "usage", None) or usage
+    if last is None:
+        raise no_answer(who)
+    return last, usage
 
 
 def _usual_formatter(model: ChatModelBase) -> FormatterBase | None:

@@ -2,14 +2,13 @@
 
 import json
 from datetime import timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from agentscope.module import StateModule
 from agentscope.session import SessionBase
 
-from reme_agentscope._shared.opening import OpenedMemory, user_of
+from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, user_of
 from reme_core.errors import ConfigurationError, CorruptDataError, NotFoundError
 from reme_core.ports import GetItems, ItemAddress, PutItem, WriteItems
 from reme_core.schema import make_scope, shown
@@ -24,7 +23,7 @@ class SessionNotFoundError(NotFoundError):
     noun = "session"
 
 
-class ReMeSession(SessionBase):
+class ReMeSession(ClosedAtEnd, SessionBase):
     """Saves agents and memories of a conversation, and loads them again; two users never share a session."""
 
     def __init__(self, reme: "ReMe | None" = None, *, expires_after: timedelta | None = None) -> None:
@@ -98,16 +97,6 @@ class ReMeSession(SessionBase):
     async def close(self) -> None:
         """Close what was built here; a memory that was handed in stays open."""
         await self._memory.close()
-
-    async def __aenter__(self) -> Self:
-        """Return it."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        await self.close()
 
 
 def _address(session_id: str, user_id: str) -> ItemAddress:

@@ -7,7 +7,6 @@ import hashlib
 import mimetypes
 import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from reme_agentscope._shared.opening import OpenedMemory
 from reme_core import working
 from reme_core.adapting import RELOAD_DESCRIPTION, RELOAD_TOOL
 from reme_core.errors import ToolFeedback
+from reme_core.private_drafts import private_draft, put_in_place, sync_folder
 from reme_core.schema import make_scope
 from reme_core.schema.plain import clean_text, usable_id
 
@@ -92,28 +92,14 @@ def _write(path: Path, data: bytes) -> None:
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+    with private_draft(path) as draft:
+        with draft.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    for folder in (path.parent, *path.parent.parents[:3]):
-        _sync(folder)
-
-
-def _sync(folder: Path) -> None:
-    if os.name == "nt":
-        return  # folders can't be opened there
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        put_in_place(draft, path)
+    for folder in path.parent.parents[:3]:
+        sync_folder(folder)
 
 
 DATA_SESSION: Final = "agentscope-data"

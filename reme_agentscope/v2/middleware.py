@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentscope.event import ModelCallStartEvent, ReplyEndEvent, ReplyStartEvent
 from agentscope.message import Msg
@@ -17,14 +17,23 @@ from agentscope.middleware import MiddlewareBase
 from agentscope.tool import ToolBase
 
 from reme_agentscope._shared.memory_kind import LOG, CallScope, MemoryKind
-from reme_agentscope._shared.opening import OpenedMemory, check_kept, failing_note, logged, told, user_of
-from reme_agentscope._shared.recorded_text import query_text
-from reme_agentscope._shared.talk_so_far import choose, digest_of, fitting, said_in
+from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, check_kept, failing_note, logged, told, user_of
+from reme_agentscope._shared.recorded_text import choose, digest_of, fitting, query_text, said_in
 from reme_agentscope._shared.task_memory import TaskKind
 from reme_agentscope._shared.tool_memory import ToolKind
 from reme_agentscope.v2 import _parameters
-from reme_agentscope.v2._increment import ADD_TOOL, SEARCH_TOOL, added, keys_in, known_after
-from reme_agentscope.v2._notes import note_of, note_text, read_ledger, search_memories, write_ledger
+from reme_agentscope.v2._notes import (
+    ADD_TOOL,
+    SEARCH_TOOL,
+    added,
+    keys_in,
+    known_after,
+    note_of,
+    note_text,
+    read_ledger,
+    search_memories,
+    write_ledger,
+)
 from reme_agentscope.v2.tools import AddMemoryTool, SearchMemoryTool
 from reme_core.adapting import Appends
 from reme_core.errors import ReMeError
@@ -50,7 +59,7 @@ _KINDS: Mapping[str, MemoryKind] = MappingProxyType({"task": TaskKind(), "tool":
 Found: TypeAlias = Sequence[Sequence["Hit"]]
 
 
-class ReMeMiddleware(MiddlewareBase):
+class ReMeMiddleware(ClosedAtEnd, MiddlewareBase):
     """Shows an agent what is known from earlier conversations, and remembers this one.
 
     `static_control` searches when a reply begins and puts what is found into the context; `agent_control` offers the
@@ -80,7 +89,7 @@ class ReMeMiddleware(MiddlewareBase):
             workspace_dir: The folder of the memory, where none is handed in.
             parameters: What a user may set.
             reme: A memory; it stays open, and brings its own models.
-            appends: Writes that are also those of others; see `sharing`.
+            appends: Writes that are also those of others, and outlive it.
 
         Raises:
             TypeError: Both a memory and models for one.
@@ -100,28 +109,9 @@ class ReMeMiddleware(MiddlewareBase):
         )
         self._appends = Appends(type(self).__name__, log=LOG) if appends is None else appends
 
-    @classmethod
-    def sharing(cls, appends: Appends, *, reme: ReMe, parameters: _parameters.Parameters) -> Self:
-        """Return a middleware whose writes are also those of others, which outlive it."""
-        return cls(reme=reme, parameters=parameters, appends=appends)
-
     def __repr__(self) -> str:
         """Name its memory and mode."""
         return f"{type(self).__name__}({self._memory!r}, mode={self._parameters.mode!r})"
-
-    async def __aenter__(self) -> Self:
-        """Return it."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it; an error on its way is not replaced."""
-        try:
-            await self.close()
-        except ReMeError:
-            if error is None:
-                raise
 
     async def get_middleware_key(self) -> str:
         """Return the key of its notes in an agent's state: another user's, or another memory's, are not taken over."""

@@ -5,31 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from agentscope.embedding import EmbeddingModelBase
-from agentscope.message import Msg
 from agentscope.model import ChatModelBase, ChatResponse
 from agentscope.tool import ToolChoice
 
 from reme_agentscope._shared.content_blocks import Plain, text_field
 from reme_agentscope._shared.model_calls import (
-    CallOptions,
+    AgentScopeChat,
     CheckedEmbedder,
-    SpokenAnswer,
-    SpokenCall,
-    chat,
+    ModelQuestion,
     check_model,
     checked_dimension,
     no_answer,
     not_an_answer,
-    sent_messages,
     spoken_answer,
-    tool_choice,
-    tool_schema,
 )
 from reme_agentscope.v2.messages import parsed_arguments, to_agentscope
-from reme_core.ports import ChatModel, ChatRequest, ChatResult, Embedder
+from reme_core import SpokenAnswer, SpokenCall
+from reme_core.ports import ChatModel, Embedder
 from reme_core.schema import Message, ToolCallBlock
 from reme_core.schema.plain import as_object
 
@@ -46,7 +42,7 @@ def as_chat_model(model: ChatModelBase) -> ChatModel:
         ConfigurationError: It is no chat model.
     """
     check_model(model, ChatModelBase, "a chat model")
-    return AgentScope2Chat(model)
+    return AgentScopeChat(model, model.model, partial(_ask, model))
 
 
 def as_embedder(model: EmbeddingModelBase[Any]) -> Embedder:
@@ -70,68 +66,36 @@ def as_embedder(model: EmbeddingModelBase[Any]) -> Embedder:
     )
 
 
-class AgentScope2Chat:
-    """A chat model of AgentScope 2.x behind the core's port. Bound to no event loop."""
+async def _ask(model: ChatModelBase, asked: ModelQuestion, options: Mapping[str, object]) -> SpokenAnswer:
+    task = asyncio.current_task()
+    cancelled_before = task.cancelling() if task is not None else 0
+    chosen = None if asked.choice is None else ToolChoice(mode=asked.choice)
+    sent = to_agentscope(map(_with_objects, asked.messages))
+    said = await model(sent, tools=asked.tools, tool_choice=chosen, **options)
+    spoken = await _gathered(said, asked.who) if isinstance(said, AsyncGenerator) else _spoken(said, _blocks(said))
+    # AgentScope's models swallow cancellation; the first releases of 2.x do not even say so in their answer.
+    if task is not None and task.cancelling() > cancelled_before:
+        raise asyncio.CancelledError
+    return spoken
 
-    def __init__(self, model: ChatModelBase) -> None:
-        """Keep it; nothing is called."""
-        self._model = model
-        self._options = CallOptions(model)
 
-    def __repr__(self) -> str:
-        """Name the model."""
-        return f"AgentScopeChat({self._name})"
-
-    @property
-    def _name(self) -> str:
-        return f"{type(self._model).__name__}:{self._model.model}"
-
-    async def chat(self, request: ChatRequest) -> ChatResult:
-        """Answer a request.
-
-        Raises:
-            InvalidInputError: There is nothing to send, or `tool_choice` names no tool of the request.
-            ModelUnavailableError: No answer, or none in time; it may pass.
-            ModelRejectedError: The model refuses the request as it is, or failed.
-            ModelOutputError: The answer has no usable form; `raw` keeps it.
-            ContextTooLongError: The request doesn't fit the context window.
-            CancelledError: The task was cancelled, which AgentScope's models swallow.
-        """
-        sent = to_agentscope(map(_with_objects, sent_messages(request)))
-        choice = tool_choice(request)
-        return await chat(request, self._name, self._options, lambda options: self._ask(sent, request, choice, options))
-
-    async def _ask(
-        self, sent: list[Msg], request: ChatRequest, choice: str | None, options: Mapping[str, object]
-    ) -> SpokenAnswer:
-        task = asyncio.current_task()
-        cancelled_before = task.cancelling() if task is not None else 0
-        tools = [tool_schema(tool) for tool in request.tools] or None
-        chosen = None if choice is None else ToolChoice(mode=choice)
-        said = await self._model(sent, tools=tools, tool_choice=chosen, **options)
-        spoken = await self._gathered(said) if isinstance(said, AsyncGenerator) else _spoken(said, _blocks(said))
-        # AgentScope's models swallow cancellation; the first releases of 2.x do not even say so in their answer.
-        if task is not None and task.cancelling() > cancelled_before:
-            raise asyncio.CancelledError
-        return spoken
-
-    async def _gathered(self, chunks: AsyncGenerator[ChatResponse, None]) -> SpokenAnswer:
-        """Return the last chunk, which is whole; without one, the deltas of each block put together."""
-        whole: ChatResponse | None = None
-        newest: ChatResponse | None = None
-        usage: object = None
-        deltas: dict[tuple[str, str], Plain] = {}
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                newest = chunk
-                usage = chunk.usage or usage
-                if chunk.is_last:
-                    whole = chunk
-                elif whole is None:
-                    _add(deltas, _blocks(chunk))
-        if newest is None:
-            raise no_answer(self._name)
-        return _spoken(newest, list(deltas.values()) if whole is None else _blocks(whole), usage)
+async def _gathered(chunks: AsyncGenerator[ChatResponse, None], who: str) -> SpokenAnswer:
+    """Return the last chunk, which is whole; without one, the deltas of each block put together."""
+    whole: ChatResponse | None = None
+    newest: ChatResponse | None = None
+    usage: object = None
+    deltas: dict[tuple[str, str], Plain] = {}
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            newest = chunk
+            usage = chunk.usage or usage
+            if chunk.is_last:
+                whole = chunk
+            elif whole is None:
+                _add(deltas, _blocks(chunk))
+    if newest is None:
+        raise no_answer(who)
+    return _spoken(newest, list(deltas.values()) if whole is None else _blocks(whole), usage)
 
 
 def _with_objects(message: Message) -> Message:

@@ -10,14 +10,13 @@ import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from agentscope.message import Base64Source, DataBlock, Msg, TextBlock, ToolResultBlock, URLSource
 from agentscope.tool import ToolBase
 from pydantic import AnyUrl, JsonValue
 
-from reme_agentscope._shared.opening import OpenedMemory, logged, told, user_of
+from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, logged, told, user_of
 from reme_agentscope.v2._reloading import DATA_SESSION, OffloadFiles, ReloadContext
 from reme_core.adapting import RELOAD_TOOL
 from reme_core.errors import ReMeError, StoreError
@@ -34,7 +33,7 @@ _UNKEPT = re.compile("[\x00\x85\u2028\u2029\ud800-\udfff]")
 _MAX_NAME = 200
 
 
-class ReMeOffloader:
+class ReMeOffloader(ClosedAtEnd):
     """Keeps what leaves a context; give it to `Agent(offloader=...)`, and its tools to the agent's toolkit.
 
     Texts lie in the memory, and in files of its folder where the memory fails; data lie in files, and in the memory
@@ -67,16 +66,6 @@ class ReMeOffloader:
     def __repr__(self) -> str:
         """Name its memory."""
         return f"{type(self).__name__}({self._memory!r})"
-
-    async def __aenter__(self) -> Self:
-        """Return it."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        await self.close()
 
     async def close(self) -> None:
         """Close what was built here; the next call would open it again."""

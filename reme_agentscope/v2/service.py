@@ -57,7 +57,7 @@ class ReMeMiddlewares:
         if self._by_session:
             whose["session_name"] = session_id
         given = self._parameters.model_copy(update=whose)
-        return [ReMeMiddleware.sharing(self._appends, reme=self._reme, parameters=given)]
+        return [ReMeMiddleware(reme=self._reme, parameters=given, appends=self._appends)]
 
     async def flush(self) -> None:
         """Wait until everything handed in is on disk and memories are made of it; what fails is logged."""

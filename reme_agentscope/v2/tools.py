@@ -10,8 +10,7 @@ from agentscope.tool import ToolBase, ToolChunk
 
 from reme_agentscope._shared.opening import OpenedMemory, user_of
 from reme_agentscope._shared.recorded_text import as_limit, as_texts
-from reme_agentscope.v2._increment import ADD_TOOL, SEARCH_TOOL
-from reme_agentscope.v2._notes import line_of, search_memories
+from reme_agentscope.v2._notes import ADD_TOOL, SEARCH_TOOL, line_of, search_memories
 from reme_agentscope.v2._reloading import ReadingTool, ReloadContext, failed, said
 from reme_core.adapting import RELOAD_TOOL
 from reme_core.errors import ConfigurationError

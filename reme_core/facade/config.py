@@ -31,7 +31,8 @@ P = TypeVar("P", bound=BaseModel)
 
 
 class _SettingsModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)  # inputs may be keys
+    # Inputs may be keys. Built with their first use: most are never used.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
 
 class OpenAIChatSettings(_SettingsModel):

@@ -50,7 +50,8 @@ def _line(item: object) -> str:
 class MappingModel(BaseModel):
     """A frozen model whose fields are also the items of a read-only mapping. Source: design.md, section 9."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built with the first answer of its kind, and not by whoever imports us: a process gives few kinds.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def __repr__(self) -> str:
         """Name the fields that say something, each cut to some 60 characters; of lists their length."""

@@ -7,12 +7,13 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import BaseModel, JsonValue
 
 from reme_core.schema import shown
-from reme_core.schema.checks import check_id, check_json
-from reme_core.schema.messages import MAX_MESSAGE_BYTES, ContentBlock, TextBlock, ToolResultBlock
+from reme_core.schema.checks import check_id, check_json, check_metadata
+from reme_core.schema.messages import MAX_MESSAGE_BYTES, ContentBlock, Message, OtherBlock, TextBlock, ToolResultBlock
 
 _UNKEPT = re.compile("[\x00\ud800-\udfff]")
 _MAX_NAME = 512
@@ -145,3 +146,56 @@ def block_bytes(block: ContentBlock) -> int:
             return len(block.output.encode())
         case _:
             return len(block.model_dump_json())
+
+
+@dataclass(frozen=True, slots=True)
+class FieldCarrier:
+    """The place in a message of what a framework's message has besides: for fields that ours has no place for.
+
+    Attributes:
+        key: Of the metadata.
+        kind: Of the block that carries what metadata can't hold.
+    """
+
+    key: str
+    kind: str
+
+    def pack(
+        self, fields: dict[str, JsonValue], blocks: Sequence[ContentBlock], least: Mapping[str, JsonValue]
+    ) -> tuple[dict[str, JsonValue], list[ContentBlock]]:
+        """Return metadata and content of a message that carries fields.
+
+        Args:
+            fields: What is carried; `left_out` of them lists what was too large (`fit_blocks`).
+            blocks: The content, which fits.
+            least: The fields that stay where all of them are too large.
+        """
+        says = any(not isinstance(block, TextBlock) or block.text.strip() for block in blocks)
+        # A message that says nothing is kept for its carrier.
+        whole = [*blocks, *([] if says else [OtherBlock(kind=self.kind)])]
+        try:
+            return (check_metadata({self.key: fields}) if fields else {}), whole
+        except ValueError:
+            text = ascii_json(fields)
+        if len(text) > MAX_MESSAGE_BYTES - SPARE_BYTES - sum(map(block_bytes, blocks)):
+            left_out = fields.get("left_out")
+            note = f"additional fields, {len(text)} characters as JSON"
+            text = ascii_json({**least, "left_out": [*(left_out if isinstance(left_out, list) else []), note]})
+        return {}, [*blocks, OtherBlock(kind=self.kind, data=text)]
+
+    def unpack(self, message: Message) -> tuple[JsonValue, list[ContentBlock]]:
+        """Return what a message carries, None where that can't be read, and its content without the carrier."""
+        blocks: list[ContentBlock] = []
+        text: str | None = None
+        for block in message.content:
+            if not isinstance(block, OtherBlock) or block.kind != self.kind:
+                blocks.append(block)
+            elif text is None and isinstance(block.data, str):
+                text = block.data
+        if text is None:
+            return message.metadata.get(self.key), blocks
+        try:
+            fields: JsonValue = json.loads(text)  # Python's JSON knows NaN and escaped lone surrogates
+        except (ValueError, RecursionError):  # a block of somebody else under this kind
+            return None, blocks
+        return fields, blocks

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from reme_core.rules import (
 )
 from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, parse_time
 from reme_core.schema.checks import check_id
+from reme_core.steps.message_lines import find_all
 from reme_core.steps.similar_memories import find_equal_memories
 from reme_core.text import query_terms, terms
 
@@ -248,13 +250,7 @@ class DraftStore(WrappedStore):
 
     async def _find(self, scope: Scope, memory_ids: Sequence[str]) -> dict[str, Memory]:
         """Return those of the memories that the store below holds."""
-        wanted = list(dict.fromkeys(memory_ids))
-        if not wanted:
-            return {}
-        try:
-            found = await self._store.get(scope, wanted)
-        except MemoryNotFoundError as exc:
-            return await self._find(scope, [name for name in wanted if name not in exc.missing])
+        found = await find_all(partial(self._store.get, scope), memory_ids)
         return {memory.memory_id: memory for memory in found}
 
 

@@ -31,7 +31,7 @@ from reme_core.schema import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from reme_core.steps.message_lines import message_text, talk_text
+from reme_core.steps.message_lines import all_pages, message_text, talk_text
 from reme_core.text import TextMatches, read_piece, search_text, shortened
 
 TOOL_NAME = "reload"
@@ -199,14 +199,8 @@ async def _at_that_time(store: Store, scope: Scope, request: ReloadRequest) -> t
         kinds=_FOUND,
         limit=_PAGE,
     )
-    listed: list[OffloadInfo] = []
-    while True:
-        found = await store.list_offloads(scope, query)
-        listed += found.offloads
-        if found.next_cursor is None:
-            break
-        query = replace(query, cursor=found.next_cursor)
-    page = await store.find_messages(
+    listed = await all_offloads(store, scope, query)
+    said = await store.find_messages(
         scope,
         FindMessages(
             session_id=request.session_id,
@@ -216,7 +210,7 @@ async def _at_that_time(store: Store, scope: Scope, request: ReloadRequest) -> t
         ),
     )
     # A message stands before the texts that were cut out of it, which have its time.
-    items: list[StoredMessage | OffloadInfo] = [*page.messages, *listed]
+    items: list[StoredMessage | OffloadInfo] = [*said.messages, *listed]
     results: list[Reloaded] = []
     for item in sorted(items, key=_time_of)[: request.limit]:
         if isinstance(item, StoredMessage):
@@ -228,6 +222,12 @@ async def _at_that_time(store: Store, scope: Scope, request: ReloadRequest) -> t
             continue
         results.append(await asyncio.to_thread(_piece_of, row, (), request))
     return tuple(results)
+
+
+async def all_offloads(store: Store, scope: Scope, query: ListOffloads) -> list[OffloadInfo]:
+    """Return every offload that a query means, in its order."""
+    pages = all_pages(lambda cursor: store.list_offloads(scope, replace(query, cursor=cursor)))
+    return [info async for page in pages for info in page.offloads]
 
 
 def _time_of(item: StoredMessage | OffloadInfo) -> datetime:

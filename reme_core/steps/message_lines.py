@@ -1,39 +1,69 @@
-"""Messages and blocks found by id, and messages as the lines of a talk."""
+"""Things found by id and page by page, and messages as the lines of a talk."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import get_args
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Protocol, TypeVar, get_args
 
-from reme_core.errors import BlockNotFoundError, MessageNotFoundError
+from reme_core.errors import NotFoundError
 from reme_core.ports import Store
-from reme_core.schema import Block, Message, Role, Scope, StoredMessage
+from reme_core.schema import Message, Role, Scope, StoredMessage
 from reme_core.text import prompt_time
+
+T = TypeVar("T")
+
+_PAGE = 500
+
+
+class Page(Protocol):
+    """A page of a list, and where the next one begins; None behind the last."""
+
+    @property
+    def next_cursor(self) -> str | None:
+        """What the next page is asked for with."""
+        ...
+
+
+P = TypeVar("P", bound=Page)
+
+
+async def all_pages(read: Callable[[str | None], Awaitable[P]]) -> AsyncIterator[P]:
+    """Yield the pages of a list, one after the other, each read with the cursor of the one before."""
+    page = await read(None)
+    yield page
+    while page.next_cursor is not None:
+        page = await read(page.next_cursor)
+        yield page
+
+
+def pieces_of(items: Sequence[T], size: int = _PAGE) -> Iterator[Sequence[T]]:
+    """Cut a list into pieces."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+async def find_all(get: Callable[[Sequence[str]], Awaitable[Sequence[T]]], ids: Iterable[str]) -> list[T]:
+    """Return those of the things with these ids that there are, in the order named, each once."""
+    found: list[T] = []
+    for piece in pieces_of(list(dict.fromkeys(ids))):
+        wanted = piece
+        while wanted:
+            try:
+                found += await get(wanted)
+                break
+            except NotFoundError as exc:
+                missing = frozenset(exc.missing)
+                wanted = [name for name in wanted if name not in missing]
+    return found
 
 
 async def find_messages_by_id(store: Store, scope: Scope, message_ids: Iterable[str]) -> dict[str, StoredMessage]:
     """Return those messages that the scope holds, by id, in the order named; others are left out."""
-    ids = list(dict.fromkeys(message_ids))
-    if not ids:
-        return {}
-    try:
-        stored = await store.get_messages(scope, ids)
-    except MessageNotFoundError as exc:
-        missing = frozenset(exc.missing)
-        return await find_messages_by_id(store, scope, [name for name in ids if name not in missing])
-    return {item.message.message_id: item for item in stored}
-
-
-async def find_blocks_by_id(store: Store, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
-    """Return those blocks that the scope holds, in the order named; others are left out."""
-    if not block_ids:
-        return []
-    try:
-        return await store.get_blocks(scope, block_ids)
-    except BlockNotFoundError as exc:
-        return await find_blocks_by_id(store, scope, [name for name in block_ids if name not in exc.missing])
+    found = await find_all(partial(store.get_messages, scope), message_ids)
+    return {stored.message.message_id: stored for stored in found}
 
 
 _ROLES = frozenset(get_args(Role))

@@ -14,6 +14,7 @@ from reme_core.rules import Claim
 from reme_core.schema import Hit, Memory, MemoryType, Scope, Source, last_part, shown_end
 from reme_core.schema.checks import check_id
 from reme_core.schema.times import may_end
+from reme_core.steps.message_lines import all_pages
 from reme_core.text import normalise_content, query_terms
 from reme_core.text.said_times import parse_said_time
 
@@ -125,14 +126,10 @@ def memories_about(target: Target) -> MemoryFilter:
 
 async def all_memories(store: Store, scope: Scope, wanted: MemoryFilter) -> list[Memory]:
     """Return every memory that a filter means, newest first."""
-    found: list[Memory] = []
-    cursor: str | None = None
-    while True:
-        page = await store.list_memories(scope, ListMemories(filter=wanted, limit=_PAGE, cursor=cursor))
-        found += page.memories
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
+    pages = all_pages(
+        lambda cursor: store.list_memories(scope, ListMemories(filter=wanted, limit=_PAGE, cursor=cursor))
+    )
+    return [memory async for page in pages for memory in page.memories]
 
 
 def observed_at(context: ToolContext) -> datetime:

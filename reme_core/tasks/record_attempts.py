@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from reme_core.errors import ConflictError, ReMeError
 from reme_core.jobs.job_outcomes import JobOutcome, not_all_done, undone, with_outcomes_degraded
@@ -17,7 +18,7 @@ from reme_core.ports import AppendMessages, Clock, Store
 from reme_core.remember.summarizer import VerbatimSummarizer, since
 from reme_core.schema import Block, Job, JobState, Memory, Message, Scope, TaskSummary, Trajectory, Usage, new_id
 from reme_core.schema.messages import with_original_id
-from reme_core.steps.message_lines import find_blocks_by_id, find_messages_by_id
+from reme_core.steps.message_lines import find_all, find_messages_by_id
 from reme_core.steps.slicing import block_from
 from reme_core.tasks.task_values import TASK, AttemptEntry, TaskPayload, read_task_payload
 
@@ -124,7 +125,7 @@ class TaskRecorder:
 
     async def _plan(self, scope: Scope, request: TaskRequest) -> _StoredAttempts:
         ids = [trajectory.trajectory_id for trajectory in request.trajectories]
-        held = {block.block_id: block for block in await find_blocks_by_id(self.store, scope, ids)}
+        held = {block.block_id: block for block in await find_all(partial(self.store.get_blocks, scope), ids)}
         for trajectory in request.trajectories:
             if trajectory.trajectory_id in held:
                 await self._check_same(scope, trajectory, held[trajectory.trajectory_id])

@@ -11,7 +11,6 @@ from reme_core.tools.base import (
     NoArguments,
     ToolItem,
 )
-from reme_core.tools.clock import DatetimeToolOp
 from reme_core.tools.function_tool import FunctionTool, tool
 from reme_core.tools.handsoff import HandsOffOp
 from reme_core.tools.history import (
@@ -31,8 +30,8 @@ from reme_core.tools.meta import (
 from reme_core.tools.reload import ReloadOp
 from reme_core.tools.reviser import ReviseMemoryOp, revise
 from reme_core.tools.search import VectorRetrieveMemoryOp
-from reme_core.tools.think import ThinkToolOp
 from reme_core.tools.update import UpdateMemoryOp
+from reme_core.tools.without_memory import DatetimeToolOp, ThinkToolOp
 from reme_core.tools.write import AddMemoryOp, AddSummaryMemoryOp, DeleteMemoryOp
 
 __all__ = [

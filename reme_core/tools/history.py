@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, tzinfo
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
@@ -32,14 +33,14 @@ from reme_core.ports import (
 from reme_core.retrieval.hits import block_hit, memory_hit, message_hit
 from reme_core.schema import STATEMENTS, Block, Memory, Message, StoredMessage, UtcTime, new_id, parse_messages
 from reme_core.schema.checks import Id, Text
-from reme_core.steps.message_lines import find_blocks_by_id, find_messages_by_id
+from reme_core.steps.message_lines import find_all, find_messages_by_id
 from reme_core.steps.slicing import block_from
 from reme_core.steps.targets import READ_SCORE, may_touch, note_hits, reachable, target_of
 from reme_core.steps.user_input import check_not_future
 from reme_core.text import conversation_lines, json_line, prompt_time, query_terms, shortened
 from reme_core.tools.base import BaseMemoryToolOp, ToolItem
-from reme_core.tools.clock import END_HELP, START_HELP, End, Start, check_range
 from reme_core.tools.search import memory_line
+from reme_core.tools.without_memory import END_HELP, START_HELP, End, Start, check_range
 
 ANSWER_CHARS = 24_000
 """What one answer shows of messages: some 6,000 tokens, so that a few answers fit a window of 32,000."""
@@ -154,12 +155,12 @@ async def _origin(memory_id: str, context: ToolContext) -> list[StoredMessage]:
     Raises:
         ToolFeedback: There is neither.
     """
-    blocks = await find_blocks_by_id(context.store, context.scope, [memory_id])
+    read_blocks = partial(context.store.get_blocks, context.scope)
+    blocks = await find_all(read_blocks, [memory_id])
     if blocks:
         return await messages_of(blocks[0].message_ids, context)
     memory = await _readable(memory_id, context)
-    named = dict.fromkeys(source.block_id for source in memory.sources if source.block_id)
-    held = await find_blocks_by_id(context.store, context.scope, list(named))
+    held = await find_all(read_blocks, [source.block_id for source in memory.sources if source.block_id])
     ids = [name for block in held for name in block.message_ids]
     return await messages_of([*ids, *(name for source in memory.sources for name in source.message_ids)], context)
 

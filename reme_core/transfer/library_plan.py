@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from pydantic import JsonValue, ValidationError
 
-from reme_core.errors import NotFoundError
 from reme_core.ports import EventQuery, MemoryFilter, Store, Target
 from reme_core.rules import Claim, claim_of
 from reme_core.schema import LineProblem, Memory, MemoryType, Scope, Source, describe, new_id
 from reme_core.schema.tool_calls import is_guideline
+from reme_core.steps.message_lines import find_all, pieces_of
 from reme_core.steps.similar_memories import find_equal_memories
 from reme_core.steps.targets import all_memories, memories_about, target_of
 from reme_core.text import normalise_content
 from reme_core.toolstats.tool_guideline import KIND
 from reme_core.transfer.legacy_library import with_origin
 from reme_core.transfer.transfer_file import LibraryLine
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,25 +186,6 @@ def changed(memory: Memory, changes: Mapping[str, object], origin: Mapping[str, 
 _PAGE = 500
 
 
-async def find_all(get: Callable[[Sequence[str]], Awaitable[list[T]]], ids: Iterable[str]) -> list[T]:
-    """Return those of the things with these ids that there are."""
-    found: list[T] = []
-    for page in pages_of(list(ids)):
-        try:
-            found += await get(page)
-        except NotFoundError as exc:
-            missing = set(exc.missing)
-            rest = [item for item in page if item not in missing]
-            found += await get(rest) if rest else []
-    return found
-
-
-def pages_of(items: Sequence[T], size: int = _PAGE) -> Iterator[Sequence[T]]:
-    """Cut a list into pieces."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
 async def with_held_sources(
     store: Store, scope: Scope, entries: Sequence[LibraryLine]
 ) -> tuple[list[LibraryLine], list[LineProblem]]:
@@ -322,7 +301,7 @@ async def _held_replaced(store: Store, scope: Scope, targets: Iterable[Target]) 
 
 async def _guided(store: Store, scope: Scope, tools: Sequence[str]) -> frozenset[str]:
     names: set[str] = set()
-    for page in pages_of(tools):
+    for page in pieces_of(tools):
         wanted = MemoryFilter(types=(MemoryType.TOOL,), targets=tuple(page), metadata={"kind": KIND})
         names |= {memory.memory_target for memory in await all_memories(store, scope, wanted)}
     return frozenset(names)

@@ -27,13 +27,12 @@ from reme_core.schema import (
     ToolCallResult,
     new_id,
 )
+from reme_core.steps.message_lines import find_all, pieces_of
 from reme_core.steps.similar_memories import NewMemory, find_duplicates
 from reme_core.steps.targets import target_of
 from reme_core.transfer.library_plan import (
     LibraryPlan,
     NewLine,
-    find_all,
-    pages_of,
     read_held,
     sort_entries,
     with_held_sources,
@@ -149,7 +148,7 @@ async def _embed(embedder: Embedder | None, fresh: Sequence[NewLine], ready: _Pr
     if embedder is None:
         return
     done = 0
-    for page in pages_of(waiting, _EMBEDDED_AT_ONCE):
+    for page in pieces_of(waiting, _EMBEDDED_AT_ONCE):
         matrix = await try_embedding(embedder, [item.memory.index_text for item in page])
         if isinstance(matrix, str):  # they are compared by their words, and get their vectors later
             return
@@ -251,7 +250,7 @@ def _take_in(sorting: LibraryPlan, stored: Sequence[Memory]) -> tuple[str, ...]:
 
 async def _add_calls(store: Store, scope: Scope, calls: Sequence[ToolCallResult]) -> int:
     """Record calls and return how many were new; an id that is known is that of the same call."""
-    return sum([await _add_page(store, scope, page) for page in pages_of(calls)])
+    return sum([await _add_page(store, scope, page) for page in pieces_of(calls)])
 
 
 async def _add_page(store: Store, scope: Scope, calls: Sequence[ToolCallResult]) -> int:

@@ -48,8 +48,8 @@ from reme_core.schema import (
     TransferCounts,
     utc_now,
 )
+from reme_core.steps.message_lines import all_pages, find_all, pieces_of
 from reme_core.transfer.json_lines import NoteDraft, unnoted
-from reme_core.transfer.library_plan import find_all, pages_of
 from reme_core.transfer.transfer_file import Contents, ScopeLine, read_scope, refusal, write_file
 
 T = TypeVar("T")
@@ -118,24 +118,28 @@ async def dump_library(
 
 
 async def _everything(store: Store, scope: Scope) -> AsyncIterator[tuple[str, BaseModel]]:
-    cursor: str | None = None
     # Messages last: what is said meanwhile must not give a block, an offload or a call whose messages are not there.
-    while True:
-        blocks = await store.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))
+    async for blocks in all_pages(lambda cursor: store.list_blocks(scope, ListBlocks(limit=_PAGE, cursor=cursor))):
         for block in blocks.blocks:
             yield "block", block
-        if (cursor := blocks.next_cursor) is None:
-            break
-    async for offload in _offloads(store, scope):
-        yield "offload", offload
-    async for call in _tool_calls(store, scope):
-        yield "tool_call", call
-    while True:
-        messages = await store.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))
-        for stored in messages.messages:
+    async for offloads in all_pages(
+        lambda cursor: store.list_offloads(scope, ListOffloads(limit=_PAGE, cursor=cursor))
+    ):
+        for info in offloads.offloads:
+            try:
+                yield "offload", await store.get_offload(scope, info.reference)
+            except OffloadNotFoundError:  # cleaned up since the page was read
+                continue
+    async for calls in all_pages(
+        lambda cursor: store.list_tool_calls(
+            scope, ListToolCalls(limit=_PAGE_OF_TEXTS, cursor=cursor, newest_first=False)
+        )
+    ):
+        for call in calls.calls:
+            yield "tool_call", call
+    async for said in all_pages(lambda cursor: store.find_messages(scope, FindMessages(limit=_PAGE, cursor=cursor))):
+        for stored in said.messages:
             yield "message", stored
-        if (cursor := messages.next_cursor) is None:
-            break
     async for item in _memories(store, scope, MemoryFilter(include_superseded=True)):
         yield item
     after = 0
@@ -145,38 +149,12 @@ async def _everything(store: Store, scope: Scope) -> AsyncIterator[tuple[str, Ba
         after = events[-1].sequence
 
 
-async def _offloads(store: Store, scope: Scope) -> AsyncIterator[OffloadRecord]:
-    cursor: str | None = None
-    while True:
-        page = await store.list_offloads(scope, ListOffloads(limit=_PAGE, cursor=cursor))
-        for info in page.offloads:
-            try:
-                yield await store.get_offload(scope, info.reference)
-            except OffloadNotFoundError:  # cleaned up since the page was read
-                continue
-        if (cursor := page.next_cursor) is None:
-            return
-
-
-async def _tool_calls(store: Store, scope: Scope) -> AsyncIterator[ToolCallResult]:
-    cursor: str | None = None
-    while True:
-        query = ListToolCalls(limit=_PAGE_OF_TEXTS, cursor=cursor, newest_first=False)
-        page = await store.list_tool_calls(scope, query)
-        for call in page.calls:
-            yield call
-        if (cursor := page.next_cursor) is None:
-            return
-
-
 async def _memories(store: Store, scope: Scope, wanted: MemoryFilter) -> AsyncIterator[tuple[str, Memory]]:
-    cursor: str | None = None
-    while True:
-        page = await store.list_memories(scope, ListMemories(filter=wanted, limit=_PAGE, cursor=cursor))
+    async for page in all_pages(
+        lambda cursor: store.list_memories(scope, ListMemories(filter=wanted, limit=_PAGE, cursor=cursor))
+    ):
         for memory in page.memories:
             yield "memory", memory
-        if (cursor := page.next_cursor) is None:
-            return
 
 
 async def import_scope(
@@ -206,19 +184,19 @@ async def import_scope(
             progress(counts.total())
 
     # In the order in which they need each other.
-    for said in pages_of(_of(StoredMessage, items)):
+    for said in pieces_of(_of(StoredMessage, items)):
         await _import_messages(store, scope, said, embedder)
         done("message", said)
-    for calls in pages_of(_of(ToolCallResult, items)):
+    for calls in pieces_of(_of(ToolCallResult, items)):
         await store.add_tool_calls(scope, calls)
         done("tool_call", calls)
-    for blocks in pages_of(_of(Block, items)):
+    for blocks in pieces_of(_of(Block, items)):
         await store.put_blocks(scope, blocks)
         done("block", blocks)
-    for offloads in pages_of(_of(OffloadRecord, items), _PAGE_OF_TEXTS):
+    for offloads in pieces_of(_of(OffloadRecord, items), _PAGE_OF_TEXTS):
         await store.put_offloads(scope, PutOffloads(offloads=offloads, exact=True))
         done("offload", offloads)
-    for page in pages_of(_of(Memory, items)):
+    for page in pieces_of(_of(Memory, items)):
         await _import_memories(store, embedder, scope, page)
         done("memory", page)
     return transfer_counts(counts)

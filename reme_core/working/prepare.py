@@ -20,7 +20,8 @@ from reme_core.working.fit import FittedContext, fit_messages
 from reme_core.working.messages_to_keep import ROOM, Asides, ContextCheck, ContextLimits, check_context
 from reme_core.working.ports import WorkingPorts, off_loop
 from reme_core.working.record import find_wholes, record, record_leaving, with_ids
-from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
+from reme_core.working.summary.compact import Compacted, compact_memory
+from reme_core.working.summary.summary_fit import CompactRequest
 from reme_core.working.tool_results import (
     cited_at_a_glance,
     cited_references,

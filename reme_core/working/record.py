@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from reme_core.ports import PutOffloads, SummaryRequest
@@ -25,7 +26,7 @@ from reme_core.schema import (
 from reme_core.schema.messages import ORIGINAL_ID, renamings
 from reme_core.steps.message_lines import find_messages_by_id
 from reme_core.text import is_cut_of
-from reme_core.working.ports import WorkingPorts
+from reme_core.working.ports import WorkingPorts, off_loop
 from reme_core.working.summary.sections import is_shown_summary
 from reme_core.working.tool_results import cited_in, cited_references, known_rows, store_offloads
 
@@ -43,7 +44,7 @@ async def record(ports: WorkingPorts, scope: Scope, session_id: str, messages: S
     Raises:
         StoreError: Nothing was written.
     """
-    said = [message for message in messages if not is_shown_summary(message)]
+    said = await off_loop(lambda: [item for item in messages if not is_shown_summary(item)], len(messages))
     taken = await _place(ports, scope, session_id, said)
     under = [taken[message.message_id].message if message.message_id in taken else message for message in said]
     known = {place.message.message_id for place in taken.values() if place.stored is not None}
@@ -106,7 +107,7 @@ async def find_wholes(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MessageLocation:
-    """Where a message lies, or would: under which id, whether it is there, and what points at it."""
+    """Where a message lies, or would: under which id, what is there (itself, if equal), and what points at it."""
 
     message: Message
     stored: Message | None
@@ -118,23 +119,56 @@ async def _place(
 ) -> dict[str, _MessageLocation]:
     """Return where those messages lie, or would, whose ids are there already, by their ids."""
     found = await find_messages_by_id(ports.store, scope, [message.message_id for message in messages])
-    there = [message for message in messages if message.message_id in found]
-    differing = [message for message in there if not message.repeats(found[message.message_id].message)]
-    rows = await known_rows(ports.store, scope, frozenset[str]().union(*map(cited_in, differing)))
-    placed = {}
-    for message in there:
-        candidate, stored = message, found.get(message.message_id)
-        others = renamings(message, session_id)
-        while stored is not None and not _holds(stored, session_id, candidate, rows):
-            candidate = next(others)
-            name = candidate.message_id
-            stored = (await find_messages_by_id(ports.store, scope, [name])).get(name)
-        placed[message.message_id] = _MessageLocation(
-            message=candidate,
-            stored=None if stored is None else stored.message,
-            pointer=None if stored is None else _pointer(candidate, rows),
-        )
+    cited = await off_loop(partial(_cited_where_they_differ, messages, found), len(found))
+    rows = await known_rows(ports.store, scope, cited)
+    placed, others = await off_loop(partial(_in_their_places, messages, found, session_id, rows), len(found))
+    for message in others:
+        placed[message.message_id] = await _renamed(ports, scope, session_id, message, rows)
     return placed
+
+
+def _cited_where_they_differ(messages: Sequence[Message], found: Mapping[str, StoredMessage]) -> frozenset[str]:
+    """Return what those messages cite that are not what is stored under their id."""
+    there = (message for message in messages if message.message_id in found)
+    differing = (message for message in there if not message.repeats(found[message.message_id].message))
+    return frozenset[str]().union(*map(cited_in, differing))
+
+
+def _in_their_places(
+    messages: Sequence[Message],
+    found: dict[str, StoredMessage],
+    session_id: str,
+    rows: Mapping[str, OffloadInfo],
+) -> tuple[dict[str, _MessageLocation], list[Message]]:
+    """Return the locations of those messages that lie under their own id, by this; and those whose id is taken.
+
+    Empties `found`: to free fifty thousand messages takes long, which is not to be done on the event loop.
+    """
+    there = [message for message in messages if message.message_id in found]
+    held = [message for message in there if _holds(found[message.message_id], session_id, message, rows)]
+    placed = {message.message_id: _location(message, found[message.message_id], rows) for message in held}
+    found.clear()
+    return placed, [message for message in there if message.message_id not in placed]
+
+
+async def _renamed(
+    ports: WorkingPorts, scope: Scope, session_id: str, message: Message, rows: Mapping[str, OffloadInfo]
+) -> _MessageLocation:
+    """Return where a message lies, or would, whose id is taken by another one."""
+    others = renamings(message, session_id)
+    while True:
+        candidate = next(others)
+        name = candidate.message_id
+        stored = (await find_messages_by_id(ports.store, scope, [name])).get(name)
+        if stored is None or _holds(stored, session_id, candidate, rows):
+            return _location(candidate, stored, rows)
+
+
+def _location(message: Message, stored: StoredMessage | None, rows: Mapping[str, OffloadInfo]) -> _MessageLocation:
+    if stored is None:
+        return _MessageLocation(message=message, stored=None, pointer=None)
+    whole = message if message.repeats(stored.message) else stored.message
+    return _MessageLocation(message=message, stored=whole, pointer=_pointer(message, rows))
 
 
 def _pointer(message: Message, rows: Mapping[str, OffloadInfo]) -> str | None:
@@ -219,11 +253,15 @@ async def record_leaving(
     if messages:
         recorded = await record(ports, scope, session_id, messages)
         if recorded.message_ids:
-            offloads["messages"] = OffloadRecord(
-                session_id=session_id,
-                kind=OffloadKind.MESSAGES,
-                message_ids=recorded.message_ids,
-                created_at=now,
+            offloads["messages"] = await off_loop(
+                partial(
+                    OffloadRecord,
+                    session_id=session_id,
+                    kind=OffloadKind.MESSAGES,
+                    message_ids=recorded.message_ids,
+                    created_at=now,
+                ),
+                len(recorded.message_ids),
             )
     if summary.strip():
         offloads["summary"] = _summary_offload(ports, session_id, summary)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
 from reme_core.errors import OffloadNotFoundError
 from reme_core.ports import ListOffloads, PutOffloads, Store
 from reme_core.schema import Message, OffloadInfo, OffloadKind, OffloadRecord, Scope, ToolResultBlock
+from reme_core.steps.load_offloaded import all_offloads
+from reme_core.steps.message_lines import pieces_of
 from reme_core.text import cut_middle, is_cut_of
 from reme_core.working.messages_to_keep import ContextLimits
 from reme_core.working.ports import off_loop
@@ -327,23 +329,17 @@ def _is_over(text: str, limit_bytes: int) -> bool:
 async def rows_of_messages(store: Store, scope: Scope, message_ids: Sequence[str]) -> list[OffloadInfo]:
     """Return what is offloaded of the tool results in messages, newest first."""
     rows: list[OffloadInfo] = []
-    for start in range(0, len(message_ids), _PAGE):
-        query = ListOffloads(message_ids=tuple(message_ids[start : start + _PAGE]), limit=_PAGE, newest_first=True)
-        page = await store.list_offloads(scope, query)
-        rows += page.offloads
-        while page.next_cursor is not None:
-            page = await store.list_offloads(scope, replace(query, cursor=page.next_cursor))
-            rows += page.offloads
+    for piece in pieces_of(message_ids):
+        query = ListOffloads(message_ids=tuple(piece), limit=_PAGE, newest_first=True)
+        rows += await all_offloads(store, scope, query)
     return rows
 
 
 async def known_rows(store: Store, scope: Scope, references: Iterable[str]) -> dict[str, OffloadInfo]:
     """Return those offloads that there are. A state may be loaded under another session: all of the scope count."""
     found: dict[str, OffloadInfo] = {}
-    names = sorted(references)
-    for start in range(0, len(names), _PAGE):
-        some = tuple(names[start : start + _PAGE])
-        page = await store.list_offloads(scope, ListOffloads(references=some, limit=len(some)))
+    for piece in pieces_of(sorted(references)):
+        page = await store.list_offloads(scope, ListOffloads(references=tuple(piece), limit=len(piece)))
         found |= {info.reference: info for info in page.offloads}
     return found
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, TypeAlias, cast
 
 from langchain.tools import BaseTool, InjectedToolArg, ToolRuntime
@@ -37,35 +39,28 @@ async def shorten_result(memory: ReMe, settings: Offload, place: HookContext, re
     """Return a tool's result with long texts shortened, also inside a command; the same object where none is long."""
     if tool == RELOAD_TOOL:
         return result
-    given: object = result
-    if isinstance(given, list):  # a tool may return several, of which LangChain's type of this hook knows nothing
-        several = [await shorten_result(memory, settings, place, item, tool=tool) for item in given]
-        return cast("Result", several)
-    if isinstance(result, ToolMessage):
-        return await _shorten(memory, settings, place, result, tool=tool)
-    if not isinstance(result, Command) or not isinstance(result.update, Mapping | list | tuple):
-        return result
-    pairs = list(result.update.items() if isinstance(result.update, Mapping) else result.update)
-    changed = [(key, await _shorten_values(memory, settings, place, value, tool=tool)) for key, value in pairs]
-    if all(before is after for (_, before), (_, after) in zip(pairs, changed, strict=True)):
-        return result
-    return replace(result, update=dict(changed) if isinstance(result.update, Mapping) else changed)
+    # A tool may return several, of which LangChain's type of this hook knows nothing.
+    return cast("Result", await _shortened(result, partial(_shorten, memory, settings, place, tool=tool)))
 
 
-async def _shorten_values(memory: ReMe, settings: Offload, place: HookContext, value: object, *, tool: str) -> object:
-    """Shorten a message, or those in a list."""
-    if not isinstance(value, list):
-        return await _shorten_one(memory, settings, place, value, tool=tool)
-    changed = [await _shorten_one(memory, settings, place, item, tool=tool) for item in value]
-    return value if all(before is after for before, after in zip(value, changed, strict=True)) else changed
-
-
-async def _shorten_one(memory: ReMe, settings: Offload, place: HookContext, value: object, *, tool: str) -> object:
+async def _shortened(value: object, shorten: Callable[[ToolMessage], Awaitable[ToolMessage]]) -> object:
+    """Shorten a message, those in a list, and those of a command; what has nothing long comes back itself."""
+    if isinstance(value, list):
+        items = [await _shortened(item, shorten) for item in value]
+        return value if _are_same(value, items) else items
+    if isinstance(value, Command) and isinstance(value.update, Mapping | list | tuple):
+        pairs = list(value.update.items() if isinstance(value.update, Mapping) else value.update)
+        changed = [(key, await _shortened(item, shorten)) for key, item in pairs]
+        if _are_same([item for _, item in pairs], [item for _, item in changed]):
+            return value
+        return replace(value, update=dict(changed) if isinstance(value.update, Mapping) else changed)
     message = _result_in(value)
-    if message is None:
-        return value
-    shortened = await _shorten(memory, settings, place, message, tool=tool)
+    shortened = None if message is None else await shorten(message)
     return value if shortened is message else shortened
+
+
+def _are_same(before: Sequence[object], after: Sequence[object]) -> bool:
+    return all(map(operator.is_, before, after))
 
 
 def _result_in(value: object) -> ToolMessage | None:

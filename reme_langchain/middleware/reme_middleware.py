@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from langchain.agents.middleware.internal_call_transformer import InternalCallTransformer
 from langchain.agents.middleware.types import (
@@ -32,7 +31,7 @@ from reme_core import ContextLimits, EventLoopThread
 from reme_core.adapting import RELOAD_TOOL, Appends
 from reme_core.errors import ConfigurationError, StoreClosedError, StoreError
 from reme_core.schema import Message, shown
-from reme_langchain._opening import MemoryOrPath, open_memory
+from reme_langchain._opening import ClosedOnExit, MemoryOrPath, open_memory
 from reme_langchain._owner import Owner, check_owner
 from reme_langchain._place import (
     BLOCK,
@@ -63,7 +62,7 @@ _CLOSE_S = 5.0
 _MEMORY_TOOLS = ("search_memory", "save_memory", "update_memory", "forget_memory")
 
 
-class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT]):
+class ReMeMiddleware(ClosedOnExit, AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT]):
     """Recalls what helps, keeps what is said, compacts long contexts and puts long tool results on disk.
 
     Each of the four can be set, or left out by None. Whose memory it is is asked for in every call: `owner`, else
@@ -151,26 +150,6 @@ class ReMeMiddleware(AgentMiddleware[ReMeState[ResponseT], ContextT, ResponseT])
     async def aclose(self) -> None:
         """Do what `close` does."""
         await asyncio.to_thread(self.close)
-
-    def __enter__(self) -> Self:
-        """Return it."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        """Return it."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it."""
-        await self.aclose()
 
     def before_agent(self, state: ReMeState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, object] | None:
         """Capture what an earlier run left, and recall what helps with what the user says."""

@@ -23,6 +23,10 @@ ValueKey: TypeAlias = tuple[int, str, str, Version]
 """Thread, namespace, channel and version."""
 
 
+# `json.dumps` with options makes an encoder at each call.
+compact_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointKey:
     """A checkpoint, or with no id the newest one, of a thread and namespace."""
@@ -162,13 +166,12 @@ def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec
 
 def _put_checkpoint(connection: sqlite3.Connection, thread: int, row: PutRow, refs: Mapping[str, int | None]) -> None:
     where = (thread, row.place.ns, row.checkpoint_id)
-    packed = json.dumps(refs, separators=(",", ":"))
-    columns = (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, packed)
-    if connection.execute(_INSERT_CHECKPOINT.format("OR IGNORE", ""), columns).rowcount == 0:
+    columns = (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, compact_json(refs))
+    if connection.execute(_INSERT_NEW, columns).rowcount == 0:
         (replaced,) = connection.execute(
             "SELECT refs FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?", where
         ).fetchone()
-        connection.execute(_INSERT_CHECKPOINT.format("", _IN_ITS_PLACE), columns)
+        connection.execute(_INSERT_IN_PLACE, columns)
         sweep(connection, thread, json.loads(replaced).values())  # what only the replaced one held
 
 
@@ -176,9 +179,11 @@ _INSERT_CHECKPOINT = (
     "INSERT {} INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, refs) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) {}"
 )
-_IN_ITS_PLACE = (
+_INSERT_NEW = _INSERT_CHECKPOINT.format("OR IGNORE", "")
+_INSERT_IN_PLACE = _INSERT_CHECKPOINT.format(
+    "",
     "ON CONFLICT DO UPDATE SET parent = excluded.parent, run = excluded.run, hidden = 0, type = excluded.type, "
-    "body = excluded.body, metadata = excluded.metadata, refs = excluded.refs"
+    "body = excluded.body, metadata = excluded.metadata, refs = excluded.refs",
 )
 
 

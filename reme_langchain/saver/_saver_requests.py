@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from sqlite3 import Connection
@@ -21,7 +20,7 @@ from langgraph.checkpoint.base import (
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Scope, shown
 from reme_langchain._owner import find_owner
-from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutRow, Version, WriteRow
+from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutRow, Version, WriteRow, compact_json
 from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._remove_and_copy import copy_thread, delete_runs, delete_thread, prune_thread
 from reme_langchain.saver._saver_file import SaverFile
@@ -132,7 +131,7 @@ def _version(channel: str, version: object) -> Version:
 
 def _json(metadata: Mapping[str, Any]) -> str:
     try:
-        return json.dumps(metadata, separators=(",", ":"))
+        return compact_json(metadata)
     except (TypeError, ValueError) as exc:
         msg = f"the metadata of a checkpoint can't be kept, since it is no JSON: {exc}"
         raise TypeError(msg) from exc

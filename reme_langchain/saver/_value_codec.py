@@ -229,6 +229,7 @@ class ValueCodec:
 
         Raises:
             TypeError: It can't be serialised, or would not be rebuilt; `what` is named.
+            ValueError: The serialiser refuses it with one; `what` is named.
         """
         if isinstance(value, BaseMessage):
             return EncodedValue(ValueForm.MESSAGE, row=self._row(what, [value]))
@@ -305,7 +306,7 @@ class ValueCodec:
             type_, data = self._inner.dumps_typed(value)
         except (TypeError, ValueError) as exc:
             msg = f"{what} can't be serialised: {exc}"
-            raise TypeError(msg) from exc
+            raise (ValueError if isinstance(exc, ValueError) else TypeError)(msg) from exc
         return type_, bytes(data)  # a bytearray is handed through as it is, and may change before it is written
 
     def _load_list(self, parts: Sequence[Typed]) -> list[Any]:

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from types import TracebackType
 from typing import Any, Literal, Self, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -27,7 +26,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from reme_core.errors import InvalidInputError
-from reme_langchain._opening import MemoryOrPath, NothingToDo
+from reme_langchain._opening import ClosedOnExit, MemoryOrPath, NothingToDo
 from reme_langchain.saver._checkpoint_rows import (
     PutRow,
     StoredTuple,
@@ -58,7 +57,7 @@ _LARGE = 1 << 18  # bytes; to rebuild more takes so long that it is not done on 
 _WIDTH = 16  # digits of a version's number
 
 
-class ReMeSaver(RemovalCalls, BaseCheckpointSaver[str]):
+class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
     """A checkpointer for compiled graphs: `compile(checkpointer=ReMeSaver())`.
 
     Bound to no event loop: every method, sync or async, may be called from any thread, loop and process, the sync ones
@@ -326,20 +325,10 @@ class ReMeSaver(RemovalCalls, BaseCheckpointSaver[str]):
         self._begin()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Close it."""
-        self.close()
-
     async def __aenter__(self) -> Self:
         """Return the saver; the file is opened with the first call, or now to deliver what waits for a history."""
         self._begin()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        """Close it."""
-        await self.aclose()
 
     def _allow_declared(self) -> None:
         if not self._codec.is_strict:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequen
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 from langgraph.store.base import BaseStore, IndexConfig, Item, Op, Result, SearchItem, TTLConfig
@@ -18,7 +17,7 @@ from reme_core.errors import ConfigurationError, CorruptDataError, InvalidInputE
 from reme_core.ports import Item as StoredItem
 from reme_core.ports import ItemAddress, Matrix, Namespace, PutItem, Vector, WriteItems
 from reme_core.schema import Scope
-from reme_langchain._opening import DEFAULT_FOLDER, MemoryOrPath, NothingToDo, open_memory
+from reme_langchain._opening import DEFAULT_FOLDER, ClosedOnExit, MemoryOrPath, NothingToDo, open_memory
 from reme_langchain._owner import find_owner
 from reme_langchain.store._expiry_sweeper import ExpirySweeper
 from reme_langchain.store._indexing import WHOLE, ItemIndex, read_index
@@ -57,7 +56,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class ReMeStore(BaseStore):
+class ReMeStore(ClosedOnExit, BaseStore):
     """A durable `BaseStore`, which shares what it holds with a memory of reme.
 
     Items in the namespaces of its rules, by default `memory_namespace(user_id)`, are memories of that user: what an
@@ -154,12 +153,6 @@ class ReMeStore(BaseStore):
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
-
     async def __aenter__(self) -> Self:
         """Return the store. With an index the file is opened here, otherwise with the first call.
 
@@ -174,12 +167,6 @@ class ReMeStore(BaseStore):
             await self.aclose()
             raise
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        await self.aclose()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations together: reads see what was there before, then all writes happen, or none.

@@ -10,8 +10,9 @@ import pytest
 from reme_core.errors import ContextTooLongError, ModelOutputError, ModelRejectedError, ModelUnavailableError, ReMeError
 from reme_core.models import CharacterTokenCounter, OpenAIChat
 from reme_core.schema import parse_messages
-from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
+from reme_core.working.summary.compact import Compacted, compact_memory
 from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
+from reme_core.working.summary.summary_fit import CompactRequest
 from tests.support.openai_server import KEY, Completion, HangUp, Hold, OpenAIServer, Raw, Reply, Status
 from tests.unit.working.summary.summarising import answer_of, answer_with
 

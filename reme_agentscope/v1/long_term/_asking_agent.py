@@ -14,8 +14,7 @@ from agentscope.agent import AgentBase, ReActAgentBase
 from agentscope.memory import MemoryBase
 from agentscope.message import Msg
 
-from reme_agentscope._shared.recorded_text import INJECTED_NAME, is_injection
-from reme_agentscope._shared.talk_so_far import SaidInContext, digest_of, said_in
+from reme_agentscope._shared.recorded_text import INJECTED_NAME, SaidInContext, digest_of, is_injection, said_in
 from reme_agentscope.v1.long_term._new_messages import text_of
 from reme_agentscope.v1.messages import from_agentscope
 

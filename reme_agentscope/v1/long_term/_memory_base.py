@@ -6,8 +6,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from agentscope.embedding import EmbeddingModelBase
 from agentscope.memory import LongTermMemoryBase
@@ -24,9 +23,8 @@ from reme_agentscope._shared.memory_kind import (
     log_failure,
     warn,
 )
-from reme_agentscope._shared.opening import OpenedMemory, check_kept, failing_note, user_of
-from reme_agentscope._shared.recorded_text import as_limit, query_text
-from reme_agentscope._shared.talk_so_far import SaidInContext, choose, fitting
+from reme_agentscope._shared.opening import ClosedAtEnd, OpenedMemory, check_kept, failing_note, user_of
+from reme_agentscope._shared.recorded_text import SaidInContext, as_limit, choose, fitting, query_text
 from reme_agentscope.v1.long_term._asking_agent import AskingAgent, asking, watch_replies
 from reme_agentscope.v1.long_term._new_messages import SeenMessages, read_handed_over, text_of
 from reme_agentscope.v1.messages import from_agentscope
@@ -46,7 +44,7 @@ _KEPT = (
 _MOST_SPARE = 500
 
 
-class LongTermMemory(LongTermMemoryBase):
+class LongTermMemory(ClosedAtEnd, LongTermMemoryBase):
     """A long-term memory of one user. Nothing is opened before the first call, and no call ends a reply."""
 
     kind: ClassVar[MemoryKind]
@@ -184,23 +182,6 @@ class LongTermMemory(LongTermMemoryBase):
         except Exception as exc:  # noqa: BLE001  # it is closed; some jobs wait for the next start
             self._warn(self.kind.words.record_failed, exc)
         check_kept(self._appends)
-
-    async def __aenter__(self) -> Self:
-        """Return the memory; it works without this, too."""
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None = None,
-        exc_val: BaseException | None = None,
-        exc_tb: TracebackType | None = None,
-    ) -> None:
-        """Close; an error on its way is not replaced."""
-        try:
-            await self.close()
-        except ReMeError:
-            if exc_val is None:
-                raise
 
     def state_dict(self) -> dict[str, Any]:
         """Return the session and what was recorded of it, as JSON."""

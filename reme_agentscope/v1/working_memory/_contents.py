@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence, Set
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence, Set
+from contextlib import asynccontextmanager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -121,14 +121,10 @@ class SessionContents:
     async def change(self, work: Callable[[], T]) -> T:
         """Change the contents; it is on disk when this returns. If it can't be written, nothing has changed."""
         async with self.turn():
-            before, summary = list(self.entries), self.summary
-            try:
+            with self._all_or_nothing():
                 result = work()
                 if self._file is not None:
                     await self._save(self._file)
-            except BaseException:
-                self._restore(before, summary)
-                raise
         return result
 
     async def remove(self, is_wanted: Callable[[Entry], bool]) -> int:
@@ -158,27 +154,22 @@ class SessionContents:
     def load_now(self) -> None:
         """Read the file, blocking, if that has not been done yet."""
         if self._file is not None and self._known is None:
-            self._save_now(self._file)
+            contents, entries = self._contents()
+            self._take(self._file.save(FileState(), contents).result(), entries)
 
     def change_now(self, work: Callable[[], object], *, keep_removed: bool = False) -> None:
         """Do what `change` does for callers that can't wait, blocking; removed rows may stay, out of the memory."""
         self.load_now()
-        before, summary = list(self.entries), self.summary
-        try:
+        with self._all_or_nothing():
             work()
             if self._file is not None:
-                self._save_now(self._file, keep_removed=keep_removed)
-        except BaseException:
-            self._restore(before, summary)
-            raise
+                contents, entries = self._contents()
+                saving = self._file.save(self._known or FileState(), contents, keep_removed=keep_removed)
+                self._take(saving.result(), entries)
 
     async def _save(self, file: MessageFile) -> None:
         contents, entries = self._contents()
-        self._take(await file.save(self._known or FileState(), contents), entries)
-
-    def _save_now(self, file: MessageFile, *, keep_removed: bool = False) -> None:
-        contents, entries = self._contents()
-        self._take(file.save_now(self._known or FileState(), contents, keep_removed=keep_removed), entries)
+        self._take(await asyncio.wrap_future(file.save(self._known or FileState(), contents)), entries)
 
     def _contents(self) -> tuple[FileContents, dict[str, Entry]]:
         """Return what is to be written, and the entries by id, each id once.
@@ -222,12 +213,19 @@ class SessionContents:
             entries.append(mine)
         self.entries[:] = entries
 
-    def _restore(self, entries: list[Entry], summary: str) -> None:
-        self.entries[:] = entries
-        self.summary = summary
-        # A write that was cancelled may still come to pass: the file is read again.
-        if self._known is not None:
-            self._known = replace(self._known, version=_STALE)
+    @contextmanager
+    def _all_or_nothing(self) -> Generator[None]:
+        """Have everything as it was where what is done within fails."""
+        before, summary = list(self.entries), self.summary
+        try:
+            yield
+        except BaseException:
+            self.entries[:] = before
+            self.summary = summary
+            # A write that was cancelled may still come to pass: the file is read again.
+            if self._known is not None:
+                self._known = replace(self._known, version=_STALE)
+            raise
 
 
 class LongTermHandOver:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -107,31 +108,28 @@ class MessageFile:
         """Return the version of the session, None where nothing of it is kept."""
         return await self.store.database.read(partial(_version, key=self._key))
 
-    async def save(self, known: FileState, contents: FileContents) -> SavedState:
-        """Write what differs from what is known; it is on disk when this returns.
+    def save(self, known: FileState, contents: FileContents, *, keep_removed: bool = False) -> Future[SavedState]:
+        """Begin to write what differs from what is known; it is on disk when the future has its result.
 
-        What others have written in between stays, and comes back.
+        What others have written in between stays, and comes back. Removed rows may stay, out of the memory.
         """
-        return await self.store.database.write(self._saving(known, contents))
-
-    def save_now(self, known: FileState, contents: FileContents, *, keep_removed: bool = False) -> SavedState:
-        """Do what `save` does for callers that can't wait, blocking; removed rows may stay, out of the memory."""
-        return self.store.database.submit_write(self._saving(known, contents, keep_removed=keep_removed)).result()
+        changes = _changes(known.rows, contents)  # the write touches no message any more: it runs in a thread
+        return self.store.database.submit_write(
+            partial(
+                _save,
+                key=self._key,
+                known=known,
+                changes=changes,
+                new_summary=contents.summary,
+                keep_removed=keep_removed,
+            )
+        )
 
     async def close(self) -> None:
         """Close the file."""
         store, self._store = self._store, None
         if store is not None:
             await store.close()
-
-    def _saving(
-        self, known: FileState, contents: FileContents, *, keep_removed: bool = False
-    ) -> Callable[[Connection], SavedState]:
-        """Return the write, which touches no message any more: it runs in a thread."""
-        changes = _changes(known.rows, contents)
-        return partial(
-            _save, key=self._key, known=known, changes=changes, new_summary=contents.summary, keep_removed=keep_removed
-        )
 
 
 def file_of(location: Path) -> Path:

@@ -6,8 +6,7 @@ import asyncio
 import logging
 from copy import deepcopy
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from agentscope.memory import InMemoryMemory, LongTermMemoryBase
 from agentscope.message import Msg, TextBlock
@@ -15,6 +14,7 @@ from agentscope.model import ChatModelBase
 from agentscope.token import TokenCounterBase
 from agentscope.tool import ToolResponse
 
+from reme_agentscope._shared.opening import ClosedAtEnd
 from reme_agentscope.v1.working_memory._contents import LongTermHandOver, LoopLocks, SessionContents
 from reme_agentscope.v1.working_memory._context import MessageForms, TalkContext, limits_of
 from reme_agentscope.v1.working_memory._memory_file import MessageFile, check_session, scope_of
@@ -39,7 +39,7 @@ from reme_core.errors import ReMeError, ToolFeedback
 _LOG = logging.getLogger("reme_agentscope")
 
 
-class ReMeMemory(InMemoryMemory):
+class ReMeMemory(ClosedAtEnd, InMemoryMemory):
     """The messages of one session with their marks, and the summary of what has left the prompt.
 
     `content` is the one store in the process, and what `get_memory` returns are its messages, as with AgentScope's
@@ -362,16 +362,6 @@ class ReMeMemory(InMemoryMemory):
             await self._context.close()
         if self._file is not None:
             await self._file.close()
-
-    async def __aenter__(self) -> Self:
-        """Return the memory."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        await self.close()
 
     def _opened(self) -> SessionContents | None:
         """Return the contents, read from disk; None while the classes above are still being set up."""

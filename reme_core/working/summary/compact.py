@@ -26,7 +26,7 @@ from reme_core.working.summary.summary_answer import (
     read_answer,
 )
 from reme_core.working.summary.summary_chunks import LEAST_ROOM, Chunk, chunks
-from reme_core.working.summary.summary_fit import LEAST_TOKENS, MOST_LINE_CHARS, LeavingMessages, finish, most_of
+from reme_core.working.summary.summary_fit import LEAST_TOKENS, MOST_LINE_CHARS, CompactRequest, finish, most_of
 
 _LOG = logging.getLogger("reme")
 
@@ -49,35 +49,6 @@ _SAMPLE_CHARS, _LEAST_CHARS_PER_TOKEN, _MOST_CHARS_PER_TOKEN = 20_000, 1.0, 5.0
 _OFFERED_SHARE = 0.8
 # An endpoint without JSON schemas is told the schema in words.
 _SCHEMA_WORDS_TOKENS = 50
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactRequest:
-    """What leaves a context, and what is known of it.
-
-    Attributes:
-        messages: What leaves, as it stands in the context, in order.
-        previous_summary: The summary so far.
-        kept: What stays: its identifiers stay findable.
-        reference: Of the offload that points at `messages`.
-        references: References that may be cited besides: those of cut tool results and in the summary so far.
-        earlier: Of the offload that holds the summary so far.
-        limit_tokens: What the summary may take; see `LEAST_TOKENS`.
-        window_tokens: The model's window.
-        language: Of the prompt; None follows the conversation.
-        max_calls: Calls of the model, second attempts included.
-    """
-
-    messages: Sequence[Message]
-    previous_summary: str = ""
-    kept: Sequence[Message] = ()
-    reference: str | None = None
-    references: frozenset[str] = frozenset()
-    earlier: str | None = None
-    limit_tokens: int
-    window_tokens: int
-    language: Language | None = None
-    max_calls: int = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,22 +81,14 @@ async def compact_memory(request: CompactRequest, *, model: ChatModel | None, co
 
     Raises nothing of the model's: `failures` says why it wasn't used. Cancelling passes through.
     """
-    leaving = LeavingMessages(
-        messages=request.messages,
-        previous=request.previous_summary,
-        kept=request.kept,
-        reference=request.reference,
-        earlier=request.earlier,
-        references=request.references,
-    )
-    run = _CompactionRun(request=request, citable=leaving.citable, counter=counter)
+    run = _CompactionRun(request=request, counter=counter)
     summary, failures = None, tuple[ReMeError, ...]()
     if model is not None and request.messages:
         try:
             summary = await run.summarise(model)
         except ReMeError as exc:
             failures = (exc,)
-    text = await asyncio.to_thread(_finished, summary, leaving, request.limit_tokens, counter)
+    text = await asyncio.to_thread(_finished, summary, request, counter)
     return Compacted(
         summary=text,
         method="extract" if summary is None else "model",
@@ -135,10 +98,11 @@ async def compact_memory(request: CompactRequest, *, model: ChatModel | None, co
     )
 
 
-def _finished(summary: Summary | None, leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter) -> str:
+def _finished(summary: Summary | None, request: CompactRequest, counter: TokenCounter) -> str:
     if summary is None:
-        summary = extract_summary(leaving.messages, leaving.previous, limit_tokens=limit_tokens, counter=counter)
-    return finish(summary, leaving, limit_tokens=limit_tokens, counter=counter)
+        limit = request.limit_tokens
+        summary = extract_summary(request.messages, request.previous_summary, limit_tokens=limit, counter=counter)
+    return finish(summary, request, counter=counter)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -146,7 +110,6 @@ class _CompactionRun:
     """One compaction by a model, and what it has cost so far."""
 
     request: CompactRequest
-    citable: frozenset[str]
     counter: TokenCounter
     usage: Usage = field(default_factory=Usage)
     calls: int = 0
@@ -216,7 +179,7 @@ class _CompactionRun:
 
     async def _step(self, model: ChatModel, before: Summary, chunk: Chunk, place: _ChunkPosition) -> Summary:
         user = self._user(before, chunk.text, place)
-        given = await asyncio.to_thread(given_from, before, chunk.texts, self.counter, citable=self.citable)
+        given = await asyncio.to_thread(given_from, before, chunk.texts, self.counter, citable=self.request.citable)
         answer, read = "", ReadAnswer()
         for is_second in (False, True):
             if is_second and self.calls + place.left >= self.request.max_calls:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reme_core.ports import TokenCounter
 from reme_core.schema import Message
-from reme_core.text import prompt_time
+from reme_core.text import Language, prompt_time
 from reme_core.working.summary.identifiers import Identifier, identifiers, is_used, occurs, words_in
 from reme_core.working.summary.sections import Section, Summary, clean_line, print_line, summary_of
 from reme_core.working.tool_results import drop_references, split_line
@@ -42,24 +42,32 @@ _POINTER_RANK, _EARLIER_RANK, _NAMES_RANK, _OLD_RANK = 0, 1, 4, 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeavingMessages:
-    """What leaves, and how it is found again; see `CompactRequest`.
+class CompactRequest:
+    """What leaves a context, and what is known of it.
 
     Attributes:
-        messages: What leaves.
-        previous: The text of the summary that is replaced.
-        kept: What stays.
-        reference: Of the messages.
-        earlier: Of the summary that is replaced.
-        references: All others that may be cited.
+        messages: What leaves, as it stands in the context, in order.
+        previous_summary: The summary so far.
+        kept: What stays: its identifiers stay findable.
+        reference: Of the offload that points at `messages`.
+        references: References that may be cited besides: those of cut tool results and in the summary so far.
+        earlier: Of the offload that holds the summary so far.
+        limit_tokens: What the summary may take; see `LEAST_TOKENS`.
+        window_tokens: The model's window.
+        language: Of the prompt; None follows the conversation.
+        max_calls: Calls of the model, second attempts included.
     """
 
     messages: Sequence[Message]
-    previous: str
-    kept: Sequence[Message]
-    reference: str | None
-    earlier: str | None
-    references: frozenset[str]
+    previous_summary: str = ""
+    kept: Sequence[Message] = ()
+    reference: str | None = None
+    references: frozenset[str] = frozenset()
+    earlier: str | None = None
+    limit_tokens: int
+    window_tokens: int
+    language: Language | None = None
+    max_calls: int = 32
 
     @property
     def citable(self) -> frozenset[str]:
@@ -87,23 +95,24 @@ def with_citable(summary: Summary, allowed: frozenset[str]) -> Summary:
     return Summary(tuple(tuple(drop_references(line, allowed) for line in body) for body in summary.lines))
 
 
-def finish(summary: Summary, leaving: LeavingMessages, *, limit_tokens: int, counter: TokenCounter) -> str:
-    """Return a summary's text with names and pointers, at most `limit_tokens` long.
+def finish(summary: Summary, leaving: CompactRequest, *, counter: TokenCounter) -> str:
+    """Return a summary's text with names and pointers, at most `leaving.limit_tokens` long.
 
     Critical Context ends with the identifiers that `kept` uses, that were said in what leaves, and that the summary
     lacks; with the newest pointers of the summary before; and with the pointer at what leaves now. What doesn't fit is
     dropped by rank and age, the same at each call.
     """
+    limit_tokens = leaving.limit_tokens
     body = _split(with_citable(without_pointers(summary), leaving.citable))
-    lines = _body_lines(body) + _added_lines(body, leaving, limit_tokens, counter)
+    lines = _body_lines(body) + _added_lines(body, leaving, counter)
     room = limit_tokens - counter.count(Summary().text)
     chosen = _chosen(lines, room, counter)
     while counter.count(text := _summary(chosen).text) > limit_tokens:
         if not chosen:
-            return _bare(leaving, limit_tokens, counter)
+            return _bare(leaving, counter)
         chosen.remove(max(chosen, key=_worth))
     pointers = [line for line in lines if line.rank == _POINTER_RANK]
-    return text if all(line in chosen for line in pointers) else _bare(leaving, limit_tokens, counter)
+    return text if all(line in chosen for line in pointers) else _bare(leaving, counter)
 
 
 def _is_ours(line: str) -> bool:
@@ -139,10 +148,8 @@ def most_of(summary: Summary, limit_tokens: int, counter: TokenCounter) -> Summa
     return _summary(chosen)
 
 
-def _added_lines(
-    body: Summary, leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter
-) -> list[_SummaryLine]:
-    texts = [(text, _NAMES_RANK) for text in _name_lines(body, leaving, limit_tokens, counter)]
+def _added_lines(body: Summary, leaving: CompactRequest, counter: TokenCounter) -> list[_SummaryLine]:
+    texts = [(text, _NAMES_RANK) for text in _name_lines(body, leaving, counter)]
     texts += [(text, _OLD_RANK) for text in _old_pointers(leaving)]
     if leaving.earlier is not None:
         texts.append((f"earlier summary: details: reload {leaving.earlier}", _EARLIER_RANK))
@@ -162,24 +169,24 @@ def _pointer(messages: Sequence[Message], reference: str) -> str:
     return f"{len(messages)} earlier {noun} ({when}): details: reload {reference}"
 
 
-def _old_pointers(leaving: LeavingMessages) -> list[str]:
+def _old_pointers(leaving: CompactRequest) -> list[str]:
     """Return the newest pointers of the summary before: those of ours that are there, whatever else looks like one."""
-    found = [text for line in leaving.previous.splitlines() if _POINTER.fullmatch(text := clean_line(line))]
+    found = [text for line in leaving.previous_summary.splitlines() if _POINTER.fullmatch(text := clean_line(line))]
     known = leaving.citable - {leaving.reference}  # the same messages again have their own line
     citable = [text for text in found if text.rsplit(" ", 1)[1] in known]
     return list(dict.fromkeys(citable))[-_OLD_POINTERS:]
 
 
-def _name_lines(body: Summary, leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter) -> list[str]:
+def _name_lines(body: Summary, leaving: CompactRequest, counter: TokenCounter) -> list[str]:
     """Return lines with the identifiers that are in use and only stand in what left."""
     # A name that reads like a hint at a reference is none.
     missing = [name for name in _missing(body.text, leaving.kept) if drop_references(name, leaving.citable) == name]
     left = "\n".join(message.full_text for message in leaving.messages)
     lines: list[str] = []
-    room = int(limit_tokens * _NAMES_SHARE)
+    room = int(leaving.limit_tokens * _NAMES_SHARE)
     for text, label, reference in (
         (left, "what left", leaving.reference),
-        (leaving.previous, "the earlier summary", leaving.earlier),
+        (leaving.previous_summary, "the earlier summary", leaving.earlier),
     ):
         there = [name for name in missing if is_used(name, text)]
         missing = [name for name in missing if name not in set(there)]
@@ -244,7 +251,7 @@ def _summary(chosen: Sequence[_SummaryLine]) -> Summary:
     return summary_of({section: [x.text for x in ordered if x.section is section] for section in Section})
 
 
-def _bare(leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter) -> str:
+def _bare(leaving: CompactRequest, counter: TokenCounter) -> str:
     """Return what little fits where the headings and a pointer don't: shorter and shorter pointers, at last nothing."""
     if leaving.reference is None:
         return ""
@@ -259,6 +266,6 @@ def _bare(leaving: LeavingMessages, limit_tokens: int, counter: TokenCounter) ->
         short,
         f"reload {leaving.reference}",
     ):
-        if counter.count(text) <= limit_tokens:
+        if counter.count(text) <= leaving.limit_tokens:
             return text
     return ""

@@ -13,7 +13,7 @@ import pytest
 from agentscope.embedding import EmbeddingResponse
 from agentscope.model import AnthropicChatModel, ChatResponse, OllamaChatModel, OpenAIChatModel
 
-from reme_agentscope._shared.model_calls import CallOptions
+from reme_agentscope._shared.model_calls import AgentScopeOptions
 from reme_agentscope.v1.models import as_chat_model, as_embedder
 from reme_core import ReMe
 from reme_core.errors import (
@@ -397,7 +397,7 @@ async def test_an_extraction_asks_for_no_temperature_and_bounds_its_answer(tmp_p
 )
 def test_options_have_the_words_of_the_class_of_a_model(name: str, sent: dict[str, Any]) -> None:
     model = type(name, (), {"__module__": "agentscope.model", "options": {"top_k": 1}})()
-    options = CallOptions(model)
+    options = AgentScopeOptions(model)
     request = replace(asking(), temperature=0.0, max_tokens=300)
     assert options.of(request) == sent
     assert not options.refuse(options.of(request), ValueError("no such model"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import json
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -321,3 +322,30 @@ def test_messages_as_dictionaries_are_what_openai_takes_and_come_back_as_they_we
     context.add(sent)
     assert context.messages(as_dicts=True) == sent
     assert all(isinstance(message, Message) for message in context.messages())
+
+
+async def test_many_messages_are_kept_and_compared_away_from_the_event_loop(memory: ReMe) -> None:
+    """Counts what the loop's thread calls between two moments at which others can run: no clock shows that here."""
+    many, calls = 4_000, [0]
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        calls[-1] += event in ("call", "c_call")
+
+    async def others() -> None:
+        while True:
+            calls.append(0)
+            await asyncio.sleep(0)
+
+    context = memory.in_context_memory(user_id=USER, session_id="long", max_input_length=8_000)
+    going = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    sys.setprofile(count)
+    try:
+        await context.extend([said(f"m{number}", f"word {number} of many") for number in range(many)])
+        for _ in range(2):
+            await context.save()
+        await context.prepare()
+    finally:
+        sys.setprofile(None)
+        going.cancel()
+    assert max(calls) < 10 * many  # a comparison of messages alone takes some forty a message

@@ -152,9 +152,7 @@ class OpenedFiles:
     def __init__(self, path: Path | None) -> None:
         """Remember the file; `None` checks nothing."""
         self._path = path
-        self._paths = (
-            [] if path is None else [path.absolute().with_name(path.name + end) for end in ("", "-wal", "-shm")]
-        )
+        self._paths = [] if path is None else [str(path.absolute()) + end for end in ("", "-wal", "-shm")]
         self._seen: list[tuple[int, int]] = []
         self._bytes = 0 if path is None else path.stat().st_size
 

@@ -260,6 +260,20 @@ def test_a_serialiser_without_a_list_of_types_serves_strict_graphs_too(tmp_path:
 
 
 @pytest.mark.requirement("LG-SAVER-22")
+@pytest.mark.parametrize("kind", [TypeError, ValueError, RuntimeError])
+async def test_an_error_of_the_serialiser_keeps_its_kind(tmp_path: Path, kind: type[Exception]) -> None:
+    class Faulty(JsonPlusSerializer):
+        def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+            raise kind("no words for that")
+
+    async with ReMeSaver.from_path(tmp_path / "t.db", serde=Faulty()) as saver:
+        with pytest.raises(kind, match="no words for that"):
+            put(saver, config(), x=1)
+        with pytest.raises(kind, match="no words for that"):
+            await saver.aput(config(), empty_checkpoint(), {}, {})
+
+
+@pytest.mark.requirement("LG-SAVER-22")
 @pytest.mark.requirement("LG-SAVER-30")
 def test_encrypted_messages_are_kept_once_and_no_text_lies_open(tmp_path: Path) -> None:
     path, secret = tmp_path / "t.db", "a very secret sentence"

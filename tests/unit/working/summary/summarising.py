@@ -13,8 +13,8 @@ from reme_core.models import CharacterTokenCounter
 from reme_core.ports import ChatRequest, ChatResult
 from reme_core.schema import Message, TextBlock, ToolResultBlock, Usage
 from reme_core.text import estimate_tokens, split_sentences
-from reme_core.working.summary.compact import CompactRequest
 from reme_core.working.summary.sections import Section, Summary, summary_of
+from reme_core.working.summary.summary_fit import CompactRequest
 
 COUNTER = CharacterTokenCounter()
 SAID = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)

@@ -26,9 +26,10 @@ from reme_core.ports import ChatRequest, ChatResult
 from reme_core.schema import Message, OtherBlock, TextBlock
 from reme_core.text import Language, estimate_tokens, load_prompt, prompt_language
 from reme_core.working.messages_to_keep import ContextLimits
-from reme_core.working.summary.compact import Compacted, CompactRequest, compact_memory
+from reme_core.working.summary.compact import Compacted, compact_memory
 from reme_core.working.summary.sections import Section, Summary, parse_summary, summary_of
 from reme_core.working.summary.summary_answer import SUMMARY_SCHEMA
+from reme_core.working.summary.summary_fit import CompactRequest
 from tests.unit.working.summary.summarising import (
     COUNTER,
     EARLIER,

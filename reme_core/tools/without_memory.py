@@ -1,19 +1,21 @@
-"""The tool that tells the time, and how models write times."""
+"""Tools that touch no memory: one tells the time, in the form in which models write times; one lets a model think."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from reme_core.errors import ToolFeedback
 from reme_core.ports import ToolContext
 from reme_core.schema import UtcTime, format_time, parse_time
+from reme_core.schema.checks import Text
 from reme_core.text import prompt_time
-from reme_core.tools.base import BaseMemoryToolOp, NoArguments
+from reme_core.tools.base import BaseMemoryToolOp, NoArguments, ToolItem
 
 _DAY = re.compile(r"\s*\d{4}-?\d{2}-?\d{2}\s*")
 
@@ -60,3 +62,34 @@ class DatetimeToolOp(BaseMemoryToolOp[NoArguments]):
         now = context.clock.now()
         name = " UTC" if context.zone is UTC else ""
         return f"{prompt_time(now, context.zone)}{name} ({format_time(now)})"
+
+
+class ThinkItem(ToolItem):
+    """A thought."""
+
+    reflection: Annotated[Text, Field(min_length=1)] = Field(
+        description="What you know so far, what is missing, and what to do next."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class ThinkToolOp(BaseMemoryToolOp[ThinkItem]):
+    """A place to think between two calls, for models that don't do so by themselves.
+
+    Attributes:
+        add_output_reflection: Answer with the reflection, so that it stands at the end of the conversation.
+    """
+
+    name = "think_tool"
+    description = (
+        "Think before you go on: weigh what you have found, whether it is enough, and which call comes next. "
+        "Nothing is read or changed."
+    )
+    item = ThinkItem
+    is_concurrent = True
+
+    add_output_reflection: bool = False
+
+    async def execute(self, items: Sequence[ThinkItem], context: ToolContext) -> str:
+        """Take note; see `BaseMemoryToolOp.execute`."""
+        return "\n".join(item.reflection for item in items) if self.add_output_reflection else "noted, go on"
