@@ -18,7 +18,7 @@ from reme_core import __version__
 from reme_core.cli import brief, chat, doctor, jobs, learning, maintenance, memories, offloads, search, transfer
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
 from reme_core.cli.file_settings import settings_of_files
-from reme_core.cli.visible import one_line
+from reme_core.cli.wording import one_line
 from reme_core.errors import ReMeError
 
 app = typer.Typer(

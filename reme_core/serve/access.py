@@ -110,6 +110,9 @@ class AccessKeys:
 
     async def add(self, scope: Scope, rights: Sequence[str], *, note: str = "") -> tuple[str, AccessKey]:
         """Make a key; return its token, which is shown nowhere again, and the key (InvalidInputError)."""
+        if scope.is_shared:
+            msg = "a key is of one user: name the user, not the shared scope"
+            raise InvalidInputError(msg)
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         key = AccessKey(
             key_id=_digest(token)[:_SHOWN_DIGITS],

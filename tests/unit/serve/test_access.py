@@ -8,6 +8,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from reme_core import ReMe
+from reme_core.errors import InvalidInputError
 from reme_core.schema import make_scope
 from reme_core.serve.access import ForbiddenError, KeyNotFoundError, Principal, Right, UnauthorizedError
 from reme_core.serve.guard import GuardRules
@@ -58,6 +59,14 @@ def _all_of(space):
     from reme_core.ports import GetItems, ItemAddress
 
     return GetItems(addresses=[ItemAddress(namespace=(space,), key="x")], at=datetime.now(UTC))
+
+
+async def test_the_shared_scope_has_no_key(service):
+    async with service.memories:
+        with pytest.raises(InvalidInputError, match="name the user"):
+            await service.keys.add(make_scope("space", shared=True), ["read"])
+        with pytest.raises(InvalidInputError, match="rights"):
+            await service.keys.add(make_scope("space", "alice"), ["all"])
 
 
 async def test_erasing_a_user_revokes_the_users_keys(service):

@@ -1,23 +1,31 @@
-"""Conditions on the rows of memories: filters in SQL, and which rows wait for vectors."""
+"""Conditions on rows: filters of memories in SQL; and the texts of memories and messages that wait for vectors."""
 
 from __future__ import annotations
 
 import json
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from reme_core.errors import InvalidInputError, UnsupportedFilterError
 from reme_core.ports import MemoryFilter, MessageVector, PendingText, PutMemory, Vector
+from reme_core.retrieval import message_text
 from reme_core.rules import check_vector
-from reme_core.schema import Memory, MemoryType
+from reme_core.schema import Memory, MemoryType, Scope, read_stored_message
 from reme_core.schema.checks import kind_of
 from reme_core.stores._cursors import given, seconds
-from reme_core.stores.local.file.scope_numbers import Layer, log_changes
-from reme_core.stores.local.file.tables import has_word_tables
-from reme_core.stores.local.file.vectors_and_words import claim_dimension, match_expression
+from reme_core.stores.local.file.bookkeeping import (
+    Layer,
+    claim_dimension,
+    find_scope,
+    has_word_tables,
+    log_changes,
+    match_expression,
+)
 from reme_core.stores.local.items import row_links as item_links
-from reme_core.text import pack_terms, query_terms, terms, unpack_terms
+from reme_core.text import pack_terms, passage_spans, query_terms, terms, unpack_terms
 
 _MOST_KEYS = 100
 """SQLite's expressions are at most 1,000 levels deep; each key is one of them."""
@@ -119,7 +127,12 @@ def _keyword(connection: sqlite3.Connection, scope: int, keyword: str) -> tuple[
     return "row IN (SELECT value FROM json_each(?))", [str(found)]
 
 
-_KEY = re.compile(r"memory-([0-9]{1,18})", re.ASCII)
+_MEMORY_KEY = re.compile(r"memory-([0-9]{1,18})", re.ASCII)
+_KEY = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,4}))?", re.ASCII)
+# What an embedding model is given of one message, in characters of a short text (one word may be long) and in passages
+# of a long one; the rest is found by its words.
+_EMBEDDED_CHARS = 8_000
+_EMBEDDED_PASSAGES = 64
 
 
 def note(connection: sqlite3.Connection, row: int, put: PutMemory, before: Memory | None) -> None:
@@ -145,7 +158,7 @@ def pending_memories(connection: sqlite3.Connection, scope: int, limit: int) -> 
 
 def is_of_memory(item: MessageVector) -> bool:
     """Tell whether a vector is that of a memory."""
-    return _KEY.fullmatch(item.pending.key) is not None
+    return _MEMORY_KEY.fullmatch(item.pending.key) is not None
 
 
 def fill_memories(connection: sqlite3.Connection, scope: int, vectors: Sequence[MessageVector]) -> None:
@@ -168,3 +181,96 @@ def _fill(connection: sqlite3.Connection, scope: int, item: MessageVector) -> in
     put_vector(connection, row, memory.memory_id, vector)
     item_links.fill_vector(connection, row, vector)
     return row
+
+
+def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> list[PendingText]:
+    """Return texts that wait for vectors: memories, then messages, oldest first; the last message as a whole."""
+    number = find_scope(connection, scope)
+    if number is None or limit < 1:
+        return []
+    texts = pending_memories(connection, number, limit)
+    if len(texts) >= limit:
+        return texts
+    rows = connection.execute(
+        "SELECT seq, speaker, body, passages FROM messages WHERE scope = ? AND waits ORDER BY seq LIMIT ?",
+        (number, limit - len(texts)),
+    )
+    for seq, speaker, body, packed in rows:
+        text, passages = read_stored_message(body).full_text, passage_spans(packed)[:_EMBEDDED_PASSAGES]
+        if not passages:
+            texts.append(PendingText(key=str(seq), text=message_text(speaker, text)[:_EMBEDDED_CHARS]))
+        for place, passage in enumerate(passages):
+            said = message_text(speaker, text[passage.start : passage.end].strip())
+            texts.append(PendingText(key=f"{seq}.{place}", text=said))
+        if len(texts) >= limit:
+            break
+    return texts
+
+
+def waiting_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Scope]:
+    """Return the scopes of a memory space that have memories or messages waiting for vectors."""
+    rows = connection.execute(
+        "SELECT user_id FROM scopes WHERE memory_space = ?"
+        " AND (EXISTS (SELECT 1 FROM messages WHERE messages.scope = scopes.scope AND waits)"
+        " OR EXISTS (SELECT 1 FROM memories WHERE memories.scope = scopes.scope AND waits)) ORDER BY scope",
+        (memory_space,),
+    )
+    return [Scope(memory_space=memory_space, user_id=user_id) for (user_id,) in rows]
+
+
+def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+    """Store vectors of memories and messages that wait for them; what was erased meanwhile is passed over."""
+    of_rows: dict[int, dict[int, Vector | None]] = {}
+    of_memories = [item for item in vectors if is_of_memory(item)]
+    for item in vectors:
+        if is_of_memory(item):
+            continue
+        vector = None if item.vector is None else check_vector(item.vector, "the vector of a message")
+        row, place = _place(item)
+        of_rows.setdefault(row, {})[place] = vector
+    number = find_scope(connection, scope)
+    if number is None:
+        return
+    stored = [row for row, given in of_rows.items() if _put_vectors_of(connection, number, row, given)]
+    log_changes(connection, number, Layer.MESSAGES, stored)
+    fill_memories(connection, number, of_memories)
+
+
+def _put_vectors_of(connection: sqlite3.Connection, scope: int, row: int, given: Mapping[int, Vector | None]) -> bool:
+    """Store the vectors of one message by their places; return whether anything was stored.
+
+    A message waits until the vector of its last passage has been handed back, or given up.
+    """
+    found = connection.execute(
+        "SELECT passages, (SELECT vector FROM message_vectors WHERE message_vectors.seq = messages.seq)"
+        " FROM messages WHERE scope = ? AND seq = ? AND waits",
+        (scope, row),
+    ).fetchone()
+    if found is None:
+        return False
+    wanted = min(len(passage_spans(found[0])), _EMBEDDED_PASSAGES) or 1
+    if wanted - 1 in given:
+        connection.execute("UPDATE messages SET waits = 0 WHERE seq = ?", (row,))
+    usable = {place: vector for place, vector in given.items() if vector is not None and place < wanted}
+    if not usable:
+        return False
+    dimension = len(next(iter(usable.values())))
+    for vector in usable.values():
+        claim_dimension(connection, len(vector), "the vector of a message")
+    matrix = np.zeros((wanted, dimension), "<f4")
+    if found[1] is not None and len(found[1]) == matrix.nbytes:
+        matrix[:] = np.frombuffer(found[1], "<f4").reshape(matrix.shape)
+    for place, vector in usable.items():
+        matrix[place] = vector
+    connection.execute("INSERT OR REPLACE INTO message_vectors VALUES (?, ?)", (row, matrix.tobytes()))
+    return True
+
+
+def _place(item: MessageVector) -> tuple[int, int]:
+    """Read the row of a pending text, and which of its passages it is (InvalidInputError)."""
+    key = item.pending.key
+    found = _KEY.fullmatch(key)
+    if found is None:
+        msg = f"key: {key!r:.40} is not one of this store: hand back what pending_texts gave"
+        raise InvalidInputError(msg)
+    return int(found[1]), int(found[2] or 0)
