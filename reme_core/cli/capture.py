@@ -15,11 +15,11 @@ from pathlib import Path
 from reme_core.cli.transcripts import Transcript
 from reme_core.errors import InvalidInputError
 from reme_core.jobs.job_runner import JobRunner
-from reme_core.models.defaults import SystemClock
 from reme_core.ports import FindMessages, SummaryRequest
 from reme_core.remember.summarizer import DistillingSummarizer, VerbatimSummarizer
 from reme_core.schema import Message, Scope
 from reme_core.schema.plain import usable_id
+from reme_core.schema.times import SystemClock
 from reme_core.stores.local.store import LocalStore
 
 MAX_BYTES = 1 << 30

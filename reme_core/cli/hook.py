@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from reme_core.cli.brief import COMMANDS
 from reme_core.cli.exits import ExitCode, describe_error, exit_code
-from reme_core.cli.visible import json_line, one_line
+from reme_core.cli.wording import json_line, one_line
 from reme_core.errors import InvalidInputError, StoreUnavailableError
 
 if TYPE_CHECKING:
