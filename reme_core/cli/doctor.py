@@ -118,7 +118,7 @@ def _versions() -> Iterator[Finding]:
         yield _wrong(name, ConfigurationError(msg))
     own, first = shutil.which("reme", path=sysconfig.get_path("scripts")), shutil.which("reme")
     if own is not None and first is not None and not Path(own).samefile(first):
-        msg = f"the first 'reme' on the path is {first}, another program: call {own}, or put its folder first in PATH"
+        msg = f"the first 'reme' on the path is {first}, another program: call {own}, or reme-memory"
         yield _wrong("program", ConfigurationError(msg))
 
 

@@ -249,9 +249,9 @@ _WISH = re.compile(
     re.IGNORECASE,
 )
 # A wish is said at the beginning, or in a turn; a pasted text is none.
-_READ_CHARS = 400
+_WISH_CHARS = 400
 
 
 def states_wish(text: str) -> bool:
     """Tell whether a text says what is to hold from now on, by its first 400 characters. Never raises."""
-    return _WISH.search(text[:_READ_CHARS]) is not None
+    return _WISH.search(text[:_WISH_CHARS]) is not None
