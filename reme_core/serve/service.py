@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
+from starlette.types import Receive
 
 from reme_core.facade.reme import ReMe
 from reme_core.serve.access import AccessKeys, Principal
@@ -49,6 +50,12 @@ def principal_of(request: Request) -> Principal:
     principal = request.state.principal
     assert isinstance(principal, Principal)  # noqa: S101  # the guard is around every route
     return principal
+
+
+async def until_gone(receive: Receive) -> None:
+    """Wait until the caller leaves; the body was read before."""
+    while (await receive())["type"] != "http.disconnect":
+        continue
 
 
 def make_app(

@@ -18,6 +18,7 @@ from reme_core.errors import ConfigurationError, InvalidInputError, ModelUnavail
 from reme_core.serve.chat.answer import DONE, AnswerReader
 from reme_core.serve.chat.remember import ChatMemory, DegradedError
 from reme_core.serve.chat.upstream import Upstream, returned_headers
+from reme_core.serve.service import until_gone
 
 _LOG = logging.getLogger("reme.serve")
 
@@ -109,7 +110,7 @@ class Relay(Response):
             msg = "there is no model behind this service: start it with --upstream URL, or set REME_UPSTREAM_BASE_URL"
             raise ConfigurationError(msg)
         relaying = asyncio.ensure_future(self._relay(self.upstream, send))
-        leaving = asyncio.ensure_future(_until_gone(receive))
+        leaving = asyncio.ensure_future(until_gone(receive))
         try:
             await asyncio.wait({relaying, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -205,11 +206,6 @@ async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:
     except httpx2.HTTPError as exc:
         msg = f"the model's answer broke off: {type(exc).__name__}"
         raise ModelUnavailableError(msg) from exc
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        continue
 
 
 async def _to_its_end(work: Coroutine[object, object, None]) -> None:
