@@ -19,7 +19,7 @@ from reme_core.facade.reme import ReMe
 from reme_core.serve.access import AccessKeys, Principal
 from reme_core.serve.failures import failure_response
 from reme_core.serve.guard import Guard, GuardRules
-from reme_core.serve.memories import Memories, memories_of
+from reme_core.serve.memories import Memories
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Service:
 
 def make_service(home: ReMe) -> Service:
     """Return the service of a memory, whose store and models its other spaces share."""
-    memories = memories_of(home)
+    memories = Memories(home)
     return Service(memories, AccessKeys(memories.store, memories.clock))
 
 
