@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import logging
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -19,13 +19,15 @@ from reme_core.schema import Scope, make_scope
 if TYPE_CHECKING:
     from reme_core.serve.mcp.options import McpOptions
 
+Profile: TypeAlias = Annotated[
+    str, typer.Option("--profile", help="Which tools of MCP: default, or chatgpt (search and fetch alone).")
+]
+
 
 def mcp(
     *,
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer only the tools that read.")] = False,
-    profile: Annotated[
-        str, typer.Option("--profile", help="Which tools: default, or chatgpt (search and fetch alone).")
-    ] = "default",
+    profile: Profile = "default",
     user: User = None,
     space: Space = "default",
     folder: Folder = DEFAULT_FOLDER,
