@@ -78,8 +78,8 @@ class ChatMemory:
         found = await _bounded(
             self.memory.retrieve(self.talk.question, user_id=self.principal.scope.user_id, token_budget=budget * _SPARE)
         )
-        held = {message.message_id for message in self.talk.messages}
-        hits = [hit for hit in found.results if hit.reference is None and not _is_held(hit, held)]
+        told = frozenset(message.message_id for message in self.talk.messages)
+        hits = [hit for hit in found.results if hit.reference is None and not hit.stands_in(told)]
         return self._within(hits, budget)
 
     async def record_answer(self, message: Message) -> None:
@@ -133,10 +133,6 @@ class ChatMemory:
                 taken.append(hit)
                 left -= cost
         return found_text(taken)
-
-
-def _is_held(hit: Hit, held: set[str]) -> bool:
-    return bool(hit.message_ids) and held.issuperset(hit.message_ids)
 
 
 async def _bounded(work: Awaitable[T]) -> T:
