@@ -22,7 +22,7 @@ from reme_langchain.saver._message_blobs import KnownDigests
 T = TypeVar("T")
 
 
-VERSION = 2  # of the tables; 1 had more indexes, and deflated nothing
+VERSION = 3  # of the tables; 2 had a number for each checkpoint; 1 more indexes besides, and deflated nothing
 HISTORY = "langgraph history"  # the name of messages that wait for a history sink
 
 _TABLES = (
@@ -32,9 +32,8 @@ _TABLES = (
         id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, erased_with INTEGER
     )""",
     # `refs` is {channel: id of its value, or null}, as JSON. A hidden row is no checkpoint any more: a later one of the
-    # thread still rebuilds a delta channel from its writes or values.
+    # thread still rebuilds a delta channel from its writes or values. One tree: one page less in each commit.
     """CREATE TABLE IF NOT EXISTS langgraph_checkpoints (
-        id INTEGER PRIMARY KEY,
         thread INTEGER NOT NULL,
         ns TEXT NOT NULL,
         checkpoint_id TEXT NOT NULL,
@@ -45,8 +44,8 @@ _TABLES = (
         body BLOB NOT NULL,
         metadata TEXT NOT NULL,
         refs TEXT NOT NULL,
-        UNIQUE (thread, ns, checkpoint_id)
-    )""",
+        PRIMARY KEY (thread, ns, checkpoint_id)
+    ) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS langgraph_runs ON langgraph_checkpoints (run) WHERE run IS NOT NULL",
     # Found by the `refs` of checkpoints alone: an index would be one more page in each commit.
     """CREATE TABLE IF NOT EXISTS langgraph_values (
@@ -115,32 +114,44 @@ def prepare(connection: sqlite3.Connection) -> bytes:
     connection.execute(_TABLES[0])
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('version', ?)", (VERSION,))
     (version,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'version'").fetchone()
-    if version not in (1, VERSION):
+    if version not in {*_MOVED, VERSION}:
         msg = f"the checkpoints of this file have version {version!r}, this release knows {VERSION}: upgrade reme"
         raise SchemaVersionError(msg)
+    moved = _MOVED.get(version, {})
     if version == 1:
         connection.execute("ALTER TABLE langgraph_threads ADD COLUMN erased_with INTEGER")
-        for table in _MOVED:
-            connection.execute(f"ALTER TABLE {table} RENAME TO {table}_before")
+    if moved:  # what names the tables would follow them to their other names
+        connection.execute("DROP TRIGGER IF EXISTS langgraph_thread_ends")
+        connection.execute("DROP VIEW IF EXISTS langgraph_thread_checkpoints")
+        connection.execute("DROP INDEX IF EXISTS langgraph_runs")
+    for table in moved:
+        connection.execute(f"ALTER TABLE {table} RENAME TO {table}_before")
     for table in _TABLES:
         connection.execute(table)
-    if version == 1:
-        for table, columns in _MOVED.items():
-            connection.execute(f"INSERT INTO {table} SELECT {columns} FROM {table}_before")  # noqa: S608  # ours
-            connection.execute(f"DROP TABLE {table}_before")
-        connection.execute("UPDATE langgraph_meta SET value = ? WHERE name = 'version'", (VERSION,))
+    for table, columns in moved.items():
+        connection.execute(f"INSERT INTO {table} SELECT {columns} FROM {table}_before")  # noqa: S608  # ours
+        connection.execute(f"DROP TABLE {table}_before")
+    connection.execute("UPDATE langgraph_meta SET value = ?1 WHERE name = 'version' AND value <> ?1", (VERSION,))
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('removals', 0)")
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('digest_key', ?)", (secrets.token_bytes(32),))
     (key,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'digest_key'").fetchone()
     return cast(bytes, key)
 
 
+_CHECKPOINTS = {
+    "langgraph_checkpoints": "thread, ns, checkpoint_id, parent, run, hidden, type, body, metadata, refs",
+}
 _MOVED = MappingProxyType(
     {
-        "langgraph_values": "id, thread, ns, channel, form, type, data",
-        "langgraph_writes": "thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data",
+        1: {
+            **_CHECKPOINTS,
+            "langgraph_values": "id, thread, ns, channel, form, type, data",
+            "langgraph_writes": "thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data",
+        },
+        2: _CHECKPOINTS,
     }
 )
+"""Tables that are other ones since a version, and their columns."""
 
 
 def find_thread(connection: sqlite3.Connection, name: str) -> int | None:
