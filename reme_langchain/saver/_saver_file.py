@@ -8,7 +8,9 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
 from sqlite3 import Connection
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
@@ -198,30 +200,37 @@ class SaverFile:
         """Say how safe a file is to be that is opened by path; before it is used."""
         self.memory, self._is_own = open_memory(self._store, what="store", synchronous=synchronous, with_models=False)
 
-    @property
+    @cached_property
     def database(self) -> Database:
         """The file."""
         return self.memory.database
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run work in one snapshot of the file."""
-        self._prepare()
+        if self._known is None:
+            self._prepare()
         return self.database.submit_read(work).result()
 
     async def aread(self, work: Callable[[Connection], T]) -> T:
         """Do what `read` does, without blocking the event loop."""
-        await self._aprepare()
+        if self._known is None:
+            await self._aprepare()
         return await self.database.read(work)
 
     def write(self, work: Callable[[Connection, KnownDigests], T]) -> T:
         """Run work, which also gets what is known of the file, in a transaction; it is on disk when this returns."""
-        self._prepare()
+        if self._known is None:
+            self._prepare()
         return self._begin(work).result()
 
     async def awrite(self, work: Callable[[Connection, KnownDigests], T]) -> T:
         """Do what `write` does, without blocking the event loop."""
-        await self._aprepare()
-        return await asyncio.wrap_future(self._begin(work))
+        if self._known is None:
+            await self._aprepare()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._add(_Write(work, partial(_tell_loop, loop, done)))
+        return await done
 
     def close(self) -> None:
         """Close the file, if it was opened by path. Closing twice does nothing."""
@@ -236,15 +245,18 @@ class SaverFile:
             await self.memory.close()
 
     def _begin(self, work: Callable[[Connection, KnownDigests], T]) -> Future[T]:
-        """Begin work. What comes while the file is busy with a commit shares the next transaction."""
-        write = _Write(work)
-        write.done.set_running_or_notify_cancel()  # what was asked for is done, also where nobody waits any more
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()  # what was asked for is done, also where nobody waits any more
+        self._add(_Write(work, partial(_tell, done)))
+        return done
+
+    def _add(self, write: _Write) -> None:
+        """Begin a write. What comes while the file is busy with a commit shares the next transaction."""
         with self._gate:
             self._waiting.append(write)
             is_first = len(self._waiting) == 1
         if is_first:
             self._submit()
-        return write.done
 
     def _taken(self) -> list[_Write]:
         with self._gate:
@@ -260,8 +272,9 @@ class SaverFile:
             self._run(connection, taken, last_was_kept=before is None or before.exception() is None)
 
         def answer(committed: Future[None]) -> None:  # whoever submits work here waits for a fork that waits for this
+            failure = committed.exception()
             for write in taken or self._taken():
-                write.answer(committed.exception())
+                write.answer(failure)
 
         try:
             with self._submitting:  # so the transaction before is known when this one runs
@@ -296,12 +309,10 @@ class SaverFile:
             connection.execute("BEGIN IMMEDIATE")
 
     def _prepare(self) -> None:
-        if self._known is None:
-            self._opened(self.database.submit_write(prepare).result())
+        self._opened(self.database.submit_write(prepare).result())
 
     async def _aprepare(self) -> None:
-        if self._known is None:
-            self._opened(await self.database.write(prepare))
+        self._opened(await self.database.write(prepare))
 
     def _opened(self, key: bytes) -> None:
         self._known = KnownDigests(key)
@@ -314,14 +325,26 @@ class _Write:
     """A work of one caller, and what came of it."""
 
     work: Callable[[Connection, KnownDigests], Any]
+    tell: Callable[[Any, BaseException | None], None]
     result: Any = None
     error: Exception | None = None
-    done: Future[Any] = field(default_factory=Future)
 
     def answer(self, failure: BaseException | None) -> None:
         """Tell the caller; failure: that of the whole transaction, if it failed."""
-        error = failure if self.error is None else self.error
-        if error is None:
-            self.done.set_result(self.result)
-        else:
-            self.done.set_exception(error)
+        self.tell(self.result, failure if self.error is None else self.error)
+
+
+def _tell(done: Future[T] | asyncio.Future[T], result: T, error: BaseException | None) -> None:
+    if done.cancelled():  # nobody waits any more
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)
+
+
+def _tell_loop(
+    loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], result: T, error: BaseException | None
+) -> None:
+    with suppress(RuntimeError):  # the loop has ended, with all that waited there
+        loop.call_soon_threadsafe(_tell, done, result, error)
