@@ -295,7 +295,7 @@ class SaverFile:
                 known.begin(connection, last_was_kept=last_was_kept)
                 last_was_kept = True
                 try:
-                    with self.database.mapped_errors():
+                    with self.database.mapped_errors:
                         write.result = write.work(connection, known)
                 except Exception as exc:  # noqa: BLE001  # it is raised where its caller waits
                     write.error = exc

@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from types import TracebackType
 
 from pydantic import ValidationError
 
@@ -138,25 +140,37 @@ def _what_happened(what: str, path: Path | None) -> str:
     )
 
 
-@contextmanager
-def mapped_errors(path: str) -> Iterator[None]:
-    """Turn SQLite's errors, and the system's, into ours, each with what to do; no message holds words of a stored text.
+@dataclass(frozen=True, slots=True)
+class MappedErrors:
+    """Turns errors of SQLite and the system into ours, each with what to do; no message holds words of a stored text.
 
+    Used in `with`, again and again, also one in the other: each write goes through it, so it is not made anew.
     Source: https://sqlite.org/rescode.html
     """
-    try:
-        yield
-    except sqlite3.Error as exc:
-        if str(exc).startswith("Could not decode to UTF-8"):  # what Python adds is the text
-            raise _damaged(path, "a text is no UTF-8") from None
-        raise _mapped(exc, path) from exc
-    except OSError as exc:  # of what is done beside SQLite: the marker, and gaps that are cleared
-        raise _mapped_by_system(exc, path) from exc
-    except ValidationError as exc:
-        raise _damaged(path, describe(exc, "it", with_values=False)) from exc
-    except (OverflowError, UnicodeEncodeError) as exc:
-        msg = f"a value can't be stored or looked for: {exc}"
-        raise InvalidInputError(msg) from exc
+
+    path: str
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise what an error means (StoreError, InvalidInputError); others go on as they are."""
+        match exc:
+            case None:
+                return
+            case sqlite3.Error() if str(exc).startswith("Could not decode to UTF-8"):  # what Python adds is the text
+                raise _damaged(self.path, "a text is no UTF-8") from None
+            case sqlite3.Error():
+                raise _mapped(exc, self.path) from exc
+            case OSError():  # of what is done beside SQLite: the marker, and gaps that are cleared
+                raise _mapped_by_system(exc, self.path) from exc
+            case ValidationError():
+                raise _damaged(self.path, describe(exc, "it", with_values=False)) from exc
+            case OverflowError() | UnicodeEncodeError():
+                msg = f"a value can't be stored or looked for: {exc}"
+                raise InvalidInputError(msg) from exc
 
 
 @contextmanager
@@ -164,7 +178,7 @@ def reading_rows() -> Iterator[None]:
     """Tell a value of a row that is no value of its kind as CorruptDataError, without the value."""
     try:
         yield
-    except (ReMeError, ValidationError):  # the latter is told by `mapped_errors`
+    except (ReMeError, ValidationError):  # the latter is told by `MappedErrors`
         raise
     except (ValueError, TypeError) as exc:
         msg = f"the file holds a row that can't be what was written ({type(exc).__name__}): see `reme check`"

@@ -14,7 +14,7 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import StorageFullError, StoreAccessError, StoreError, StoreUnavailableError
-from reme_core.stores.local.file.connection_threads import mapped_errors
+from reme_core.stores.local.file.connection_threads import MappedErrors
 from tests.support import processes
 
 
@@ -115,7 +115,7 @@ def test_a_folder_that_holds_other_things_keeps_its_rights(tmp_path: Path) -> No
     ],
 )
 def test_an_error_of_the_system_beside_sqlite_is_ours(number: int, wanted: type[StoreError]) -> None:
-    with pytest.raises(wanted, match=r"memory\.db"), mapped_errors("memory.db"):
+    with pytest.raises(wanted, match=r"memory\.db"), MappedErrors("memory.db"):
         raise OSError(number, "something")
 
 
