@@ -114,23 +114,45 @@ class OpenedFiles:
     def __init__(self, path: Path | None) -> None:
         """Remember the file; `None` checks nothing."""
         self._path = path
-        self._paths = [] if path is None else [str(path.absolute()) + end for end in ("", "-wal", "-shm")]
+        absolute = "" if path is None else str(path.absolute())
+        self._folder, self._paths = os.path.dirname(absolute), [absolute + end for end in ("", "-wal", "-shm")]  # noqa: PTH120
         self._seen: list[tuple[int, int]] = []
+        self._folder_seen: tuple[int, ...] = ()
         self._bytes = 0 if path is None else path.stat().st_size
 
     def check(self) -> None:
-        """Compare what is there with what was there at the first call, which a writer makes (StoreAccessError)."""
-        try:
-            found = [os.stat(path) for path in self._paths]  # noqa: PTH116  # before each commit
+        """Compare what is there with what was there at the first call, which a writer makes (StoreAccessError).
+
+        The log is looked at where its folder has changed since, and only then: each look has the file system write the
+        log's time of change anew at the next commit, which takes longer than all of this.
+        """
+        if self._path is None:
+            return
+        try:  # before each commit
+            folder, file = os.stat(self._folder), os.stat(self._paths[0])  # noqa: PTH116
+            if file.st_size < self._bytes:
+                raise StoreAccessError(_what_happened(f"{str(self._path)!r} was cut short", self._path))
+            stamp = (folder.st_dev, folder.st_ino, folder.st_mtime_ns, folder.st_ctime_ns, file.st_dev, file.st_ino)
+            if stamp == self._folder_seen:
+                return
+            now = [(one.st_dev, one.st_ino) for one in (file, *map(os.stat, self._paths[1:]))]
         except FileNotFoundError as exc:
             raise StoreAccessError(_what_happened(f"{exc.filename!r} was removed", self._path)) from exc
-        now = [(one.st_dev, one.st_ino) for one in found]
-        if found and found[0].st_size < self._bytes:
-            raise StoreAccessError(_what_happened(f"{str(self._path)!r} was cut short", self._path))
-        if not self._seen:
-            self._seen = now
-        if now != self._seen:
+        if now != (self._seen or now):
             raise StoreAccessError(_what_happened(f"{str(self._path)!r}, or its log, was replaced", self._path))
+        self._seen = now
+        self._folder_seen = stamp if _tells_changes(folder) else ()
+
+
+# Of a folder's time of change. Linux counts it in ticks of its clock, of 10 ms at most; others more finely, or in whole
+# seconds, as old disks do, or in hundredths.
+_SETTLED_NS = 100_000_000
+_COARSE_NS = 1_000_000
+
+
+def _tells_changes(folder: os.stat_result) -> bool:
+    """Return whether any later change in a folder will give it another time of change than it has."""
+    return bool(folder.st_ctime_ns % _COARSE_NS) and time.time_ns() - folder.st_ctime_ns > _SETTLED_NS
 
 
 def _what_happened(what: str, path: Path | None) -> str:
