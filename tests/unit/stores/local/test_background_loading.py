@@ -28,7 +28,7 @@ from reme_core.retrieval import Query
 from reme_core.schema import Memory, MemoryType, Scope
 from reme_core.stores import LocalStore
 from reme_core.stores.local import partitions
-from reme_core.stores.local.file.scope_numbers import Layer, find_scope
+from reme_core.stores.local.file.bookkeeping import Layer, find_scope
 from reme_core.stores.local.partitions import Partition
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW, at, axis, batch, block, memory, message, random_unit

@@ -14,7 +14,7 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import StorageFullError, StoreAccessError, StoreError, StoreUnavailableError
-from reme_core.stores.local.file.file_location import mapped_errors
+from reme_core.stores.local.file.connection_threads import mapped_errors
 from tests.support import processes
 
 
