@@ -7,10 +7,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reme_core.lazy_names import lazy_names
-from reme_core.ports import Tool
 from reme_core.schema import Scope
 from reme_core.tools.files.base import FileMemoryOp
 from reme_core.tools.files.grep import GrepOp
@@ -43,7 +42,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
     )
 
 
-def file_tools(root: str | Path, *, scope: Scope | None = None, read_only: bool = False) -> list[Tool]:
+def file_tools(root: str | Path, *, scope: Scope | None = None, read_only: bool = False) -> list[FileMemoryOp[Any]]:
     """Make the tools of a folder, for `AgentOptions(tools=...)` and the like: the six but `memory`.
 
     Args:
@@ -51,5 +50,5 @@ def file_tools(root: str | Path, *, scope: Scope | None = None, read_only: bool 
         scope: Whose it is; see `FileMemoryOp`.
         read_only: Without `write_file` and `edit_file`.
     """
-    reading: list[Tool] = [kind(root=root, scope=scope) for kind in (GrepOp, GlobOp, LsOp, ReadFileOp)]
+    reading: list[FileMemoryOp[Any]] = [kind(root=root, scope=scope) for kind in (GrepOp, GlobOp, LsOp, ReadFileOp)]
     return reading if read_only else [*reading, *(kind(root=root, scope=scope) for kind in (WriteFileOp, EditFileOp))]
