@@ -90,8 +90,9 @@ class GrepOp(FileMemoryOp[GrepItem]):
             ignore_case=item.ignore_case,
             files=texts.files,
             limit=self.limit + 1,
+            seconds=int(self.timeout_s) + 2,  # of use where whoever waits was killed
         )
-        found = search_lines(job) if is_plain else _search_apart(job, self.timeout_s)
+        found = search_lines(job) if is_plain else search_apart(job, self.timeout_s)
         if found["error"] is not None:
             msg = f"the pattern is no regular expression ({found['error']}): correct it, or search with plain=true"
             raise ToolFeedback(msg)
@@ -149,8 +150,8 @@ def _add_text(texts: _Texts, files: FileRoot, path: str) -> None:
             texts.skipped.append(f"{path} ({exc.reason})")
 
 
-def _search_apart(job: SearchJob, timeout_s: float) -> SearchAnswer:
-    """Search in a process of its own, which ends when its time is over."""
+def search_apart(job: SearchJob, timeout_s: float) -> SearchAnswer:
+    """Search in a process of its own, which is ended when its time is over (ToolFeedback)."""
     command = [sys.executable, "-I", "-S", str(_PROGRAM)]
     given = json.dumps(job).encode("ascii")
     try:

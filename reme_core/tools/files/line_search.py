@@ -14,16 +14,16 @@ from typing import TypedDict
 
 _BEFORE, _AFTER = 80, 220  # characters shown around a match in a long line
 _MEMORY_BYTES = 512 * 1024 * 1024
-_SECONDS = 10  # of CPU, should whoever started this be gone
 
 
 class SearchJob(TypedDict):
-    """A search: a regular expression, its case, the texts by path, and how many matches are enough."""
+    """A search: a regular expression, its case, the texts by path, how many matches are enough, and seconds of CPU."""
 
     pattern: str
     ignore_case: bool
     files: list[tuple[str, str]]
     limit: int
+    seconds: int
 
 
 class SearchAnswer(TypedDict):
@@ -60,10 +60,10 @@ def main() -> None:
     """Do the job on standard input."""
     import resource  # noqa: PLC0415  # there is none on Windows
 
-    for limit, most in ((resource.RLIMIT_AS, _MEMORY_BYTES), (resource.RLIMIT_CPU, _SECONDS)):
+    job: SearchJob = json.load(sys.stdin.buffer)
+    for limit, most in ((resource.RLIMIT_AS, _MEMORY_BYTES), (resource.RLIMIT_CPU, job["seconds"])):
         with contextlib.suppress(ValueError, OSError):  # what a system doesn't bound is bounded by who waits
             resource.setrlimit(limit, (most, most))
-    job: SearchJob = json.load(sys.stdin.buffer)
     sys.stdout.buffer.write(json.dumps(search_lines(job)).encode("ascii"))
 
 

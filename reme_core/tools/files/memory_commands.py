@@ -29,6 +29,7 @@ _ROOT = "/memories"
 _MAX_LINES = 999_999
 _DEPTH = 2
 _LISTED = 1000
+_PLACES = 1000
 _AROUND = 2
 _UNITS = "BKMG"
 
@@ -78,7 +79,7 @@ def run_command(files: FileRoot, item: MemoryItem, *, limit_chars: int) -> str:
         case "create":
             return _create(files, path, item.file_text or "")
         case "str_replace":
-            return _str_replace(files, path, item.old_str or "", item.new_str or "")
+            return _str_replace(files, path, item.old_str or "", item.new_str or "")[:limit_chars]
         case "insert":
             return _insert(files, path, item.insert_line or 0, item.insert_text or "")
         case "delete":
@@ -200,7 +201,7 @@ def _str_replace(files: FileRoot, path: str, old_str: str, new_str: str) -> str:
             msg = f"No replacement was performed, old_str `{old_str}` did not appear verbatim in {path}."
             raise ToolFeedback(msg)
         if old.count(old_str) > 1:
-            lines = ", ".join(map(str, lines_of(old, old_str)))
+            lines = ", ".join(map(str, lines_of(old, old_str, limit=_PLACES)))
             where = f"Multiple occurrences of old_str `{old_str}` in lines: {lines}."
             msg = f"No replacement was performed. {where} Please ensure it is unique"
             raise ToolFeedback(msg)

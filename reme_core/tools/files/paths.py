@@ -18,7 +18,7 @@ MAX_NAME_BYTES = 255
 """Of one name in UTF-8: what ext4, APFS and XFS take."""
 
 _SHOWN_CHARS = 200
-_LINE_END = re.compile("[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_SEPARATOR = re.compile("[\t-\r\x1c-\x1f\x85\u2028\u2029]")
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -97,7 +97,7 @@ def is_readable_name(name: str) -> bool:
         name.encode("utf-8")
     except UnicodeEncodeError:  # its bytes are none of UTF-8
         return False
-    return not HIDDEN.search(name) and not _LINE_END.search(name) and "\t" not in name
+    return not HIDDEN.search(name) and not _SEPARATOR.search(name)
 
 
 def is_offered(name: str) -> bool:

@@ -108,17 +108,17 @@ def _check_places(text: str, wanted: str, item: EditFileItem) -> None:
         msg = f"nothing was changed: old_text does not stand in {shown_path(item.path)}: read it and copy it exactly"
         raise ToolFeedback(msg)
     if count > 1 and not item.replace_all:
-        places = ", ".join(map(str, lines_of(text, wanted)[:_SHOWN_PLACES]))
+        places = ", ".join(map(str, lines_of(text, wanted, limit=_SHOWN_PLACES)))
         where = f"old_text stands {count} times in {shown_path(item.path)} (lines {places})"
         msg = f"nothing was changed: {where}: take more of the text around it, or replace_all=true"
         raise ToolFeedback(msg)
 
 
-def lines_of(text: str, wanted: str) -> list[int]:
-    """Return the number of the line of each occurrence, overlapping ones too."""
-    lines, place, line = [], text.find(wanted), 1
-    passed = 0
-    while place != -1:
+def lines_of(text: str, wanted: str, *, limit: int) -> list[int]:
+    """Return the number of the line of each of the first occurrences, overlapping ones too."""
+    lines = list[int]()
+    place, passed, line = text.find(wanted), 0, 1
+    while place != -1 and len(lines) < limit:
         line += text.count("\n", passed, place)
         lines.append(line)
         passed, place = place, text.find(wanted, place + 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -308,6 +310,33 @@ def test_drafts_of_killed_processes_go_and_those_of_others_at_work_stay(root: Pa
         FileRoot(root).write_text("new.md", lambda _: "x")
         assert draft.exists()
     assert not (root / ".reme-0123.part").exists()
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from reme_core.tools.files.root import FileRoot
+for n in range(1_000_000):
+    FileRoot(Path(sys.argv[1])).write_text("log.md", lambda old: f"{n}\\n" * 20_000)
+    print(n, flush=True)
+"""
+
+
+def test_a_killed_process_leaves_a_file_whole_and_its_draft_is_removed_later(root: Path) -> None:
+    for kills in range(1, 9):
+        command = [sys.executable, "-c", _WRITER, str(root)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as writer:
+            assert writer.stdout is not None
+            for _ in range(kills):
+                acknowledged = int(writer.stdout.readline())
+            writer.kill()
+        lines = (root / "log.md").read_text().splitlines()
+        assert len(lines) == 20_000
+        assert len(set(lines)) == 1
+        assert int(lines[0]) >= acknowledged
+    FileRoot(root).write_text("log.md", lambda _: "x")
+    assert names(root) == ["MEMORY.md", "log.md", "memory"]
 
 
 async def test_a_full_disk_and_a_folder_without_rights_are_told(

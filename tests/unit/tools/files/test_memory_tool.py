@@ -358,6 +358,15 @@ def test_files_and_paths_have_the_bounds_of_memory_stores(folder: Path) -> None:
     )
 
 
+def test_places_and_a_changed_line_without_end_are_told_in_part(folder: Path) -> None:
+    (folder / "many.txt").write_text("a\n" * 40_000)
+    many = {"command": "str_replace", "path": "/memories/many.txt", "old_str": "a", "new_str": "b"}
+    assert len(done(folder, many)) < 6000
+    (folder / "line.txt").write_text("x" * 90_000 + "needle")
+    line = {"command": "str_replace", "path": "/memories/line.txt", "old_str": "needle", "new_str": "b"}
+    assert len(done(folder, line)) <= 24_000
+
+
 def test_a_view_that_is_too_long_says_how_to_see_the_rest(folder: Path) -> None:
     (folder / "big.txt").write_text("\n".join(f"line {n}" for n in range(1, 5001)))
     first = done(folder, {"command": "view", "path": "/memories/big.txt"})
