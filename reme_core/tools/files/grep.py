@@ -19,7 +19,7 @@ from reme_core.schema.checks import Text
 from reme_core.text import fence
 from reme_core.tools.base import ToolItem, check_at_least_one
 from reme_core.tools.files.base import FileMemoryOp, fitting
-from reme_core.tools.files.line_search import SearchAnswer, SearchJob, search_lines
+from reme_core.tools.files.line_search import FoundLines, LineSearch, search_lines
 from reme_core.tools.files.open_folder import MAX_READ_BYTES
 from reme_core.tools.files.paths import FileRefusedError, Reason, split_path
 from reme_core.tools.files.reading import PATTERN_CHARS
@@ -85,7 +85,7 @@ class GrepOp(FileMemoryOp[GrepItem]):
         """Search; see `FileMemoryOp.work`."""
         texts = _texts(files, item)
         is_plain = item.plain or not _OPERATORS.search(item.pattern)
-        job = SearchJob(
+        job = LineSearch(
             pattern=re.escape(item.pattern) if is_plain else item.pattern,
             ignore_case=item.ignore_case,
             files=texts.files,
@@ -98,7 +98,7 @@ class GrepOp(FileMemoryOp[GrepItem]):
             raise ToolFeedback(msg)
         return self._told(item, texts, found)
 
-    def _told(self, item: GrepItem, texts: _Texts, found: SearchAnswer) -> str:
+    def _told(self, item: GrepItem, texts: _Texts, found: FoundLines) -> str:
         lines = [f"{path}:{number}:{line}" for path, number, line in found["matches"][: self.limit]]
         count = fitting(lines, self.limit_chars)
         notes = list(texts.notes)
@@ -150,7 +150,7 @@ def _add_text(texts: _Texts, files: FileRoot, path: str) -> None:
             texts.skipped.append(f"{path} ({exc.reason})")
 
 
-def search_apart(job: SearchJob, timeout_s: float) -> SearchAnswer:
+def search_apart(job: LineSearch, timeout_s: float) -> FoundLines:
     """Search in a process of its own, which is ended when its time is over (ToolFeedback)."""
     command = [sys.executable, "-I", "-S", str(_PROGRAM)]
     given = json.dumps(job).encode("ascii")
@@ -167,5 +167,5 @@ def search_apart(job: SearchJob, timeout_s: float) -> SearchAnswer:
     if done.returncode != 0:
         msg = "the pattern takes too much memory: write a simpler one, or search with plain=true"
         raise ToolFeedback(msg)
-    answer: SearchAnswer = json.loads(done.stdout)
+    answer: FoundLines = json.loads(done.stdout)
     return answer

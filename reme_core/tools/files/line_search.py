@@ -16,7 +16,7 @@ _BEFORE, _AFTER = 80, 220  # characters shown around a match in a long line
 _MEMORY_BYTES = 512 * 1024 * 1024
 
 
-class SearchJob(TypedDict):
+class LineSearch(TypedDict):
     """A search: a regular expression, its case, the texts by path, how many matches are enough, and seconds of CPU."""
 
     pattern: str
@@ -26,14 +26,14 @@ class SearchJob(TypedDict):
     seconds: int
 
 
-class SearchAnswer(TypedDict):
+class FoundLines(TypedDict):
     """The lines that match (path, line number from 1, line), or why the pattern is none."""
 
     error: str | None
     matches: list[tuple[str, int, str]]
 
 
-def search_lines(job: SearchJob) -> SearchAnswer:
+def search_lines(job: LineSearch) -> FoundLines:
     """Search the texts line by line, in their order, until there are enough matches."""
     try:
         find = re.compile(job["pattern"], re.IGNORECASE if job["ignore_case"] else 0).search
@@ -60,7 +60,7 @@ def main() -> None:
     """Do the job on standard input."""
     import resource  # noqa: PLC0415  # there is none on Windows
 
-    job: SearchJob = json.load(sys.stdin.buffer)
+    job: LineSearch = json.load(sys.stdin.buffer)
     for limit, most in ((resource.RLIMIT_AS, _MEMORY_BYTES), (resource.RLIMIT_CPU, job["seconds"])):
         with contextlib.suppress(ValueError, OSError):  # what a system doesn't bound is bounded by who waits
             resource.setrlimit(limit, (most, most))

@@ -19,7 +19,7 @@ from reme_core.tools.base import ToolItem
 from reme_core.tools.files.base import fitting
 from reme_core.tools.files.paths import FileRefusedError, Reason
 from reme_core.tools.files.root import FileRoot
-from reme_core.tools.files.walk import folder_entry, walk
+from reme_core.tools.files.walk import walk
 from reme_core.tools.files.writing import lines_of
 
 MAX_MEMORY_BYTES = 100_000
@@ -121,7 +121,7 @@ def _view(files: FileRoot, path: str, view_range: list[int], limit_chars: int) -
         if found is None:
             raise ToolFeedback(_not_there(path))
         if stat.S_ISDIR(found.st_mode):
-            return _listing(files, path, inner)
+            return _listing(files, path, found.st_size)
         if not stat.S_ISREG(found.st_mode):
             msg = f"Unsupported file type for {path}"
             raise ToolFeedback(msg)
@@ -136,32 +136,27 @@ def _view(files: FileRoot, path: str, view_range: list[int], limit_chars: int) -
     return f"Here's the content of {path} with line numbers:\n{_bounded(shown, first, limit_chars)}"
 
 
-def _listing(files: FileRoot, path: str, inner: str) -> str:
-    above = path.rstrip("/")
-    start = len(_inner_names(inner))
-    lines = [f"{size_text(folder_entry(files, inner).size)}\t{path}"]
-    found = walk(files, inner, depth=_DEPTH)
-    for entry in found.entries[:_LISTED]:
-        below = "/".join(entry.names[start:])
-        lines.append(f"{size_text(entry.size)}\t{above}/{below}{'/' if entry.is_folder else ''}")
+def _listing(files: FileRoot, path: str, size: int) -> str:
+    found = walk(files, _inner(path), depth=_DEPTH)
+    lines = [f"{size_text(size)}\t{path}"]
+    lines += [
+        f"{size_text(entry.size)}\t{_ROOT}/{entry.path}{'/' if entry.is_folder else ''}"
+        for entry in found.entries[:_LISTED]
+    ]
     if len(found.entries) > _LISTED or not found.is_whole:
         lines.append("(there is more: view the folders one by one)")
     heading = f"Here're the files and directories up to {_DEPTH} levels deep in {path}, excluding hidden items:"
     return "\n".join([heading, *lines])
 
 
-def _inner_names(inner: str) -> list[str]:
-    return [name for name in inner.split("/") if name not in {"", "."}]
-
-
 def _bounded(lines: list[str], first: int, limit_chars: int) -> str:
     numbered = _numbered(lines, first)
     count = fitting(numbered, limit_chars)
-    if count == len(numbered) and len(numbered[:1] and numbered[0]) <= limit_chars:
-        return "\n".join(numbered)
-    shown = "\n".join(numbered[:count])[:limit_chars]
-    rest = f"[{first + count}, {first + len(lines) - 1}]"
-    return f"{shown}\n(not all is shown: view the rest with view_range {rest})"
+    shown = "\n".join(numbered[:count])
+    if count < len(numbered):
+        rest = f"[{first + count}, {first + len(lines) - 1}]"
+        return f"{shown[:limit_chars]}\n(not all is shown: view the rest with view_range {rest})"
+    return shown if len(shown) <= limit_chars else f"{shown[:limit_chars]}… (the rest of this line is not shown)"
 
 
 def _numbered(lines: list[str], first: int) -> list[str]:

@@ -11,8 +11,6 @@ from fnmatch import fnmatchcase
 
 from reme_core.tools.files.paths import (
     MAX_SEGMENTS,
-    FileRefusedError,
-    Reason,
     is_offered,
     split_path,
     told,
@@ -67,15 +65,6 @@ def walk(root: FileRoot, path: str = ".", *, depth: int = MAX_SEGMENTS) -> Walk:
             if len(entries) == MAX_WALKED:
                 return Walk(entries, is_whole=False)
     return Walk(entries, is_whole=True)
-
-
-def folder_entry(root: FileRoot, path: str) -> Entry:
-    """Return a folder itself (FileRefusedError: it is none)."""
-    found = root.find(path)
-    if found is None:
-        problem = "does not exist: list the folder above it to see what there is"
-        raise FileRefusedError(Reason.MISSING, path, problem)
-    return _entry(split_path(path), found)
 
 
 def _below(folder: int, names: tuple[str, ...], depth: int) -> Iterator[Entry]:

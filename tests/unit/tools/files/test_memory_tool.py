@@ -365,6 +365,8 @@ def test_places_and_a_changed_line_without_end_are_told_in_part(folder: Path) ->
     (folder / "line.txt").write_text("x" * 90_000 + "needle")
     line = {"command": "str_replace", "path": "/memories/line.txt", "old_str": "needle", "new_str": "b"}
     assert len(done(folder, line)) <= 24_000
+    view = done(folder, {"command": "view", "path": "/memories/line.txt"})
+    assert view.endswith("x… (the rest of this line is not shown)")
 
 
 def test_a_view_that_is_too_long_says_how_to_see_the_rest(folder: Path) -> None:
