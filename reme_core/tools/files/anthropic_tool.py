@@ -33,7 +33,7 @@ class AnthropicMemoryTool(BetaAbstractMemoryTool):
     view = create = str_replace = insert = delete = rename = call
 
     def clear_all_memory(self) -> str:
-        """Remove all that the commands see (ToolError); what begins with a dot stays."""
+        """Remove all that the commands see (ToolError); links and what begins with a dot stay."""
         return _cleared(self._files)
 
 
@@ -52,7 +52,7 @@ class AsyncAnthropicMemoryTool(BetaAsyncAbstractMemoryTool):
     view = create = str_replace = insert = delete = rename = call
 
     async def clear_all_memory(self) -> str:
-        """Remove all that the commands see (ToolError); what begins with a dot stays."""
+        """Remove all that the commands see (ToolError); links and what begins with a dot stay."""
         return await asyncio.to_thread(_cleared, self._files)
 
 

@@ -58,6 +58,11 @@ def status(folder: int, name: str, path: str) -> os.stat_result | None:
     return found
 
 
+def is_link(folder: int, name: str) -> bool:
+    """Tell whether a name of an open folder stands for a link (OSError)."""
+    return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
 def delete_name(folder: int, name: str, path: str) -> None:
     """Remove a file, or a folder with what is in it, from an open folder (FileRefusedError: a link; OSError)."""
     found = status(folder, name, path)

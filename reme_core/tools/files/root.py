@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from reme_core.tools.files.open_folder import (
     decoded,
     delete_name,
     draft_in,
+    is_link,
     open_below,
     put_in_place,
     read_file,
@@ -109,6 +111,7 @@ class FileRoot:
                 problem = "exists already: edit it, or write under another name"
                 raise FileRefusedError(Reason.EXISTS, path, problem)
             old, found = read_file(folder, names[-1], path)
+            _check_writable(found, path)
         text = change(None if old is None else decoded(old, path))
         new = text.encode("utf-8")
         self._check_size(new, old or b"", path)
@@ -132,10 +135,10 @@ class FileRoot:
             delete_name(folder, names[-1], path)
 
     def clear(self) -> None:
-        """Remove all that is offered; what begins with a dot stays (FileRefusedError)."""
+        """Remove all that is offered; links and what begins with a dot stay (FileRefusedError)."""
         with told("."), self._locked(), self.opened((), ".") as folder:
             for name in os.listdir(folder):  # noqa: PTH208  # an open folder has no path
-                if is_offered(name):
+                if is_offered(name) and not is_link(folder, name):
                     delete_name(folder, name, name)
 
     def rename(self, old: str, new: str) -> None:
@@ -215,6 +218,12 @@ class FileRoot:
             yield
         finally:
             os.close(folder)
+
+
+def _check_writable(found: os.stat_result, path: str) -> None:
+    if not found.st_mode & stat.S_IWUSR:  # a rename would not ask
+        problem = "is read-only: leave it as it is, or ask the user"
+        raise FileRefusedError(Reason.FAILED, path, problem)
 
 
 def _file_names(path: str) -> tuple[str, ...]:

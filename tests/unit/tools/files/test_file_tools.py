@@ -210,6 +210,14 @@ async def test_a_new_file_is_its_owners_alone_and_an_existing_one_keeps_its_mode
     assert (root / "MEMORY.md").read_text() == "y"
 
 
+async def test_a_file_that_its_owner_made_read_only_is_left(root: Path, context: ToolContext) -> None:
+    (root / "MEMORY.md").chmod(0o444)
+    before = (root / "MEMORY.md").read_text()
+    told = await refusal(WriteFileOp(root=root), context, path="MEMORY.md", content="x", mode="append")
+    assert "is read-only: leave it as it is, or ask the user" in told
+    assert (root / "MEMORY.md").read_text() == before
+
+
 async def test_creating_leaves_what_is_there_and_appending_begins_a_line(root: Path, context: ToolContext) -> None:
     write = WriteFileOp(root=root)
     assert "exists already: edit it" in await refusal(write, context, path="MEMORY.md", content="gone")

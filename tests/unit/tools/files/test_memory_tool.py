@@ -253,6 +253,10 @@ def done(folder: Path, command: Mapping[str, object]) -> str:
         return f"! {exc}"
 
 
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
 def contents(folder: Path) -> dict[str, str]:
     return {
         str(path.relative_to(folder)): path.read_text()
@@ -315,11 +319,10 @@ async def test_the_sdks_tools_take_what_models_write_and_can_be_cleared(folder: 
             tool.call(wrong)
         with pytest.raises(ToolError):
             await later.call(wrong)
-    (folder / "out").unlink()
-    (folder / "secret").unlink()
     assert await later.clear_all_memory() == "All memory cleared"
     assert tool.call({"command": "view", "path": "/memories"}).count("\n") == 1
-    assert (folder / ".hidden").exists()
+    assert names(folder) == {".hidden", "out", "secret"}
+    assert (folder / "secret").read_text() == "secret"
 
 
 def test_without_the_sdk_the_extra_is_named() -> None:
