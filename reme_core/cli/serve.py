@@ -13,7 +13,7 @@ import typer
 
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.file_settings import settings_of_files
-from reme_core.cli.mcp import Profile, check_serving
+from reme_core.cli.mcp import check_serving
 from reme_core.cli.options import CommonOptions, with_common_options
 from reme_core.cli.output import Output
 from reme_core.errors import ConfigurationError, InvalidInputError
@@ -75,7 +75,9 @@ async def _serve(
         str | None,
         typer.Option("--upstream", envvar="REME_UPSTREAM_BASE_URL", help="The model behind /v1/chat/completions."),
     ] = None,
-    profile: Profile = "default",
+    profile: Annotated[
+        str, typer.Option("--profile", help="Which tools of MCP: default, or chatgpt (search and fetch).")
+    ] = "default",
     read_only: Annotated[bool, typer.Option("--read-only", help="Nobody may write.")] = False,
 ) -> int:
     """Serve the memory by HTTP until Ctrl-C: whoever has a key, and on this machine as --user without one."""
@@ -104,10 +106,10 @@ async def run_service(where: CommonOptions, output: Output, plan: ServicePlan) -
     from reme_core.serve import doors, process  # noqa: PLC0415  # the other commands need none of it
     from reme_core.serve.chat.upstream import Upstream  # noqa: PLC0415  # as above
     from reme_core.serve.guard import is_loopback  # noqa: PLC0415  # as above
-    from reme_core.serve.mcp.options import read_profile  # noqa: PLC0415  # as above
+    from reme_core.serve.mcp.options import read_served_profile  # noqa: PLC0415  # as above
     from reme_core.serve.service import make_service  # noqa: PLC0415  # as above
 
-    is_local, profile = is_loopback(plan.host), read_profile(plan.profile)
+    is_local, profile = is_loopback(plan.host), read_served_profile(plan.profile)
     service = make_service(replace(where, hints=False).open(with_llm=True, with_embedding=True))
     rules = _rules(where, plan, is_local=is_local)
     model = None if plan.upstream is None else Upstream(plan.upstream, os.environ.get("REME_UPSTREAM_API_KEY") or None)

@@ -50,6 +50,7 @@ def test_the_space_of_the_service_is_shown_as_nobodys(reme):
         (["--config", "nowhere.toml"], "there is no such file"),
         (["--port", "70000"], "wanted a number from 0 to 65535"),
         (["--profile", "all"], "profile: wanted one of default, chatgpt"),
+        (["--profile", "files"], "profile: 'files' works on one folder"),
     ],
 )
 def test_what_would_let_in_everybody_or_nobody_is_refused(reme, options, words):
