@@ -22,7 +22,8 @@ from reme_core.errors import (
     RunError,
     StoreError,
 )
-from reme_core.jobs.job_outcomes import JobOutcome, RetryPolicy, distinct, holder, is_gone, outcome_of
+from reme_core.jobs.job_outcomes import JobOutcome, distinct, outcome_of
+from reme_core.jobs.retry_policy import RetryPolicy, holder, is_gone
 from reme_core.ports import (
     ClaimJob,
     Clock,
