@@ -16,7 +16,21 @@ import typer
 from typer.main import get_command
 
 from reme_core import __version__
-from reme_core.cli import brief, chat, doctor, jobs, learning, maintenance, mcp, memories, offloads, search, transfer
+from reme_core.cli import (
+    brief,
+    chat,
+    doctor,
+    jobs,
+    keys,
+    learning,
+    maintenance,
+    mcp,
+    memories,
+    offloads,
+    search,
+    serve,
+    transfer,
+)
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
 from reme_core.cli.file_settings import settings_of_files
 from reme_core.cli.wording import one_line
@@ -62,8 +76,10 @@ for _name, _command in (
     ("spaces", maintenance.spaces),
     ("doctor", doctor.doctor),
     ("mcp", mcp.mcp),
+    ("serve", serve.serve),
 ):
     app.command(_name)(_command)
+app.add_typer(keys.keys, name="keys")
 
 
 def _has_its_own_parser(context: typer.Context) -> int:

@@ -14,6 +14,7 @@ import beam
 import chat_door
 import context
 import footprint
+import http_door
 import langchain_middleware
 import langchain_saver
 import langchain_store
@@ -42,7 +43,7 @@ def langchain() -> list[Figure]:
 
 
 def speeds() -> list[Figure]:
-    return [*speed.measure(), *scale.measure(), *chat_door.measure()]
+    return [*speed.measure(), *scale.measure(), *chat_door.measure(), *http_door.measure()]
 
 
 def main() -> int:
