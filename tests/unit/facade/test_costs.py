@@ -104,7 +104,8 @@ async def test_without_a_model_nothing_is_written_down(tmp_path):
 async def test_erasing_a_user_takes_what_the_user_cost(tmp_path):
     async with memory_in(tmp_path) as memory:
         await memory.summary([("user", "Alice lives in Berlin")], user_id="alice")
-        await memory.delete_all_memories(user_id="alice")
+        erased = await memory.delete_all_memories(user_id="alice")
+        assert erased.store_items == 1
         assert await memory.costs(user_id="alice") == []
 
 
