@@ -18,7 +18,6 @@ from reme_core.errors import (
 )
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Block, Hit, Memory, OffloadKind, Reloaded, StoredMessage, shown_validity
-from reme_core.steps.message_lines import find_all
 
 Item: TypeAlias = Memory | StoredMessage | Block | Reloaded
 # Of an offloaded text `show` prints the beginning; `reload` prints all of it.
@@ -63,6 +62,8 @@ async def sources_of(memory: ReMe, item: Item, whose: Whose) -> list[StoredMessa
         ids += source.message_ids
         if source.block_id is not None and not source.message_ids:
             ids += await _block_messages(memory, source.block_id, whose)
+    from reme_core.steps.message_lines import find_all  # noqa: PLC0415  # help is shown without it
+
     return await find_all(partial(memory.get_messages, **whose), ids)
 
 

@@ -103,6 +103,8 @@ def check_metadata(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
     Raises:
         ValueError: Naming the key.
     """
+    if not value:  # as with most messages, of which many are read
+        return value
     check_json(value)
     size = len(json.dumps(value, ensure_ascii=False))
     if size > MAX_METADATA_BYTES:

@@ -23,8 +23,8 @@ T = TypeVar("T")
 DEFAULT_BUDGET = 800
 MAX_BUDGET = 100_000
 _PATIENCE_S = 2.0
-# What is asked for beside the budget, since of what is found some stands in the talk already.
-_SPARE = 2
+# A token of any counter has fewer characters: more of a text needs no count to be more than a budget.
+_CHARS = 16
 
 
 class DegradedError(Exception):
@@ -76,11 +76,24 @@ class ChatMemory:
         if Right.READ not in self.principal.rights or not self.talk.question or budget == 0:
             return ""
         found = await _bounded(
-            self.memory.retrieve(self.talk.question, user_id=self.principal.scope.user_id, token_budget=budget * _SPARE)
+            self.memory.retrieve(
+                self.talk.question,
+                user_id=self.principal.scope.user_id,
+                token_budget=budget + self._tokens_of_talk(budget),
+            )
         )
         told = frozenset(message.message_id for message in self.talk.messages)
         hits = [hit for hit in found.results if hit.reference is None and not hit.stands_in(told)]
         return self._within(hits, budget)
+
+    def _tokens_of_talk(self, most: int) -> int:
+        """Count what may be found and stands in the talk already, up to `most`."""
+        tokens = 0
+        for message in reversed(self.talk.messages):
+            tokens += self.memory.token_counter.count(message.full_text[: most * _CHARS])
+            if tokens >= most:
+                return most
+        return tokens
 
     async def record_answer(self, message: Message) -> None:
         """Put the answer on disk; the turn is then cut into blocks, and memories of it are made in the background.

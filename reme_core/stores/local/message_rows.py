@@ -130,7 +130,8 @@ def _insert(
 
 
 def _stored(row: Row) -> StoredMessage:
-    return StoredMessage(message=read_stored_message(row[1]), session_id=row[2], block_id=row[3])
+    # Two hundred are read for a question with a budget; all that could be checked was, as it was written.
+    return StoredMessage.model_construct(message=read_stored_message(row[1]), session_id=row[2], block_id=row[3])
 
 
 def messages_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, StoredMessage]:
