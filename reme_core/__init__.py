@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SimpleSummarizer,
     )
     from reme_core.facade.sync import SyncInContextMemory, SyncReMe
+    from reme_core.files import FileMemory
     from reme_core.jobs.retry_policy import RetryPolicy, holder, is_gone
     from reme_core.models.defaults import CharacterTokenCounter
     from reme_core.models.foreign_calls import (
@@ -118,6 +119,7 @@ __all__ = [
     "Event",
     "EventLoopThread",
     "Feedback",
+    "FileMemory",
     "Forgotten",
     "Hit",
     "InContextMemory",
@@ -191,6 +193,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
             "facade.reme": "ReMe",
             "facade.strategies": "AgenticRetriever AgenticSummarizer RerankingRetriever SimpleSummarizer",
             "facade.sync": "SyncInContextMemory SyncReMe",
+            "files": "FileMemory",
             "jobs.retry_policy": "RetryPolicy holder is_gone",
             "models.defaults": "CharacterTokenCounter",
             "models.foreign_failures": "model_error unit_rows",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -130,6 +130,11 @@ class AdapterSupport:
     def store(self: MemoryParts) -> Store:
         """Where everything is kept."""
         return self._ports.store
+
+    @property
+    def start_waiting(self: MemoryParts) -> Callable[[Scope], None]:
+        """What has all that waits in a scope, such as memories that lack a vector, done in the background."""
+        return self._work.start
 
     @property
     def database(self: MemoryParts) -> Database:

@@ -38,7 +38,7 @@ from reme_core.rules import (
     plan_batch,
     reason_for,
 )
-from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, parse_time
+from reme_core.schema import NO_STATEMENTS, Erased, Event, Memory, MemoryPage, Scope, parse_time
 from reme_core.schema.checks import check_id
 from reme_core.steps.message_lines import find_all
 from reme_core.steps.similar_memories import find_equal_memories
@@ -203,7 +203,7 @@ class DraftStore(WrappedStore):
         counts = await self._store.count_targets(scope)
         for change in self._touched_in(scope).values():
             for memory, step in ((change.before, -1), (change.after, 1)):
-                if memory is not None and memory.is_current and memory.memory_type is not MemoryType.META:
+                if memory is not None and memory.is_current and memory.memory_type not in NO_STATEMENTS:
                     target = Target(memory.memory_type, memory.memory_target)
                     counts[target] = counts.get(target, 0) + step
         return {target: count for target, count in counts.items() if count > 0}

@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from reme_core.ports import Counts, Target
-from reme_core.schema import Erased, MemoryType, Scope
+from reme_core.schema import NO_STATEMENTS, Erased, MemoryType, Scope
 from reme_core.stores.local.file.file_location import reading_rows
 from reme_core.stores.local.file.purging import mark_erased
 from reme_core.stores.local.file.scope_numbers import find_scope
@@ -68,8 +68,8 @@ def count_targets(connection: sqlite3.Connection, scope: Scope) -> dict[Target, 
     """Count the current memories of each target, along the index of these."""
     rows = connection.execute(
         "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL"
-        " AND memory_type <> ? GROUP BY memory_type, memory_target ORDER BY memory_type, memory_target",
-        (find_scope(connection, scope), MemoryType.META),
+        " AND memory_type NOT IN (?, ?) GROUP BY memory_type, memory_target ORDER BY memory_type, memory_target",
+        (find_scope(connection, scope), *NO_STATEMENTS),
     )
     return {Target(MemoryType(kind), target): count for kind, target, count in rows}
 
