@@ -15,7 +15,7 @@ import typer
 from typer.main import get_command
 
 from reme_core import __version__
-from reme_core.cli import chat, doctor, jobs, learning, maintenance, memories, offloads, search, transfer
+from reme_core.cli import chat, doctor, file_memory, jobs, learning, maintenance, memories, offloads, search, transfer
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
 from reme_core.cli.file_settings import settings_of_files
 from reme_core.cli.visible import one_line
@@ -62,6 +62,7 @@ for _name, _command in (
     ("doctor", doctor.doctor),
 ):
     app.command(_name)(_command)
+app.add_typer(file_memory.files)
 
 TRACEBACK_VARIABLE = "REME_TRACEBACK"
 _COMPLETING = "_REME_COMPLETE"  # set by the shell that asks; the name that typer makes of ours

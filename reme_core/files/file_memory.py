@@ -6,14 +6,17 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from reme_core.errors import ConflictError, ReMeError
+from reme_core.errors import ConflictError, InvalidInputError, ReMeError, StorageFullError, StoreAccessError
+from reme_core.files.agent_page import write_block
+from reme_core.files.check import check_folder
 from reme_core.files.file_index import FileIndex
-from reme_core.files.folder import held, mapped_errors, open_folder
+from reme_core.files.folder import AGENT_PAGES, FileProblem, UnreadableFileError, held, mapped_errors, open_folder
 from reme_core.files.journal import FilePlace, add_entry, add_messages
 from reme_core.files.search import FileHit, FileText, read_lines, search_files
 from reme_core.files.sync import FolderSync, SyncReport
@@ -162,7 +165,9 @@ class FileMemory:
                     index=index,
                     wants_vectors=self._memory.resting_embedder is not None,
                 )
-                self.last_report = await syncing.run()
+                report = await syncing.run()
+                problems = await asyncio.to_thread(self._write_blocks)
+                self.last_report = replace(report, problems=(*report.problems, *problems))
         if self.last_report.runs:
             self._memory.start_waiting(self._scope)
         return self.last_report
@@ -228,6 +233,22 @@ class FileMemory:
         await self._open()
         return await asyncio.to_thread(add_messages, self._root, parsed)
 
+    async def write_agent_page(self, name: str = "AGENTS.md") -> int:
+        """Write what `MEMORY.md` says into a fenced block of AGENTS.md or CLAUDE.md; return how many lines it has.
+
+        Other text of the page stays as it is. From then on each sync keeps the block up to date.
+
+        Raises:
+            InvalidInputError: Another name.
+            ConflictError: Somebody else is writing the page.
+            StoreError: It can't be written.
+        """
+        if name not in AGENT_PAGES:
+            msg = f"name: wanted {' or '.join(AGENT_PAGES)}, found {name!r}"
+            raise InvalidInputError(msg)
+        await self._open()
+        return await asyncio.to_thread(write_block, self._root, name, make=True)
+
     async def rebuild(self) -> SyncReport:
         """Index all files anew, as after the database was lost: statements keep their ids.
 
@@ -239,6 +260,12 @@ class FileMemory:
         await index.load()
         await index.forget()
         return await self.sync()
+
+    async def check(self) -> list[FileProblem]:
+        """Compare files, index and memory without changing anything; return what does not agree, and what to do."""
+        index = await self._open()
+        await index.load()
+        return await check_folder(self._root, self._memory.store, index)
 
     async def status(self) -> FileIndex:
         """Return the index of the folder, as it is now."""
@@ -261,6 +288,15 @@ class FileMemory:
             await self.sync()
         except ReMeError as exc:
             _LOG.warning("files in %s could not be taken over: %s", self._root, exc)
+
+    def _write_blocks(self) -> list[FileProblem]:
+        problems = []
+        for name in AGENT_PAGES:
+            try:
+                write_block(self._root, name, make=False)
+            except (ConflictError, UnreadableFileError, StorageFullError, StoreAccessError) as exc:
+                problems.append(FileProblem(name, exc.message))
+        return problems
 
     def _release(self) -> None:
         self._lock.close()

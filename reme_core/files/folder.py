@@ -21,6 +21,9 @@ from reme_core.private_drafts import private_draft, put_in_place
 from reme_core.schema import Scope, new_id
 
 OUR_FOLDER = ".reme"
+AGENT_PAGES = ("AGENTS.md", "CLAUDE.md")
+"""What agents are told. Not indexed: our part of it is made of memories."""
+
 MAX_FILE_BYTES = 1 << 20
 """A larger file is not indexed. Source: the specification of files, section 5."""
 
@@ -124,7 +127,7 @@ def scan(root: Path) -> Scanned:
 
 
 def _look_at(root: Path, folder: str, entry: os.DirEntry[str], found: Scanned, folders: list[str]) -> None:
-    if _PASSING.fullmatch(entry.name):
+    if _PASSING.fullmatch(entry.name) or entry.name in AGENT_PAGES:
         return
     path = f"{folder}/{entry.name}" if folder else entry.name
     if entry.is_symlink():
@@ -143,7 +146,8 @@ def _look_at(root: Path, folder: str, entry: os.DirEntry[str], found: Scanned, f
 
 def is_page_path(path: str) -> bool:
     """Tell whether a file of this path in the folder is one that is indexed."""
-    return path.lower().endswith(_PAGE) and not any(_PASSING.fullmatch(part) for part in path.split("/"))
+    parts = path.split("/")
+    return path.lower().endswith(_PAGE) and not any(_PASSING.fullmatch(part) or part in AGENT_PAGES for part in parts)
 
 
 def read_page(root: Path, path: str) -> ReadFile:

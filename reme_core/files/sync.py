@@ -35,7 +35,6 @@ _ROUNDS = 5
 
 _FRESH_NS = 2_000_000_000  # the coarsest times of file systems (FAT): what changed so lately may change unseen
 _UNSEEN: Stamp = (-1, 0)
-_NOT_INDEXED = frozenset({"AGENTS.md", "CLAUDE.md"})  # what agents are told; our part of it is made of memories
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +129,6 @@ class FolderSync:
 
     def _scan(self) -> Scanned:
         found = scan(self.root)
-        for name in _NOT_INDEXED & found.stamps.keys():
-            del found.stamps[name]
         first: dict[str, str] = {}
         for path in sorted(found.stamps, key=lambda path: (path not in self.index.files, path)):
             other = first.setdefault(path.casefold(), path)
