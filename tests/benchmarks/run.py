@@ -13,6 +13,7 @@ from types import ModuleType
 import beam
 import chat_door
 import context
+import file_memory
 import footprint
 import langchain_middleware
 import langchain_saver
@@ -42,7 +43,7 @@ def langchain() -> list[Figure]:
 
 
 def speeds() -> list[Figure]:
-    return [*speed.measure(), *scale.measure(), *chat_door.measure()]
+    return [*speed.measure(), *scale.measure(), *chat_door.measure(), *file_memory.measure()]
 
 
 def main() -> int:
