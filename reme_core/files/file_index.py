@@ -88,11 +88,11 @@ class FileIndex:
         if not changed and state == self.state:
             return
         state = state.model_copy(update={"changes": state.changes + 1})
+        mark = ItemAddress(namespace=(_STATES,), key=self.folder_id)
         writes = [self._write(path, file) for path, file in changed.items()]
+        writes.append(PutItem(address=mark, value=state.model_dump(), owner=self.scope))  # last: others look at it
         for start in range(0, len(writes), _AT_ONCE):
             await self._put(writes[start : start + _AT_ONCE])
-        mark = ItemAddress(namespace=(_STATES,), key=self.folder_id)
-        await self._put([PutItem(address=mark, value=state.model_dump(), owner=self.scope)])
         for path, file in changed.items():
             if file is None:
                 self.files.pop(path, None)

@@ -120,12 +120,16 @@ class FileMemory:
 
         self._lock.enter_context(held(self._root))
         self._holds = True
+        watching = asyncio.create_task(watch_folder(self._root, self._try_sync, self._stop))
         try:
+            await asyncio.sleep(0)  # it listens by now, so that nothing is missed between the sync and the first event
             await self.sync()
         except BaseException:
+            self._stop.set()
+            await watching
             self._release()
             raise
-        self._watching = asyncio.create_task(watch_folder(self._root, self._try_sync, self._stop))
+        self._watching = watching
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

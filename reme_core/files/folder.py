@@ -192,9 +192,9 @@ def _read_still(path: Path) -> ReadFile:
     raise UnreadableFileError(msg)
 
 
-def write_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_file(path: Path, data: bytes, *, mode: int = 0o600, tidy: bool = True) -> None:
     """Put a file in place, whole and durable: who reads it, after a crash too, finds the old one or the new one."""
-    with private_draft(path) as draft, draft.open("wb") as file:
+    with private_draft(path, tidy=tidy) as draft, draft.open("wb") as file:
         file.write(data)
         file.flush()
         draft.chmod(mode)

@@ -13,13 +13,14 @@ from reme_core.files.folder import MAX_FILE_BYTES, Stamp, mapped_errors, write_f
 _NEW_FILE = 0o600
 
 
-def write_page(path: Path, data: bytes, *, expected: str | None) -> Stamp:
+def write_page(path: Path, data: bytes, *, expected: str | None, tidy: bool = True) -> Stamp:
     """Write a page in place of the one that was read; return its stamp.
 
     Args:
         path: Where.
         data: What it says from now on.
         expected: The SHA-256 that it had when it was read; None: there was none.
+        tidy: See `private_draft`.
 
     Raises:
         ConflictError: It says something else by now. Nothing was written; or, where an editor was just writing into
@@ -31,7 +32,7 @@ def write_page(path: Path, data: bytes, *, expected: str | None) -> Stamp:
         try:
             with path.open("rb") as old:
                 _check(path, old.read(MAX_FILE_BYTES + 1), expected)
-                write_file(path, data, mode=os.fstat(old.fileno()).st_mode & 0o777)
+                write_file(path, data, mode=os.fstat(old.fileno()).st_mode & 0o777, tidy=tidy)
                 old.seek(0)
                 # Of an editor that had opened it before and wrote after the first look.
                 late = old.read(MAX_FILE_BYTES + 1)
@@ -40,7 +41,7 @@ def write_page(path: Path, data: bytes, *, expected: str | None) -> Stamp:
                 msg = f"{str(path)!r} is gone: nothing was written"
                 raise ConflictError(msg) from None
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_file(path, data, mode=_NEW_FILE)
+            write_file(path, data, mode=_NEW_FILE, tidy=tidy)
             late = None
         status = path.stat()
     if late is not None and hashlib.sha256(late).hexdigest() != expected:

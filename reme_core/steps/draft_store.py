@@ -37,6 +37,7 @@ from reme_core.rules import (
     matches,
     plan_batch,
     reason_for,
+    run_for,
 )
 from reme_core.schema import NO_STATEMENTS, Erased, Event, Memory, MemoryPage, Scope, parse_time
 from reme_core.schema.checks import check_id
@@ -97,6 +98,7 @@ class DraftStore(WrappedStore):
                 expected_revision=0 if change.before is None else change.before.revision,
                 on_duplicate="raise" if after.memory_id in linked | self._strict else "existing",
                 reason=change.reason,
+                run_id=change.run_id,
             )
             for change in _ordered(changes)
             if (after := change.after) is not None
@@ -230,7 +232,7 @@ class DraftStore(WrappedStore):
                 before=change.before,
                 after=change.after,
                 reason=reason_for(change.reason, batch),
-                run_id=batch.run_id,
+                run_id=run_for(change.run_id, batch),
                 actor=batch.actor,
                 at=batch.at,
             )

@@ -69,7 +69,7 @@ async def watching(folder: Path) -> list[Figure]:
         for number in range(_EDITS):
             begun = time.perf_counter()
             page.write_text(f"# Note\n\nThe word of this edit is quokka{number}.\n")
-            while not await files.memory_search(f"quokka{number}"):
+            while not await files.memory_search(f"quokka{number}"):  # noqa: ASYNC110  # nobody tells it
                 await asyncio.sleep(0.005)
             spent.append(1000 * (time.perf_counter() - begun))
     told = f"p50 {statistics.median(spent):.0f} ms"

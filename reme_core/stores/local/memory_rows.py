@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, WriteBatch
-from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition
+from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition, run_for
 from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
 from reme_core.stores.local import memory_conditions as waiting
@@ -114,7 +114,7 @@ def _delete_one(
     if fts5:
         remove_words(connection, "memory_words", [row])
     if not delete.erase:
-        _add_event(connection, scope, batch, delete.reason, EventKind.DELETE, memory, None)
+        _add_event(connection, scope, batch, delete, EventKind.DELETE, memory, None)
     return [row]
 
 
@@ -143,7 +143,7 @@ def _put_one(
         displaced, wanted = settled
         put = replace(put, memory=wanted)
         if displaced is not twin[1]:
-            way = PutMemory(memory=displaced, reason=put.reason)
+            way = PutMemory(memory=displaced, reason=put.reason, run_id=put.run_id)
             rows.append(_write(connection, scope, batch, way, twin, normal, fts5=fts5)[1])
     memory, row = _write(connection, scope, batch, put, found, normal, fts5=fts5)
     return memory, [*rows, row]
@@ -167,7 +167,7 @@ def _write(
         words = terms(memory.index_text)
         name = {"scope": scope, "memory_id": memory.memory_id}
         row = insert_row(connection, "memories", {**name, **_columns(memory, words, normal)})
-        _add_event(connection, scope, batch, put.reason, EventKind.ADD, None, memory)
+        _add_event(connection, scope, batch, put, EventKind.ADD, None, memory)
         if fts5:
             add_words(connection, "memory_words", scope, row, words)
     else:
@@ -179,7 +179,7 @@ def _write(
         connection.execute(f"UPDATE memories SET {setting} WHERE row = ?", (*columns.values(), row))  # noqa: S608  # ours
         superseded = before.is_current and not memory.is_current
         kind = EventKind.SUPERSEDE if superseded else EventKind.UPDATE
-        _add_event(connection, scope, batch, put.reason, kind, before, memory)
+        _add_event(connection, scope, batch, put, kind, before, memory)
         said_anew = memory.index_text != before.index_text
         item_links.follow_edit(connection, row, microseconds(memory.updated_at), put.vector, said_anew=said_anew)
         if said_anew:
@@ -255,7 +255,7 @@ def _add_event(
     connection: sqlite3.Connection,
     scope: int,
     batch: WriteBatch,
-    reason: str | None,
+    change: PutMemory | DeleteMemory,
     operation: EventKind,
     before: Memory | None,
     after: Memory | None,
@@ -267,8 +267,8 @@ def _add_event(
         "operation": operation,
         "before": None if before is None else before.model_dump_json(),
         "after": None if after is None else after.model_dump_json(),
-        "reason": reason_for(reason, batch),
-        "run_id": batch.run_id,
+        "reason": reason_for(change.reason, batch),
+        "run_id": run_for(change.run_id if isinstance(change, PutMemory) else None, batch),
         "actor": batch.actor,
         "at": format_time(batch.at),
     }
