@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from reme_core.files.folder import Stamp
 from reme_core.ports import Clock, GetItems, ItemAddress, PutItem, SearchItems, Store, Target, WriteItems
-from reme_core.schema import Scope
+from reme_core.schema import MemoryType, Scope
 from reme_core.steps.costs import SERVICE_SPACE
 
-_FILES, _STATES, _ALL, _MOST_FILES = "files", "file-folders", "all", 1_000_000
+_FILES, _STATES, _MOST_FILES = "files", "file-folders", 1_000_000
 _AT_ONCE = 1000
+
+
+_Row: TypeAlias = tuple[str, int, int, str, bool]
 
 
 class Entry(NamedTuple):
@@ -27,15 +30,38 @@ class Entry(NamedTuple):
     is_passage: bool
 
 
-class IndexedFile(BaseModel):
-    """A file as it was indexed: its stamp and SHA-256, whom its statements are about, and its memories in order."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedFile:
+    """A file as it was indexed: its stamp and SHA-256, whom its statements are about, and its memories in order.
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    The memories are kept as they are stored: of 10,000 files that are loaded, most are never looked into.
+    """
 
     stamp: Stamp
     sha256: str
     target: Target | None = None
-    entries: tuple[Entry, ...] = ()
+    rows: Sequence[_Row] = ()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The memories, in the order of their lines."""
+        return tuple(Entry(*row) for row in self.rows)
+
+    @classmethod
+    def read(cls, value: Mapping[str, JsonValue]) -> IndexedFile | None:
+        """Read what `value` gave; None where a newer release has written something else: it counts as not indexed."""
+        match value:
+            case {"stamp": [int(size), int(changed)], "sha256": str(sha256), "target": about, "rows": list(rows)}:
+                target = Target(MemoryType(str(about[0])), str(about[1])) if isinstance(about, list) else None
+                return cls(stamp=(size, changed), sha256=sha256, target=target, rows=cast("list[_Row]", rows))
+            case _:
+                return None
+
+    def value(self) -> dict[str, JsonValue]:
+        """Return it as JSON."""
+        target = None if self.target is None else [str(name) for name in self.target]
+        rows: list[JsonValue] = [list(row) for row in self.rows]
+        return {"stamp": list(self.stamp), "sha256": self.sha256, "target": cast("JsonValue", target), "rows": rows}
 
 
 class FolderState(BaseModel):
@@ -78,7 +104,7 @@ class FileIndex:
             return
         search = SearchItems(prefix=(_FILES, self.folder_id), limit=_MOST_FILES, at=self.clock.now())
         items = [] if item is None else await self.store.search_items(SERVICE_SPACE, search)
-        read = {item.key: _read(item.value) for item in items}
+        read = {item.key: IndexedFile.read(item.value) for item in items}
         self.files = {path: file for path, file in sorted(read.items()) if file is not None}
         self.state, self._loaded, self._places = state, True, None
 
@@ -125,7 +151,7 @@ class FileIndex:
         address = ItemAddress(namespace=(_FILES, self.folder_id), key=path)
         if file is None:
             return address
-        return PutItem(address=address, value=file.model_dump(mode="json"), owner=self.scope)
+        return PutItem(address=address, value=file.value(), owner=self.scope)
 
     async def _put(self, writes: list[PutItem | ItemAddress]) -> None:
         await self.store.write_items(SERVICE_SPACE, WriteItems(writes=writes, at=self.clock.now()))
@@ -134,11 +160,3 @@ class FileIndex:
 def find_entry(entries: Iterable[Entry], memory_id: str) -> Entry | None:
     """Return the first entry of a memory."""
     return next((entry for entry in entries if entry.memory_id == memory_id), None)
-
-
-def _read(value: Mapping[str, object]) -> IndexedFile | None:
-    """Read a file's item; one of a newer release counts as not indexed."""
-    try:
-        return IndexedFile.model_validate(value)
-    except ValidationError:
-        return None

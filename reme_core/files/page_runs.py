@@ -150,7 +150,7 @@ class PageRuns:
         entries = tuple(
             entry._replace(memory_id=ids.get(entry.memory_id, entry.memory_id)) for entry in page.plan.entries
         )
-        indexed = IndexedFile(stamp=trusted(now.read.stamp), sha256=now.read.sha256, target=now.target, entries=entries)
+        indexed = IndexedFile(stamp=trusted(now.read.stamp), sha256=now.read.sha256, target=now.target, rows=entries)
         marks: dict[int, str] = {}
         for planned, entry in zip(page.plan.entries, entries, strict=True):
             is_new = planned.first in page.plan.unmarked or planned.memory_id != entry.memory_id
@@ -164,12 +164,12 @@ class PageRuns:
             stamp = write_page(self.root / now.path, data, expected=now.read.sha256, tidy=tidy)
         except ConflictError:  # it was changed again, and is read again
             self.settled = False
-            return indexed.model_copy(update={"stamp": UNSEEN})
+            return replace(indexed, stamp=UNSEEN)
         except (StorageFullError, StoreAccessError) as exc:
             self.problems.append(FileProblem(now.path, exc.message))
-            return indexed.model_copy(update={"stamp": UNSEEN})
+            return replace(indexed, stamp=UNSEEN)
         self.written[now.path] = None
-        return indexed.model_copy(update={"stamp": trusted(stamp), "sha256": hashlib.sha256(data).hexdigest()})
+        return replace(indexed, stamp=trusted(stamp), sha256=hashlib.sha256(data).hexdigest())
 
     def _keep_both(self, page: PlannedPage) -> None:
         """Keep what the memories said beside the file that says something else; the journal names both."""

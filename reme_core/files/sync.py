@@ -137,7 +137,7 @@ class FolderSync:
         }
         same = [now for now in pages if _sha(self.index.files.get(now.path)) == now.read.sha256]
         saved: dict[str, IndexedFile | None] = {
-            now.path: self.index.files[now.path].model_copy(update={"stamp": trusted(now.read.stamp)})
+            now.path: replace(self.index.files[now.path], stamp=trusted(now.read.stamp))
             for now in same
             if self.index.files[now.path].stamp != UNSEEN
         }
