@@ -13,14 +13,20 @@ MODEL ?=
 AGENTSCOPE ?=
 OPTIONS ?=
 
-.PHONY: help demo test check lint types imports unit agentscope1 agentscope2 bench bench-imports bench-locomo bench-beam experiments torture test-upstream test-upstream-agentscope clean
+# The suite starts hundreds of processes, which would compile the package anew each.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-mcp bench-locomo bench-beam experiments torture served test-upstream test-upstream-agentscope clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
 	@echo "make test          everything: lint, types, import layers, the whole default suite"
+	@echo "make conformance   the suites of the Model Context Protocol, in both eras (npm and a registry are needed)"
 	@echo "make torture       kills, power cuts, stops, cancellations and failing disks, up to ten minutes (docs/testing.md)"
+	@echo "make served        5,000 requests of two users over HTTP without a leak, and generated ones to each call"
 	@echo "make test-upstream LangGraph's own suites with our classes beside its own (tests/upstream/explained.md)"
 	@echo "make bench         every measured bar as one table, also written to bench.json"
+	@echo "make bench-mcp     eight windows of agents on one file, each asked something every 250 ms for a minute"
 	@echo "make bench-imports CPU of imports and first calls beside that of the libraries below, in one run"
 	@echo "make bench-locomo  evidence of two people's chats (LoCoMo), where the data set is at hand"
 	@echo "make bench-beam    evidence of talks with an assistant (BEAM), the same; OPTIONS=--one-scope: both sets in one scope"
@@ -56,7 +62,13 @@ imports: .venv/done
 	.venv/bin/lint-imports
 
 unit: .venv/done
+	.venv/bin/python tests/conformance/install.py
 	.venv/bin/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Where npm reaches no registry, the suites are skipped and say so; `unit` runs them, too.
+conformance: .venv/done
+	.venv/bin/python tests/conformance/install.py
+	.venv/bin/python -m pytest -rs tests/conformance
 
 # The generations of AgentScope can't share an environment: each has its own, with its types and tests. The second one
 # has LangChain as well, for the example in which both frameworks use one memory.
@@ -81,6 +93,10 @@ agentscope1 agentscope2: agentscope%: .venv-as%/done
 torture: .venv/done
 	.venv/bin/python -m pytest -m "" -n 2 --dist worksteal tests/torture
 
+# The service's bars: 5,000 requests of two users, and 100 generated ones of each kind to each call; some ten minutes.
+served: .venv/done
+	REME_TENANCY_CASES=5000 REME_API_CASES=100 .venv/bin/python -m pytest -o timeout=3600 tests/integration/test_served_tenancy.py tests/unit/serve/http/test_openapi.py
+
 # LangGraph's tests, and the drivers that their fixtures import; the databases themselves are not used.
 .venv-upstream/done: pyproject.toml
 	$(PYTHON) -m venv $(@D)
@@ -100,6 +116,9 @@ bench: .venv/done
 bench-imports: .venv/done
 	.venv/bin/python tests/benchmarks/imports.py
 
+bench-mcp: .venv/done
+	PYTHONPATH=. .venv/bin/python tests/benchmarks/mcp_windows.py --json $@.json $(OPTIONS)
+
 bench-locomo bench-beam: bench-%: .venv/done
 	PYTHONPATH=. .venv/bin/python tests/benchmarks/$*.py --minilm "$(MINILM)" --json $@.json $(OPTIONS)
 
@@ -107,4 +126,4 @@ experiments: .venv/done
 	.venv/bin/python tests/benchmarks/experiments.py "$(CONVERSATION)" $(if $(MODEL),--model "$(MODEL)") $(OPTIONS)
 
 clean:
-	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist *.egg-info bench.json bench-locomo.json bench-beam.json
+	rm -rf .venv .venv-as1 .venv-as2 .venv-demo .venv-minilm .venv-upstream .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .conformance build dist *.egg-info bench.json bench-locomo.json bench-beam.json bench-mcp.json

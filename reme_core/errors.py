@@ -55,10 +55,11 @@ class ReMeError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by class, message and attributes, whatever the constructor of a subclass takes."""
-        return (_rebuild, (type(self), self.message, self.__dict__.copy()))
+        return (rebuild_error, (type(self), self.message, self.__dict__.copy()))
 
 
-def _rebuild(kind: type[ReMeError], message: str, state: dict[str, object]) -> ReMeError:
+def rebuild_error(kind: type[ReMeError], message: str, state: dict[str, object]) -> ReMeError:
+    """Make an error of its class, message and attributes: of a pickle, or of what a service has told."""
     error = kind.__new__(kind, message)
     error.args = (message,)
     error.__dict__.update(state)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PREFIX, _SUFFIX = ".reme-", ".part"
+DRAFT_PREFIX, DRAFT_SUFFIX = ".reme-", ".part"
 # What some file systems say of a folder that they can't sync. SQLite passes over every failure of that.
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
@@ -21,13 +21,13 @@ def private_draft(target: Path, *, tidy: bool = True) -> Iterator[Path]:
     """Make an empty draft beside a target; hand out its path. It goes unless it is moved.
 
     Drafts that killed processes have left in this folder are removed: those of running ones are locked. Who writes many
-    files does that once, by `remove_left_drafts`.
+    files of a folder leaves that to the first of them: `tidy=False`.
 
     Raises:
         OSError: It can't be made, or what is done within fails so.
     """
     if tidy:
-        remove_left_drafts(target.parent)
+        _remove_left_ones(target.parent)
     with contextlib.ExitStack() as lock:
         draft = _begin(target, lock)
         try:
@@ -40,10 +40,10 @@ def private_draft(target: Path, *, tidy: bool = True) -> Iterator[Path]:
 def _begin(target: Path, lock: contextlib.ExitStack) -> Path:
     """Make a draft that is locked; one that somebody took for a left one, before it was locked, is made again."""
     while True:
-        draft = target.with_name(f"{_PREFIX}{uuid.uuid4().hex}{_SUFFIX}")
+        draft = target.with_name(f"{DRAFT_PREFIX}{uuid.uuid4().hex}{DRAFT_SUFFIX}")
         descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         with contextlib.suppress(BlockingIOError):
-            lock.enter_context(_locked(descriptor))
+            lock.enter_context(locked_draft(descriptor))
             if draft.exists():
                 return draft
             lock.close()
@@ -72,17 +72,25 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def remove_left_drafts(folder: Path) -> None:
-    """Remove the drafts that killed processes have left in a folder."""
-    for draft in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+def remove_left_drafts(folder: int) -> None:
+    """Remove from an open folder the drafts that killed processes have left there; nothing is followed."""
+    for name in os.listdir(folder):
+        if name.startswith(DRAFT_PREFIX) and name.endswith(DRAFT_SUFFIX):
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+            with contextlib.suppress(OSError), locked_draft(os.open(name, flags, dir_fd=folder)):
+                os.unlink(name, dir_fd=folder)
+
+
+def _remove_left_ones(folder: Path) -> None:
+    for draft in folder.glob(f"{DRAFT_PREFIX}*{DRAFT_SUFFIX}"):
         # An OSError: it is gone meanwhile, locked, or not ours.
-        with contextlib.suppress(OSError), _locked(os.open(draft, os.O_RDWR)):
+        with contextlib.suppress(OSError), locked_draft(os.open(draft, os.O_RDWR)):
             draft.unlink()
 
 
 @contextmanager
-def _locked(descriptor: int) -> Iterator[None]:
-    """Hold the lock of an open file, then close it (OSError if another process holds the lock).
+def locked_draft(descriptor: int) -> Iterator[None]:
+    """Hold the lock of an open draft, then close it (OSError if another process holds the lock).
 
     Windows has no such lock and needs none: there a file that is being written can't be removed.
     """

@@ -12,8 +12,9 @@ from hypothesis import settings
 # The contract suites lie in the package, so pytest has to be told to explain their failed asserts.
 pytest.register_assert_rewrite("reme_core.testing")
 
-# A slow machine is no failure: a test that hangs is ended by pytest's own limit.
-settings.register_profile("reme", deadline=None)
+# A slow machine is no failure: a test that hangs is ended by pytest's own limit. Each run draws other examples, so half
+# of hypothesis' hundred in each of many runs find what a hundred would.
+settings.register_profile("reme", deadline=None, max_examples=50)
 settings.load_profile("reme")
 
 

@@ -1,6 +1,7 @@
 """The command line `reme`.
 
-It stands on the extra `cli` (typer and rich), which is loaded by `main` and not by importing this package.
+It stands on the extra `cli` (typer and rich), which is loaded by `main` and not by importing this package. `reme hook`
+and `reme capture` do without.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from reme_core.cli import brief
 from reme_core.cli.exits import ExitCode, describe_error, exit_code
 from reme_core.errors import MissingExtraError
 
@@ -18,6 +20,8 @@ __all__ = ["ExitCode", "exit_code", "main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (see `ExitCode`); `argv` leaves out the program's name."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in brief.COMMANDS:
+        return brief.run(arguments, is_program=argv is None)
     try:
         program = importlib.import_module("reme_core.cli.program")
     except ModuleNotFoundError as exc:

@@ -16,7 +16,7 @@ from reme_core.cli.items import Item, find_item, id_of_hit, print_hit, print_ite
 from reme_core.cli.keyboard import Keyboard
 from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait, Whose
 from reme_core.cli.output import Output, counted
-from reme_core.cli.visible import one_line
+from reme_core.cli.wording import one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Hit, Job, JobState, Memory, new_id

@@ -18,18 +18,8 @@ from pydantic import JsonValue
 
 from reme_core import __version__
 from reme_core.cli.exits import ExitCode, exit_code
-from reme_core.cli.options import (
-    DEFAULT_FOLDER,
-    DEFAULT_WAIT_S,
-    CommonOptions,
-    Folder,
-    Json,
-    Space,
-    Wait,
-    begin,
-    other_spaces,
-)
-from reme_core.cli.output import counted
+from reme_core.cli.options import CommonOptions, of_the_space, other_spaces
+from reme_core.cli.output import Output, counted
 from reme_core.errors import (
     ConfigurationError,
     DimensionMismatchError,
@@ -77,12 +67,10 @@ class Finding:
         return "wrong" if self.error is not None else "hint" if self.is_hint else "ok"
 
 
-def doctor(
-    *, space: Space = "default", folder: Folder = DEFAULT_FOLDER, wait: Wait = DEFAULT_WAIT_S, as_json: Json = False
-) -> int:
+@of_the_space
+async def doctor(where: CommonOptions, output: Output) -> int:
     """Look at versions, file, rights, room and models, and say what is wrong and what to do; models are asked once."""
-    where, output = begin(None, space, folder, wait, as_json=as_json)
-    found = asyncio.run(examine(where))
+    found = await examine(where)
     if output.as_json:
         told: list[JsonValue] = [{"name": item.name, "state": item.state, "text": item.text} for item in found]
         output.value({"findings": told})
@@ -130,7 +118,7 @@ def _versions() -> Iterator[Finding]:
         yield _wrong(name, ConfigurationError(msg))
     own, first = shutil.which("reme", path=sysconfig.get_path("scripts")), shutil.which("reme")
     if own is not None and first is not None and not Path(own).samefile(first):
-        msg = f"the first 'reme' on the path is {first}, another program: call {own}, or put its folder first in PATH"
+        msg = f"the first 'reme' on the path is {first}, another program: call {own}, or reme-memory"
         yield _wrong("program", ConfigurationError(msg))
 
 

@@ -6,8 +6,7 @@ from enum import IntEnum
 
 from pydantic import JsonValue
 
-from reme_core.cli.visible import json_line, one_line
-from reme_core.cli.wording import in_commands
+from reme_core.cli.wording import in_commands, json_line, one_line
 from reme_core.errors import (
     ConfigurationError,
     ConflictError,

@@ -27,44 +27,44 @@ Root: TypeAlias = Annotated[str, typer.Argument(metavar="FOLDER", help="The fold
 
 @files.command("init")
 @with_common_options
-def init(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
+async def init(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
     """Make a folder, or take one over: its lines become memories, and memories become lines. Again, it syncs."""
-    return asyncio.run(_sync(where, output, root, with_embedding=not no_embedding, rebuild=False))
+    return await _sync(where, output, root, with_embedding=not no_embedding, rebuild=False)
 
 
 @files.command("rebuild")
 @with_common_options
-def rebuild(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
+async def rebuild(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
     """Index all files anew, as after the database was lost; the files say what holds."""
-    return asyncio.run(_sync(where, output, root, with_embedding=not no_embedding, rebuild=True))
+    return await _sync(where, output, root, with_embedding=not no_embedding, rebuild=True)
 
 
 @files.command("status")
 @with_common_options
-def status(where: CommonOptions, output: Output, root: Root) -> int:
+async def status(where: CommonOptions, output: Output, root: Root) -> int:
     """Tell what the folder holds as it was synced last."""
-    return asyncio.run(_status(where, output, root))
+    return await _status(where, output, root)
 
 
 @files.command("check")
 @with_common_options
-def check(where: CommonOptions, output: Output, root: Root) -> int:
+async def check(where: CommonOptions, output: Output, root: Root) -> int:
     """Compare every line with the memory, change nothing, and tell what does not agree."""
-    return asyncio.run(_check(where, output, root))
+    return await _check(where, output, root)
 
 
 @files.command("watch")
 @with_common_options
-def watch(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
+async def watch(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
     """Take over changes of both sides until Ctrl-C."""
-    return asyncio.run(_watch(where, output, root, with_embedding=not no_embedding))
+    return await _watch(where, output, root, with_embedding=not no_embedding)
 
 
 @files.command("export")
 @with_common_options
-def export(where: CommonOptions, output: Output, root: Root) -> int:
+async def export(where: CommonOptions, output: Output, root: Root) -> int:
     """Write all memories as files into an empty folder: a copy, which nothing keeps in step."""
-    return asyncio.run(_export(where, output, root))
+    return await _export(where, output, root)
 
 
 @asynccontextmanager

@@ -26,14 +26,14 @@ _LINE = re.compile(r"""(?:export\s+)?(\w+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^#]*?)
 
 
 @contextmanager
-def settings_of_files() -> Iterator[None]:
-    """Let the variables of the files stand in the environment while a command runs.
+def settings_of_files(toml: Path = TOML) -> Iterator[None]:
+    """Let the variables of the files stand in the environment while a command runs; `toml`: another than `reme.toml`.
 
     Raises:
         ConfigurationError: A file that can't be read, a name that means nothing, or an address that would be sent a key
             of another origin.
     """
-    found = {**_read_toml(), **_read_dot_env()}
+    found = {**_read_toml(toml), **_read_dot_env()}
     fresh = {name: value for name, value in found.items() if value and not os.environ.get(name)}
     _check_addresses(fresh)
     os.environ.update(fresh)
@@ -77,11 +77,11 @@ def _read_dot_env() -> dict[str, str]:
     return found
 
 
-def _read_toml() -> dict[str, str]:
+def _read_toml(path: Path) -> dict[str, str]:
     try:
-        settings = tomllib.loads(_read(TOML))
+        settings = tomllib.loads(_read(path))
     except tomllib.TOMLDecodeError as exc:
-        msg = f"{str(TOML)!r} is no TOML: {exc}"
+        msg = f"{str(path)!r} is no TOML: {exc}"
         raise ConfigurationError(msg) from exc
     tables = {table: value for table, value in settings.items() if isinstance(value, dict)}
     tables[""] = {name: value for name, value in settings.items() if name not in tables}
@@ -90,7 +90,7 @@ def _read_toml() -> dict[str, str]:
         for name, value in values.items():
             if name not in _NAMES.get(table, ()) or not isinstance(value, (str, int, float)):
                 known = "; ".join(f"{key} {', '.join(sorted(names))}".strip() for key, names in _NAMES.items())
-                msg = f"{str(TOML)!r}: {f'{table}.{name}'.lstrip('.')!r:.60} is no setting; there are {known}"
+                msg = f"{str(path)!r}: {f'{table}.{name}'.lstrip('.')!r:.60} is no setting; there are {known}"
                 raise ConfigurationError(msg)
             found[f"REME_{table}_{name}".upper().replace("__", "_")] = str(value)
     return found

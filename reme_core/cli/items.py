@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from reme_core.cli.options import Whose
 from reme_core.cli.output import Output, counted, minute
-from reme_core.cli.visible import json_line
+from reme_core.cli.wording import json_line
 from reme_core.errors import (
     BlockNotFoundError,
     MemoryNotFoundError,

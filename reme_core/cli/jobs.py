@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -12,22 +11,17 @@ import typer
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
-    DEFAULT_FOLDER,
-    DEFAULT_WAIT_S,
     CommonOptions,
-    Folder,
-    Json,
     NoEmbedding,
-    Space,
-    Wait,
     Whose,
     Yes,
+    of_the_space,
     refuse,
     whose_of,
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, minute
-from reme_core.cli.visible import one_line
+from reme_core.cli.wording import one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, JobNotFoundError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Job, JobState, Usage
@@ -47,7 +41,7 @@ class _UserJob:
 
 
 @with_common_options
-def jobs(
+async def jobs(
     where: CommonOptions,
     output: Output,
     *,
@@ -65,10 +59,10 @@ def jobs(
     if drop is None:
         refuse("listing and retrying", {"--yes": yes or None})
     if retry is not None:
-        return asyncio.run(_retry(where, output, retry))
+        return await _retry(where, output, retry)
     if drop is not None:
-        return asyncio.run(_drop(where, output, drop, is_sure=yes))
-    return asyncio.run(_list_jobs(where, output, everyone=everyone))
+        return await _drop(where, output, drop, is_sure=yes)
+    return await _list_jobs(where, output, everyone=everyone)
 
 
 async def _list_jobs(where: CommonOptions, output: Output, *, everyone: bool) -> ExitCode:
@@ -139,30 +133,13 @@ async def _drop(where: CommonOptions, output: Output, job_id: str, *, is_sure: b
     return ExitCode.DONE
 
 
-def flush(
-    *,
-    no_embedding: NoEmbedding = False,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
-) -> int:
+@of_the_space
+async def flush(where: CommonOptions, output: Output, *, no_embedding: NoEmbedding = False) -> int:
     """Finish what is left to do for all users of the space: memories to be made, vectors to be computed."""
-    where = CommonOptions(user=None, shared=False, space=space, folder=folder, wait_s=wait)
-    return asyncio.run(_flush(where, Output(as_json=as_json), with_embedding=not no_embedding))
-
-
-async def _flush(where: CommonOptions, output: Output, *, with_embedding: bool) -> ExitCode:
-    """Finish the open work of the memory space and print what was done.
-
-    Raises:
-        ConfigurationError: Jobs wait, and there is no chat model.
-        PartialFailureError: Some of it failed; what was done is printed.
-    """
     where.check_file()
     failure: PartialFailureError | None = None
     # Not as a context: that would begin before the jobs are counted, and go on after `flush` has found the model out.
-    memory = where.open(with_llm=True, with_embedding=with_embedding)
+    memory = replace(where, hints=False).open(with_llm=True, with_embedding=not no_embedding)
     try:
         before = await _open_jobs(memory, None)
         try:
@@ -204,7 +181,7 @@ async def _open_jobs(memory: ReMe, owners: Sequence[Whose] | None) -> list[_User
 
 
 @with_common_options
-def undo(
+async def undo(
     where: CommonOptions,
     output: Output,
     run_id: Annotated[str, typer.Argument(metavar="RUN_ID", help="The run; reme add and reme history name it.")],
@@ -212,12 +189,7 @@ def undo(
     no_embedding: NoEmbedding = False,
 ) -> int:
     """Take back what a run has changed. It can be undone in turn."""
-    return asyncio.run(_undo(where, output, run_id, with_embedding=not no_embedding))
-
-
-async def _undo(where: CommonOptions, output: Output, run_id: str, *, with_embedding: bool) -> ExitCode:
-    """Take back what a run has changed and print what that came to."""
-    async with where.existing(with_embedding=with_embedding) as (memory, whose):
+    async with where.existing(with_embedding=not no_embedding) as (memory, whose):
         undone = await memory.undo(run_id, **whose)
     if output.as_json:
         output.value(undone.model_dump(mode="json"))

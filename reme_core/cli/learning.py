@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -18,18 +17,15 @@ from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
     CommonOptions,
     NoEmbedding,
-    Whose,
     Yes,
     refuse,
     types_of,
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, listed
-from reme_core.cli.wording import OPTION_NAMES, option_name
 from reme_core.errors import InvalidInputError, PartialFailureError
-from reme_core.facade.reme import ReMe
 from reme_core.facade.tasks import FREQ_THRESHOLD, UTILITY_THRESHOLD
-from reme_core.schema import Forgotten, Memory, TaskMemories, TaskSummary, ToolSummary
+from reme_core.schema import Forgotten, Memory, TaskSummary, ToolSummary
 
 _DEFAULT_LIMIT = 5
 _PLACE = re.compile(r"^trajectories\[(\d+)\][.:]? ?")
@@ -47,54 +43,27 @@ def learn(
     background: Annotated[
         bool, typer.Option("--background", help="Only keep the attempts; reme flush learns from them.")
     ] = False,
-) -> int:
+) -> Coroutine[object, object, int]:
     """Keep attempts at tasks; with a chat model, learn from what worked, what failed, and what made the difference."""
-    items = read_trajectories(file)
-    with option_name(OPTION_NAMES):
-        return asyncio.run(
-            _learn(
-                where,
-                output,
-                items,
-                task_name=task,
-                with_llm=not no_llm,
-                with_embedding=not no_embedding,
-                background=background,
-            )
-        )
+    items, whose = read_trajectories(file), where.whose
 
+    async def keep() -> ExitCode:
+        async with where.open(with_llm=not no_llm, with_embedding=not no_embedding) as memory:
+            try:
+                with _named_by_line(items):
+                    result = await memory.summary_task(
+                        [item.value for item in items], **whose, task_name=task, background=background
+                    )
+            except PartialFailureError as exc:
+                if isinstance(exc.done, TaskSummary):
+                    _print_learnt(output, exc.done)
+                raise
+            _print_learnt(output, result)
+            if background:
+                await memory.close(finish_jobs=False)  # reme flush does them
+        return ExitCode.DONE
 
-async def _learn(
-    where: CommonOptions,
-    output: Output,
-    items: Sequence[FileItem],
-    *,
-    task_name: str,
-    with_llm: bool,
-    with_embedding: bool,
-    background: bool,
-) -> ExitCode:
-    """Keep attempts at tasks, learn from them, and print what was learnt.
-
-    Raises:
-        PartialFailureError: The attempts are kept, which is printed; learning from them failed, or what earlier
-            commands have left did.
-    """
-    whose = where.whose
-    async with where.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
-        try:
-            with _named_by_line(items):
-                result = await memory.summary_task(
-                    [item.value for item in items], **whose, task_name=task_name, background=background
-                )
-        except PartialFailureError as exc:
-            if isinstance(exc.done, TaskSummary):
-                _print_learnt(output, exc.done)
-            raise
-        _print_learnt(output, result)
-        if background:
-            await memory.close(finish_jobs=False)  # reme flush does them
-    return ExitCode.DONE
+    return keep()
 
 
 @contextmanager
@@ -138,7 +107,7 @@ def _print_lesson(output: Output, memory: Memory) -> None:
 
 
 @with_common_options
-def tasks(
+async def tasks(
     where: CommonOptions,
     output: Output,
     query: Annotated[str, typer.Argument(help="The task, in words.")],
@@ -152,9 +121,8 @@ def tasks(
     no_embedding: NoEmbedding = False,
 ) -> int:
     """Print what was learnt for a task, as a text for a prompt. Exit code 1: nothing found."""
-
-    async def find(memory: ReMe, whose: Whose) -> TaskMemories:
-        return await memory.retrieve_task_memory(
+    async with where.existing(with_llm=rerank or rewrite, with_embedding=not no_embedding) as (memory, whose):
+        found = await memory.retrieve_task_memory(
             query,
             **whose,
             task_name=task,
@@ -164,23 +132,6 @@ def tasks(
             rerank=rerank,
             rewrite=rewrite,
         )
-
-    with option_name(OPTION_NAMES):
-        with_llm, with_embedding = rerank or rewrite, not no_embedding
-        return asyncio.run(_find_tasks(where, output, find, with_llm=with_llm, with_embedding=with_embedding))
-
-
-async def _find_tasks(
-    where: CommonOptions,
-    output: Output,
-    find: Callable[[ReMe, Whose], Awaitable[TaskMemories]],
-    *,
-    with_llm: bool,
-    with_embedding: bool,
-) -> ExitCode:
-    """Print what was learnt for a task; nothing found is told by the exit code."""
-    async with where.existing(with_llm=with_llm, with_embedding=with_embedding) as (memory, whose):
-        found = await find(memory, whose)
     for sentence in found.degraded:
         output.remark(sentence)
     if output.as_json:
@@ -196,7 +147,7 @@ async def _find_tasks(
 
 
 @with_common_options
-def forget(
+async def forget(
     where: CommonOptions,
     output: Output,
     *,
@@ -212,49 +163,24 @@ def forget(
     yes: Yes = False,
 ) -> int:
     """Remove memories that were used often and seldom helped; what was never used stays. Undo takes it back."""
-    with option_name(OPTION_NAMES):
-        useless = ForgetOptions(task_name=task, types=types or ["procedural"], freq=freq, utility=utility)
-        return asyncio.run(_forget(where, output, useless, dry_run=dry_run, is_sure=yes))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetOptions:
-    """What `reme forget` is to remove; see `ReMe.forget_memories`."""
-
-    task_name: str | None
-    types: Sequence[str]
-    freq: int
-    utility: float
-
-
-async def _forget(
-    where: CommonOptions, output: Output, useless: ForgetOptions, *, dry_run: bool, is_sure: bool
-) -> ExitCode:
-    """Remove memories that were used often and seldom helped; says how many, and asks."""
     async with where.existing() as (memory, whose):
-        if not dry_run and not is_sure:
-            would = await _forget_once(memory, whose, useless, dry_run=True)
+        forget_useless = partial(
+            memory.forget_memories,
+            **whose,
+            task_name=task,
+            memory_type=types_of(types or ["procedural"]),
+            freq_threshold=freq,
+            utility_threshold=utility,
+        )
+        if not dry_run and not yes:
+            would = await forget_useless(dry_run=True)
             if would.memories:
-                ask(f"{_what_goes(would, where)} Remove them?", can_be_undone=True)
-        forgotten = await _forget_once(memory, whose, useless, dry_run=dry_run)
+                count = counted(len(would.memories), "memory")
+                what = f"{count} of {where.scope_name}, used often and seldom of help, would go; --dry-run lists them."
+                ask(f"{what} Remove them?", can_be_undone=True)
+        forgotten = await forget_useless(dry_run=dry_run)
     _tell_forgotten(output, forgotten)
     return ExitCode.DONE
-
-
-async def _forget_once(memory: ReMe, whose: Whose, useless: ForgetOptions, *, dry_run: bool) -> Forgotten:
-    return await memory.forget_memories(
-        **whose,
-        task_name=useless.task_name,
-        memory_type=types_of(useless.types),
-        freq_threshold=useless.freq,
-        utility_threshold=useless.utility,
-        dry_run=dry_run,
-    )
-
-
-def _what_goes(forgotten: Forgotten, where: CommonOptions) -> str:
-    count = counted(len(forgotten.memories), "memory")
-    return f"{count} of {where.scope_name}, used often and seldom of help, would go; --dry-run lists them."
 
 
 def _tell_forgotten(output: Output, forgotten: Forgotten) -> None:
@@ -272,7 +198,7 @@ _TOOLS_LIMIT = 100
 
 
 @with_common_options
-def tools(
+async def tools(
     where: CommonOptions,
     output: Output,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Names of tools, exact.")] = None,
@@ -286,14 +212,12 @@ def tools(
     if summarize and not names:
         msg = "--summarize needs the NAMEs of tools: reme tools lists them"
         raise InvalidInputError(msg)
-    with option_name(OPTION_NAMES):
-        if not names:
-            page_size = _TOOLS_LIMIT if limit is None else limit
-            return asyncio.run(_list_tools(where, output, limit=page_size, cursor=cursor))
-        refuse("tools that are named", {"--limit": limit, "--cursor": cursor})
-        if summarize:
-            return asyncio.run(_summarize(where, output, names, with_embedding=not no_embedding))
-        return asyncio.run(_show_tools(where, output, names))
+    if not names:
+        return await _list_tools(where, output, limit=_TOOLS_LIMIT if limit is None else limit, cursor=cursor)
+    refuse("tools that are named", {"--limit": limit, "--cursor": cursor})
+    if summarize:
+        return await _summarize(where, output, names, with_embedding=not no_embedding)
+    return await _show_tools(where, output, names)
 
 
 async def _list_tools(where: CommonOptions, output: Output, *, limit: int, cursor: str | None) -> ExitCode:

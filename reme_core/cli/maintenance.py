@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -11,29 +11,24 @@ from typing import Annotated
 import typer
 
 from reme_core.cli.exits import ExitCode
-from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Json, Space, Wait, begin
+from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Json, of_the_file, of_the_space
 from reme_core.cli.output import Output, counted, listed
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Cost, FileCheck, Usage
 
 
-def backup(
+@of_the_file
+async def backup(
+    where: CommonOptions,
+    output: Output,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The copy to write.")],
     *,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Copy the memory file, all users and spaces, while others may write; the copy is checked."""
-    where, output = begin(None, "default", folder, wait, as_json=as_json)
-    if Path(file).exists() and not force:
+    if Path(file).exists() and not force:  # noqa: ASYNC240  # nothing else runs in a command
         msg = f"{file!r} exists: give another path, or --force to replace it"
         raise InvalidInputError(msg)
-    return asyncio.run(_backup(where, output, file, force=force))
-
-
-async def _backup(where: CommonOptions, output: Output, file: str, *, force: bool) -> ExitCode:
     where.check_file()
     async with where.open() as memory:
         checked = await memory.backup(file, overwrite=force)
@@ -50,7 +45,8 @@ def restore(
     """Put a copy in the place of the memory file, which nobody may have open; what was there is kept beside it."""
     from reme_core.stores import restore_file  # noqa: PLC0415  # help is shown without it
 
-    where, output = begin(None, "default", folder, DEFAULT_WAIT_S, as_json=as_json)
+    where = CommonOptions(user=None, shared=False, space="default", folder=folder, wait_s=DEFAULT_WAIT_S)
+    output = Output(as_json=as_json)
     where.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = restore_file(Path(file).expanduser(), where.file)
     if output.as_json:
@@ -60,31 +56,34 @@ def restore(
     return ExitCode.DONE
 
 
-def check(
+@of_the_file
+async def check(
+    where: CommonOptions,
+    output: Output,
     file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="A copy; by default the memory file.")] = None,
     *,
     repair_digests: Annotated[
         bool, typer.Option("--repair-digests", help="Afterwards, take the texts as they are now for right ones.")
     ] = False,
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Read all of the file and tell what is damaged, down to one changed byte of a text."""
-    where, output = begin(None, "default", folder, wait, as_json=as_json)
     if file is not None and repair_digests:
         msg = "--repair-digests is for the memory file: leave FILE out"
         raise InvalidInputError(msg)
     if file is None:
         where.check_folder()
-    path = where.file if file is None else Path(file).expanduser()
+    path = where.file if file is None else Path(file).expanduser()  # noqa: ASYNC240  # as in backup
     if (missing := _nothing_in(path)) is not None:
         return _tell_nothing(output, path, missing)
     if file is not None:
         from reme_core.stores import check_file  # noqa: PLC0415  # as in restore
 
         return _print_check(output, check_file(path), "checked")
-    return asyncio.run(_check(where, output, repair_digests=repair_digests))
+    async with where.open() as memory:
+        checked = await memory.check(repair_digests=repair_digests)
+    if repair_digests:
+        output.remark("digests are written anew: the texts as they are now count as right")
+    return _print_check(output, checked, "checked")
 
 
 def _nothing_in(path: Path) -> str | None:
@@ -109,14 +108,6 @@ def _tell_nothing(output: Output, path: Path, missing: str) -> ExitCode:
     return ExitCode.NOTHING_FOUND
 
 
-async def _check(where: CommonOptions, output: Output, *, repair_digests: bool) -> ExitCode:
-    async with where.open() as memory:
-        checked = await memory.check(repair_digests=repair_digests)
-    if repair_digests:
-        output.remark("digests are written anew: the texts as they are now count as right")
-    return _print_check(output, checked, "checked")
-
-
 def _print_check(output: Output, checked: FileCheck, done: str) -> ExitCode:
     if output.as_json:
         output.value(checked.model_dump(mode="json"))
@@ -128,31 +119,26 @@ def _print_check(output: Output, checked: FileCheck, done: str) -> ExitCode:
     return ExitCode.UNREADABLE if checked.problems else ExitCode.DONE
 
 
-def cost(
+@of_the_space
+async def cost(
+    where: CommonOptions,
+    output: Output,
     *,
-    user: Annotated[str | None, typer.Option("--user", "-u", help="One user's; by default all users'.")] = None,
-    shared: Annotated[bool, typer.Option("--shared", help="The shared scope's alone.")] = False,
+    one_user: Annotated[str | None, typer.Option("--user", "-u", help="One user's; by default all users'.")] = None,
+    shared_alone: Annotated[bool, typer.Option("--shared", help="The shared scope's alone.")] = False,
     since: Annotated[str | None, typer.Option("--since", help="From this day (UTC) on.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Up to this day, which is not counted.")] = None,
-    space: Space = "default",
-    folder: Folder = DEFAULT_FOLDER,
-    wait: Wait = DEFAULT_WAIT_S,
-    as_json: Json = False,
 ) -> int:
     """Tell what models were asked and how many tokens that took, by day, user and purpose."""
-    where, output = begin(user, space, folder, wait, shared=shared, as_json=as_json)
-    days = _read_day(since, "--since"), _read_day(until, "--until")
-    return asyncio.run(_cost(where, output, *days))
-
-
-async def _cost(where: CommonOptions, output: Output, since: date | None, until: date | None) -> ExitCode:
     from reme_core.steps.costs import CostBook  # noqa: PLC0415  # help is shown without it
 
-    user_id = None if where.user is None and not where.shared else where.whose["user_id"] or ""
+    first, end = _read_day(since, "--since"), _read_day(until, "--until")
+    scope = replace(where, user=one_user, shared=shared_alone)
+    user_id = None if one_user is None and not shared_alone else scope.whose["user_id"] or ""
     where.check_file()
     async with where.open() as memory:
         book = CostBook(memory.store, memory.clock)
-        costs = await book.read(where.space, user_id=user_id, since=since, until=until)
+        costs = await book.read(where.space, user_id=user_id, since=first, until=end)
     total = sum((Usage(**cost.model_dump(include=set(Usage.model_fields))) for cost in costs), Usage())
     if output.as_json:
         counts = total.model_dump(include={"model_calls", "prompt_tokens", "completion_tokens"})
@@ -180,15 +166,9 @@ def _read_day(text: str | None, name: str) -> date | None:
         raise InvalidInputError(msg) from None
 
 
-def users(
-    *, space: Space = "default", folder: Folder = DEFAULT_FOLDER, wait: Wait = DEFAULT_WAIT_S, as_json: Json = False
-) -> int:
+@of_the_space
+async def users(where: CommonOptions, output: Output) -> int:
     """List the users of a memory space, and how much is kept of each."""
-    where, output = begin(None, space, folder, wait, as_json=as_json)
-    return asyncio.run(_users(where, output))
-
-
-async def _users(where: CommonOptions, output: Output) -> ExitCode:
     held = [item for item in await where.scopes() if item.scope.memory_space == where.space]
     if output.as_json:
         output.value(
@@ -208,13 +188,9 @@ async def _users(where: CommonOptions, output: Output) -> ExitCode:
     return ExitCode.DONE
 
 
-def spaces(*, folder: Folder = DEFAULT_FOLDER, wait: Wait = DEFAULT_WAIT_S, as_json: Json = False) -> int:
+@of_the_file
+async def spaces(where: CommonOptions, output: Output) -> int:
     """List the memory spaces of the file."""
-    where, output = begin(None, "default", folder, wait, as_json=as_json)
-    return asyncio.run(_spaces(where, output))
-
-
-async def _spaces(where: CommonOptions, output: Output) -> ExitCode:
     held = Counter(item.scope.memory_space for item in await where.scopes())
     if output.as_json:
         output.value({"spaces": [{"memory_space": name, "users": count} for name, count in sorted(held.items())]})

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +20,7 @@ from reme_core.cli.options import (
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, listed, minute
-from reme_core.cli.visible import one_line
+from reme_core.cli.wording import one_line
 from reme_core.errors import InvalidInputError, PartialFailureError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Erased, Event, Memory, SummaryResult
@@ -60,7 +59,7 @@ def add(
     background: Annotated[
         bool, typer.Option("--background", help="Only keep the messages; reme flush makes memories of them.")
     ] = False,
-) -> int:
+) -> Coroutine[object, object, int]:
     """Add a memory, or the messages of a file; with a chat model, memories are made of these."""
     if (text is None) == (messages is None):
         msg = "give either a memory or --messages FILE"
@@ -68,18 +67,16 @@ def add(
     if messages is not None:
         alone = {"--target": target, "--when-to-use": when_to_use, "--observed": observed, "--metadata": metadata}
         refuse("--messages", {**alone, "--since": since, "--until": until})
-        return asyncio.run(
-            _add_messages(
-                where,
-                output,
-                read_messages(messages),
-                session_id=session,
-                end_session=end,
-                memory_type=memory_type or "auto",
-                with_llm=not no_llm,
-                with_embedding=not no_embedding,
-                background=background,
-            )
+        return _add_messages(
+            where,
+            output,
+            read_messages(messages),
+            session_id=session,
+            end_session=end,
+            memory_type=memory_type or "auto",
+            with_llm=not no_llm,
+            with_embedding=not no_embedding,
+            background=background,
         )
     refuse("a memory", {"--session": session, "--end": end, "--background": background or None})
     content = read_text("-").strip() if text == "-" else text or ""
@@ -98,7 +95,7 @@ def add(
             metadata=extra,
         )
 
-    return asyncio.run(_add_memory(where, output, keep, with_embedding=not no_embedding))
+    return _add_memory(where, output, keep, with_embedding=not no_embedding)
 
 
 async def _add_memory(
@@ -180,17 +177,12 @@ def _print_summary(output: Output, result: SummaryResult) -> None:
 
 
 @with_common_options
-def history(
+async def history(
     where: CommonOptions,
     output: Output,
     memory_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a memory, deleted ones included.")],
 ) -> int:
     """Show every change of a memory, oldest first."""
-    return asyncio.run(_history(where, output, memory_id))
-
-
-async def _history(where: CommonOptions, output: Output, memory_id: str) -> ExitCode:
-    """Print every change of a memory, oldest first."""
     async with where.existing() as (memory, whose):
         events = await memory.history(memory_id, **whose)
     if output.as_json:
@@ -212,7 +204,7 @@ def _print_event(output: Output, event: Event) -> None:
 
 
 @with_common_options
-def delete(
+async def delete(
     where: CommonOptions,
     output: Output,
     memory_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The id of a memory.")] = None,
@@ -225,44 +217,43 @@ def delete(
     if everything == (memory_id is not None):
         msg = "give either the ID of a memory or --all"
         raise InvalidInputError(msg)
-    if memory_id is None:
-        return asyncio.run(_delete_all(where, output, is_sure=yes))
-    return asyncio.run(_delete_memory(where, output, memory_id, erase=erase, is_sure=yes))
+    async with where.existing() as (memory, whose):
+        if memory_id is None:
+            await _delete_all(memory, whose, where, output, is_sure=yes)
+        else:
+            await _delete_memory(memory, whose, output, memory_id, erase=erase, is_sure=yes)
+    return ExitCode.DONE
 
 
 async def _delete_memory(
-    where: CommonOptions, output: Output, memory_id: str, *, erase: bool, is_sure: bool
-) -> ExitCode:
+    memory: ReMe, whose: Whose, output: Output, memory_id: str, *, erase: bool, is_sure: bool
+) -> None:
     """Delete one memory; asks first."""
-    async with where.existing() as (memory, whose):
-        if not is_sure:
-            last = (await memory.history(memory_id, **whose))[-1]  # it may be deleted already
-            found = last.after or last.before
-            what = "" if found is None else f" {one_line(found.content)[:_SHOWN]!r}"
-            ask(f"delete{what}{' and its history, for good' if erase else ''}?")
-        await memory.delete_memory(memory_id, **whose, reason="reme delete", erase=erase)
+    if not is_sure:
+        last = (await memory.history(memory_id, **whose))[-1]  # it may be deleted already
+        found = last.after or last.before
+        what = "" if found is None else f" {one_line(found.content)[:_SHOWN]!r}"
+        ask(f"delete{what}{' and its history, for good' if erase else ''}?")
+    await memory.delete_memory(memory_id, **whose, reason="reme delete", erase=erase)
     if output.as_json:
         output.value({"deleted": memory_id})
     elif erase:
         output.line(f"deleted {memory_id} and its history; the messages that it comes from stay")
     else:
         output.line(f"deleted {memory_id}; reme history still shows it")
-    return ExitCode.DONE
 
 
-async def _delete_all(where: CommonOptions, output: Output, *, is_sure: bool) -> ExitCode:
+async def _delete_all(memory: ReMe, whose: Whose, where: CommonOptions, output: Output, *, is_sure: bool) -> None:
     """Delete everything of a user for good; asks first."""
-    async with where.existing() as (memory, whose):
-        if not is_sure:
-            counts = await memory.stats(**whose)
-            ask(f"delete {_what_is_there(counts)} of {where.scope_name} for good?")
-        erased = await memory.delete_all_memories(**whose)
+    if not is_sure:
+        counts = await memory.stats(**whose)
+        ask(f"delete {_what_is_there(counts)} of {where.scope_name} for good?")
+    erased = await memory.delete_all_memories(**whose)
     if output.as_json:
         output.value(erased.model_dump(mode="json"))
     else:
         for line in _told_erased(erased):
             output.line(line)
-    return ExitCode.DONE
 
 
 def _told_erased(erased: Erased) -> list[str]:
@@ -300,20 +291,11 @@ def _what_is_there(counts: Counts) -> str:
 
 
 @with_common_options
-def stats(
-    where: CommonOptions,
-    output: Output,
-) -> int:
+async def stats(where: CommonOptions, output: Output) -> int:
     """Show how much a user's memory holds."""
-    return asyncio.run(_stats(where, output))
-
-
-async def _stats(where: CommonOptions, output: Output) -> ExitCode:
-    """Print how much a user's memory holds."""
     async with where.existing() as (memory, whose):
         counts = await memory.stats(**whose)
-    beside = (path for path in where.file.parent.iterdir() if path.name.startswith(where.file.name))
-    size = sum(path.stat().st_size for path in beside)
+    size = sum(path.stat().st_size for path in where.file.parent.glob(f"{where.file.name}*"))
     if output.as_json:
         output.value({**counts.model_dump(mode="json"), "file": str(where.file), "file_bytes": size})
         return ExitCode.DONE

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
@@ -15,43 +13,24 @@ from reme_core.cli.exits import ExitCode
 from reme_core.cli.keyboard import ask
 from reme_core.cli.options import (
     CommonOptions,
-    Whose,
     Yes,
     refuse,
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, minute
-from reme_core.cli.wording import option_name
 from reme_core.errors import InvalidInputError
 from reme_core.facade.messages import IDLE_DAYS, RETENTION_DAYS
-from reme_core.facade.reme import ReMe
 from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, Reloaded, ReloadResult
 
 # A text is read in pieces of this size: each reading costs as much as the whole text, and most texts are one piece.
 _PIECE_CHARS = 10_000_000
 _FOUND_CHARS = 4000
-# Arguments of `ReMe`, and the options that they are here.
-_OPTIONS = {
-    "limit_chars": "--chars",
-    "start_line": "--lines",
-    "end_line": "--lines",
-    "start_time": "--from",
-    "end_time": "--to",
-    "session_id": "--session",
-    "older_than_days": "--days",
-    "idle_days": "--idle-days",
-    "max_bytes": "--max-bytes",
-    "query": "--query",
-    "offset": "--offset",
-    "limit": "--limit",
-    "cursor": "--cursor",
-}
 _LINES = re.compile(r"(\d{1,9})?(?:(-)(\d{1,9})?)?", re.ASCII)
 _DEFAULT_LIMIT = 5
 
 
 @with_common_options
-def offloads(
+async def offloads(
     where: CommonOptions,
     output: Output,
     *,
@@ -60,17 +39,9 @@ def offloads(
     cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where the last page ended.")] = None,
 ) -> int:
     """List what left the contexts of sessions, newest first, with the references that reload takes."""
-    with option_name(_OPTIONS):
-        return asyncio.run(_list_offloads(where, output, session_id=session, limit=limit, cursor=cursor))
-
-
-async def _list_offloads(
-    where: CommonOptions, output: Output, *, session_id: str | None, limit: int, cursor: str | None
-) -> ExitCode:
-    """Print a page of what was offloaded, newest first."""
     async with where.existing() as (memory, whose):
         offloads, next_cursor = await memory.list_offloads(
-            **whose, session_id=session_id, limit=limit, newest_first=True, cursor=cursor
+            **whose, session_id=session, limit=limit, newest_first=True, cursor=cursor
         )
     if output.as_json:
         output.value({"offloads": [item.model_dump(mode="json") for item in offloads], "next_cursor": next_cursor})
@@ -92,7 +63,7 @@ def _print_offload(output: Output, item: OffloadInfo) -> None:
 
 
 @with_common_options
-def reload(
+async def reload(
     where: CommonOptions,
     output: Output,
     reference: Annotated[str | None, typer.Argument(metavar="REFERENCE", help="What was offloaded.")] = None,
@@ -118,37 +89,33 @@ def reload(
         refuse("one text", {"--from": start, "--to": end})
         if query is None:
             refuse("a text that isn't searched", {"--limit": limit})
+    if query is not None and not query.strip():
+        msg = "--query is empty: write the words to look for, or leave it out"
+        raise InvalidInputError(msg)
     start_line, end_line = (None, None) if lines is None else read_lines(lines)
-    wanted = ReloadOptions(
-        reference=reference,
-        query=query,
-        start_line=start_line,
-        end_line=end_line,
-        offset=offset,
-        chars=chars,
-        session_id=session,
-        start_time=start,
-        end_time=end,
-        limit=_DEFAULT_LIMIT if limit is None else limit,
-    )
-    with option_name(_OPTIONS):
-        return asyncio.run(_reload(where, output, wanted))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReloadOptions:
-    """What `reme reload` was asked; see `ReMe.reload_context`."""
-
-    reference: str | None
-    query: str | None
-    start_line: int | None
-    end_line: int | None
-    offset: int | None
-    chars: int | None
-    session_id: str | None
-    start_time: str | None
-    end_time: str | None
-    limit: int
+    is_read = reference is not None and query is None
+    most = _PIECE_CHARS if is_read else _FOUND_CHARS
+    async with where.existing() as (memory, whose):
+        load = partial(memory.reload_context, **whose, reference=reference)
+        found = await load(
+            query=query,
+            session_id=session,
+            start_line=start_line,  # a place and a query don't go together, and are refused
+            end_line=end_line,
+            offset=offset,
+            start_time=start,
+            end_time=end,
+            limit=_DEFAULT_LIMIT if limit is None else limit,
+            limit_chars=most if chars is None else chars,
+        )
+        if not is_read:
+            return _print_search(output, found, is_one_text=reference is not None)
+        pieces = list(found.results)
+        # A length was asked for, or lines: where those end, an offset alone couldn't say.
+        while chars is None and lines is None and pieces[-1].next_offset is not None:
+            pieces += (await load(offset=pieces[-1].next_offset, limit_chars=_PIECE_CHARS)).results
+    _print_pieces(output, pieces, by_lines=lines is not None)
+    return ExitCode.DONE
 
 
 def read_lines(text: str) -> tuple[int | None, int | None]:
@@ -162,32 +129,16 @@ def read_lines(text: str) -> tuple[int | None, int | None]:
     return start, (start if dash is None else None if last is None else int(last))
 
 
-async def _reload(where: CommonOptions, output: Output, wanted: ReloadOptions) -> ExitCode:
-    """Print what left a context: a text or a piece of it, or what a search finds; nothing found is an exit code."""
-    async with where.existing() as (memory, whose):
-        if wanted.reference is not None and wanted.query is None:
-            return await _read(memory, whose, output, wanted)
-        found = await memory.reload_context(
-            **whose,
-            reference=wanted.reference,
-            query=wanted.query,
-            session_id=wanted.session_id,
-            start_line=wanted.start_line,  # a place and a query don't go together, and are refused
-            end_line=wanted.end_line,
-            offset=wanted.offset,
-            start_time=wanted.start_time,
-            end_time=wanted.end_time,
-            limit=wanted.limit,
-            limit_chars=_FOUND_CHARS if wanted.chars is None else wanted.chars,
-        )
+def _print_search(output: Output, found: ReloadResult, *, is_one_text: bool) -> ExitCode:
+    """Print what a search has found; nothing found is an exit code."""
     if output.as_json:
         output.value(found.model_dump(mode="json"))
     has_found = bool(found.results)
-    if wanted.reference is None:
+    if is_one_text:
+        has_found = _print_matches(output, found.results[0])
+    else:
         for place, item in enumerate(found.results if not output.as_json else (), start=1):
             _print_found(output, place, item)
-    else:
-        has_found = _print_matches(output, found.results[0])
     if has_found:
         return ExitCode.DONE
     output.remark("nothing found")
@@ -210,39 +161,17 @@ def _print_matches(output: Output, item: Reloaded) -> bool:
     return bool(item.matches)
 
 
-async def _read(memory: ReMe, whose: Whose, output: Output, wanted: ReloadOptions) -> ExitCode:
-    """Print a text, or the piece that lines, offset and length choose."""
-    found = await memory.reload_context(
-        **whose,
-        reference=wanted.reference,
-        session_id=wanted.session_id,
-        start_line=wanted.start_line,
-        end_line=wanted.end_line,
-        offset=wanted.offset,
-        limit_chars=_PIECE_CHARS if wanted.chars is None else wanted.chars,
-    )
-    pieces = list(found.results)
-    # A length was asked for, or lines: where those end, an offset alone couldn't say.
-    goes_on = wanted.chars is None and wanted.start_line is None and wanted.end_line is None
-    while goes_on and pieces[-1].next_offset is not None:
-        found = await memory.reload_context(
-            **whose,
-            reference=wanted.reference,
-            offset=pieces[-1].next_offset,
-            limit_chars=_PIECE_CHARS,
-        )
-        pieces += found.results
+def _print_pieces(output: Output, pieces: Sequence[Reloaded], *, by_lines: bool) -> None:
+    """Print a text, or the piece of it that lines, offset and length choose."""
     if output.as_json:
         output.value(ReloadResult(results=(_joined(pieces),)).model_dump(mode="json"))
-        return ExitCode.DONE
+        return
     _print_text(output, *(piece.memory for piece in pieces))
     last = pieces[-1]
     if last.next_offset is not None:
         # Behind an offset the lines that were asked for would be forgotten.
-        by_lines = wanted.start_line is not None or wanted.end_line is not None
         more = "the rest of these lines: a larger --chars" if by_lines else f"more: --offset {last.next_offset}"
         output.remark(f"up to line {last.last_line} of {last.lines}; {more}")
-    return ExitCode.DONE
 
 
 def _joined(pieces: Sequence[Reloaded]) -> Reloaded:
@@ -260,7 +189,7 @@ def _print_text(output: Output, *pieces: str) -> None:
 
 
 @with_common_options
-def clean(
+async def clean(
     where: CommonOptions,
     output: Output,
     *,
@@ -275,44 +204,15 @@ def clean(
     yes: Yes = False,
 ) -> int:
     """Remove the texts of old offloads for good; messages stay, and so does what an open session refers to."""
-    with option_name(_OPTIONS):
-        return asyncio.run(
-            _clean(
-                where,
-                output,
-                older_than_days=days,
-                max_bytes=max_bytes,
-                idle_days=idle_days,
-                dry_run=dry_run,
-                is_sure=yes,
-            )
-        )
-
-
-async def _clean(
-    where: CommonOptions,
-    output: Output,
-    *,
-    older_than_days: float,
-    max_bytes: int | None,
-    idle_days: float,
-    dry_run: bool,
-    is_sure: bool,
-) -> ExitCode:
-    """Remove the texts of old offloads for good; says what would go, and asks."""
     async with where.existing() as (memory, whose):
-        clean = partial(
-            memory.clean_offloads,
-            **whose,
-            older_than_days=older_than_days,
-            max_bytes=max_bytes,
-            idle_days=idle_days,
+        clean_up = partial(
+            memory.clean_offloads, **whose, older_than_days=days, max_bytes=max_bytes, idle_days=idle_days
         )
-        cleaned = await clean(dry_run=True) if dry_run or not is_sure else None
+        cleaned = await clean_up(dry_run=True) if dry_run or not yes else None
         if cleaned is not None and cleaned.removed and not dry_run:
             ask(f"{_what_goes(cleaned, where)} Remove them for good?")
         if cleaned is None or (cleaned.removed and not dry_run):
-            cleaned = await clean()
+            cleaned = await clean_up()
     _tell_cleaned(output, cleaned, dry_run=dry_run)
     return ExitCode.DONE
 

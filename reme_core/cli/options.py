@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from inspect import Signature, signature
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec, TypeAlias, 
 import typer
 
 from reme_core.cli.output import Output, listed
-from reme_core.cli.visible import one_line
+from reme_core.cli.wording import one_line
 from reme_core.errors import InvalidInputError, NotFoundError, ReMeError
 from reme_core.facade.parts import FILE_NAME, UNSET
 from reme_core.facade.reme import ReMe
@@ -170,7 +171,11 @@ class CommonOptions:
 P = ParamSpec("P")
 
 
-def with_common_options(command: Callable[Concatenate[CommonOptions, Output, P], int]) -> Callable[..., int]:
+Command: TypeAlias = Callable[Concatenate[CommonOptions, Output, P], Coroutine[object, object, int]]
+"""A command: an async function, or one that reads its input first and returns the coroutine of the rest."""
+
+
+def with_common_options(command: Command[P], *, without: Collection[str] = ()) -> Callable[..., int]:
     """Return a command for typer: it has the common options behind its own, and is handed what they say."""
 
     def run(
@@ -184,24 +189,26 @@ def with_common_options(command: Callable[Concatenate[CommonOptions, Output, P],
         **own: object,
     ) -> int:
         where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait, hints=not as_json)
-        typed = cast("Callable[..., int]", command)
-        return typed(where, Output(as_json=as_json), **own)
+        typed = cast("Callable[..., Coroutine[object, object, int]]", command)
+        return asyncio.run(typed(where, Output(as_json=as_json), **own))
 
     types = {**get_type_hints(run, include_extras=True), **get_type_hints(command, include_extras=True)}
     _, _, *first = signature(command).parameters.values()
-    *last, _ = signature(run).parameters.values()
+    *last, _ = (item for item in signature(run).parameters.values() if item.name not in without)
     parameters = [parameter.replace(annotation=types[parameter.name]) for parameter in (*first, *last)]
     run.__name__, run.__doc__, run.__annotations__ = command.__name__, command.__doc__, types
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # where `inspect.signature` looks first
     return run
 
 
-def begin(
-    user: str | None, space: str, folder: str, wait: float, *, shared: bool = False, as_json: bool = False
-) -> tuple[CommonOptions, Output]:
-    """Return whose memory it is about, and what prints."""
-    where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait, hints=not as_json)
-    return where, Output(as_json=as_json)
+def of_the_space(command: Command[P]) -> Callable[..., int]:
+    """Return a command for typer that is about a whole memory space; see `with_common_options`."""
+    return with_common_options(command, without={"user", "shared"})
+
+
+def of_the_file(command: Command[P]) -> Callable[..., int]:
+    """Return a command for typer that is about the whole file; see `with_common_options`."""
+    return with_common_options(command, without={"user", "shared", "space"})
 
 
 async def _scopes_of(memory: ReMe) -> Sequence[HeldScope]:

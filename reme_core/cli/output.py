@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from reme_core.cli.visible import json_line, one_line, visible
+from reme_core.cli.wording import json_line, one_line, visible
 
 _INDENT = 4
 

@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from typing import Annotated, Any
 
@@ -15,10 +16,25 @@ import typer
 from typer.main import get_command
 
 from reme_core import __version__
-from reme_core.cli import chat, doctor, file_memory, jobs, learning, maintenance, memories, offloads, search, transfer
+from reme_core.cli import (
+    brief,
+    chat,
+    doctor,
+    file_memory,
+    jobs,
+    keys,
+    learning,
+    maintenance,
+    mcp,
+    memories,
+    offloads,
+    search,
+    serve,
+    transfer,
+)
 from reme_core.cli.exits import ExitCode, describe_error, exit_code, failure_line
 from reme_core.cli.file_settings import settings_of_files
-from reme_core.cli.visible import one_line
+from reme_core.cli.wording import one_line
 from reme_core.errors import ReMeError
 
 app = typer.Typer(
@@ -60,9 +76,22 @@ for _name, _command in (
     ("users", maintenance.users),
     ("spaces", maintenance.spaces),
     ("doctor", doctor.doctor),
+    ("mcp", mcp.mcp),
+    ("serve", serve.serve),
 ):
     app.command(_name)(_command)
 app.add_typer(file_memory.files)
+app.add_typer(keys.keys, name="keys")
+
+
+def _has_its_own_parser(context: typer.Context) -> int:
+    """Run a command that reads its options itself: `main` takes it before it comes here."""
+    return brief.run([context.info_name or "", *context.args], is_program=False)
+
+
+for _name, _help in brief.COMMANDS.items():
+    _own = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command(_name, help=_help, context_settings=_own, add_help_option=False)(_has_its_own_parser)
 
 TRACEBACK_VARIABLE = "REME_TRACEBACK"
 _COMPLETING = "_REME_COMPLETE"  # set by the shell that asks; the name that typer makes of ours
@@ -97,7 +126,8 @@ def run(arguments: Sequence[str]) -> int:
     # Without a handler, logging writes what it is told of failed jobs to stderr, where each failure has its one line.
     logging.getLogger("reme").addHandler(_SILENT)
     try:
-        with settings_of_files():
+        # A client starts it in the folder of whatever project is open: whose files must not choose who is sent texts.
+        with nullcontext() if arguments[:1] == ["mcp"] else settings_of_files():
             code = int(_commands().main(args=list(arguments), prog_name="reme", standalone_mode=False) or 0)
         sys.stdout.flush()
     except typer.TyperException as exc:

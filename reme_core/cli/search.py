@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, assert_never
+from typing import Annotated, TypeVar, assert_never
 
 import typer
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.files import read_object
@@ -21,14 +20,12 @@ from reme_core.cli.options import (
     Superseded,
     Targets,
     Types,
-    Whose,
     types_of,
     with_common_options,
 )
 from reme_core.cli.output import Output
 from reme_core.errors import InvalidInputError
-from reme_core.facade.reme import ReMe
-from reme_core.schema import Block, Memory, MemoryPage, Reloaded, RetrieveResult, StoredMessage
+from reme_core.schema import Block, Memory, Reloaded, StoredMessage
 from reme_core.steps.user_input import read_metadata_filter
 
 
@@ -41,7 +38,7 @@ class LayerName(StrEnum):
 
 
 @with_common_options
-def search(
+async def search(
     where: CommonOptions,
     output: Output,
     query: Annotated[
@@ -66,9 +63,8 @@ def search(
 ) -> int:
     """Find what answers a question, or lies in a time. Exit code 1: nothing found."""
     names = read_metadata_filter(read_object(metadata, "--metadata")) or None
-
-    async def find(memory: ReMe, whose: Whose) -> RetrieveResult:
-        return await memory.retrieve(
+    async with where.existing(with_embedding=not no_embedding) as (memory, whose):
+        found = await memory.retrieve(
             query,
             **whose,
             limit=limit,
@@ -86,20 +82,6 @@ def search(
             include_superseded=superseded,
             include_shared=include_shared,
         )
-
-    return asyncio.run(_search(where, output, find, with_embedding=not no_embedding))
-
-
-async def _search(
-    where: CommonOptions,
-    output: Output,
-    find: Callable[[ReMe, Whose], Awaitable[RetrieveResult]],
-    *,
-    with_embedding: bool,
-) -> ExitCode:
-    """Print what answers a question; nothing found is told by the exit code, as grep does."""
-    async with where.existing(with_embedding=with_embedding) as (memory, whose):
-        found = await find(memory, whose)
     if output.as_json:
         output.value(found.model_dump(mode="json"))
     for place, hit in enumerate(found.results if not output.as_json else (), start=1):
@@ -108,12 +90,12 @@ async def _search(
         output.remark(sentence)
     if found.results:
         return ExitCode.DONE
-    output.remark("nothing found")
+    output.remark("nothing found")  # the exit code tells it as well, as that of grep does
     return ExitCode.NOTHING_FOUND
 
 
 @with_common_options
-def list_(
+async def list_(
     where: CommonOptions,
     output: Output,
     *,
@@ -137,29 +119,31 @@ def list_(
         "--superseded": superseded,
     }
     _check_page_options(layer, given)
-
-    async def find(memory: ReMe, whose: Whose) -> MemoryPage:
-        return await memory.list_memories(
-            **whose,
-            memory_type=types_of(types or ()),
-            memory_target=targets or None,
-            keyword=keyword,
-            as_of=as_of,
-            include_superseded=superseded,
-            limit=limit,
-            cursor=cursor,
-        )
-
-    match layer:
-        case LayerName.MEMORY:
-            page = _list_memories(where, output, find)
-        case LayerName.MESSAGE:
-            page = _list_messages(where, output, keyword=keyword, session_id=session, limit=limit, cursor=cursor)
-        case LayerName.SUMMARY:
-            page = _list_blocks(where, output, session_id=session, limit=limit, cursor=cursor)
-        case _:
-            assert_never(layer)
-    return asyncio.run(page)
+    async with where.existing() as (memory, whose):
+        match layer:
+            case LayerName.MEMORY:
+                page = await memory.list_memories(
+                    **whose,
+                    memory_type=types_of(types or ()),
+                    memory_target=targets or None,
+                    keyword=keyword,
+                    as_of=as_of,
+                    include_superseded=superseded,
+                    limit=limit,
+                    cursor=cursor,
+                )
+                _print_page(output, "memories", page.memories, page.next_cursor, print_memory)
+            case LayerName.MESSAGE:
+                said = await memory.find_messages(
+                    **whose, keyword=keyword, session_id=session, limit=limit, cursor=cursor
+                )
+                _print_page(output, "messages", said.messages, said.next_cursor, print_message)
+            case LayerName.SUMMARY:
+                blocks, following = await memory.list_blocks(**whose, session_id=session, limit=limit, cursor=cursor)
+                _print_page(output, "blocks", blocks, following, print_block)
+            case _:
+                assert_never(layer)
+    return ExitCode.DONE
 
 
 def _check_page_options(layer: str, given: Mapping[str, bool]) -> None:
@@ -175,65 +159,26 @@ def _check_page_options(layer: str, given: Mapping[str, bool]) -> None:
             raise InvalidInputError(msg)
 
 
-async def _list_memories(
-    where: CommonOptions, output: Output, find: Callable[[ReMe, Whose], Awaitable[MemoryPage]]
-) -> ExitCode:
-    """Print a page of memories, newest first."""
-    async with where.existing() as (memory, whose):
-        page = await find(memory, whose)
+ItemT = TypeVar("ItemT", bound=BaseModel)
+
+
+def _print_page(
+    output: Output, name: str, items: Sequence[ItemT], cursor: str | None, show: Callable[[Output, ItemT], None]
+) -> None:
     if output.as_json:
-        output.value(page.model_dump(mode="json"))
-        return ExitCode.DONE
-    for item in page.memories:
-        print_memory(output, item)
-    if not page.memories:
-        output.remark("no memories; messages are listed by: reme list --layer message")
-    _tell_next(output, page.next_cursor)
-    return ExitCode.DONE
-
-
-async def _list_messages(
-    where: CommonOptions, output: Output, *, keyword: str | None, session_id: str | None, limit: int, cursor: str | None
-) -> ExitCode:
-    """Print a page of messages in the order in which they were said."""
-    async with where.existing() as (memory, whose):
-        page = await memory.find_messages(**whose, keyword=keyword, session_id=session_id, limit=limit, cursor=cursor)
-    if output.as_json:
-        messages: list[JsonValue] = [item.model_dump(mode="json") for item in page.messages]
-        output.value({"messages": messages, "next_cursor": page.next_cursor})
-        return ExitCode.DONE
-    for item in page.messages:
-        print_message(output, item)
-    if not page.messages:
-        output.remark("no messages")
-    _tell_next(output, page.next_cursor)
-    return ExitCode.DONE
-
-
-async def _list_blocks(
-    where: CommonOptions, output: Output, *, session_id: str | None, limit: int, cursor: str | None
-) -> ExitCode:
-    """Print a page of the block index, oldest first."""
-    async with where.existing() as (memory, whose):
-        blocks, next_cursor = await memory.list_blocks(**whose, session_id=session_id, limit=limit, cursor=cursor)
-    if output.as_json:
-        output.value({"blocks": [block.model_dump(mode="json") for block in blocks], "next_cursor": next_cursor})
-        return ExitCode.DONE
-    for block in blocks:
-        print_block(output, block)
-    if not blocks:
-        output.remark("no blocks")
-    _tell_next(output, next_cursor)
-    return ExitCode.DONE
-
-
-def _tell_next(output: Output, cursor: str | None) -> None:
+        output.value({name: [item.model_dump(mode="json") for item in items], "next_cursor": cursor})
+        return
+    for item in items:
+        show(output, item)
+    if not items:
+        hint = "; messages are listed by: reme list --layer message" if name == "memories" else ""
+        output.remark(f"no {name}{hint}")
     if cursor is not None:
         output.remark(f"more: --cursor {cursor}")
 
 
 @with_common_options
-def show(
+async def show(
     where: CommonOptions,
     output: Output,
     item_id: Annotated[
@@ -241,11 +186,6 @@ def show(
     ],
 ) -> int:
     """Show a memory, a message, a block or the beginning of an offload, with the messages that it comes from."""
-    return asyncio.run(_show(where, output, item_id))
-
-
-async def _show(where: CommonOptions, output: Output, item_id: str) -> ExitCode:
-    """Print a memory, a message, a block or an offload with the messages it comes from."""
     async with where.existing() as (memory, whose):
         item = await find_item(memory, item_id, whose)
         messages = await sources_of(memory, item, whose)

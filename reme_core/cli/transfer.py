@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated
@@ -21,13 +20,12 @@ from reme_core.cli.options import (
     with_common_options,
 )
 from reme_core.cli.output import Output, counted, listed
-from reme_core.cli.wording import OPTION_NAMES, option_name
 from reme_core.errors import InvalidInputError, InvalidLinesError
-from reme_core.schema import LoadedLibrary
+from reme_core.schema import LoadedLibrary, TransferCounts
 
 
 @with_common_options
-def export(
+async def export(
     where: CommonOptions,
     output: Output,
     file: Annotated[
@@ -35,11 +33,6 @@ def export(
     ],
 ) -> int:
     """Write everything of a user to a file of JSON Lines."""
-    return asyncio.run(_export(where, output, file))
-
-
-async def _export(where: CommonOptions, output: Output, file: str) -> ExitCode:
-    """Write everything of a user to a file, or to standard output, whole."""
     whose = where.whose
     where.check_file()
     with file_to_write(file, as_json=output.as_json) as path:
@@ -47,24 +40,30 @@ async def _export(where: CommonOptions, output: Output, file: str) -> ExitCode:
             moved = await memory.export(path, **whose)
     if output.as_json:
         output.value({"file": file, **moved.model_dump(mode="json")})
-    else:
-        written = listed(
-            counted(moved.messages, "message"),
-            counted(moved.blocks, "block"),
-            counted(moved.offloads, "offload") if moved.offloads else "",
-            counted(moved.tool_calls, "tool call") if moved.tool_calls else "",
-            counted(moved.memories, "memory"),
-            counted(moved.events, "event"),
-        )
-        if file == STANDARD_OUTPUT:
-            output.remark(f"wrote {written}")
-        else:
-            output.line(f"wrote {written} to {file}")
+        return ExitCode.DONE
+    _tell_written(output, file, listed(*_told(moved), counted(moved.events, "event")))
     return ExitCode.DONE
 
 
+def _told(moved: TransferCounts) -> list[str]:
+    return [
+        counted(moved.messages, "message"),
+        counted(moved.blocks, "block"),
+        counted(moved.offloads, "offload") if moved.offloads else "",
+        counted(moved.tool_calls, "tool call") if moved.tool_calls else "",
+        counted(moved.memories, "memory"),
+    ]
+
+
+def _tell_written(output: Output, file: str, what: str) -> None:
+    if file == STANDARD_OUTPUT:
+        output.remark(f"wrote {what}")
+    else:
+        output.line(f"wrote {what} to {file}")
+
+
 @with_common_options
-def import_(
+async def import_(
     where: CommonOptions,
     output: Output,
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file that reme export wrote; - is stdin.")],
@@ -72,33 +71,21 @@ def import_(
     no_embedding: NoEmbedding = False,
 ) -> int:
     """Read an exported file into a user's memory; doing it twice changes nothing more."""
-    return asyncio.run(_import_file(where, output, file, with_embedding=not no_embedding))
-
-
-async def _import_file(where: CommonOptions, output: Output, source: str, *, with_embedding: bool) -> ExitCode:
-    """Read an exported file, or standard input, into a user's memory, with a bar on a terminal."""
     whose = where.whose
-    with file_to_read(source) as file:
-        lines = count_lines(file)
-        async with where.open(with_embedding=with_embedding) as memory:
-            with output.progress(f"importing {file.name}", lines) as tell:
-                moved = await memory.import_(file, **whose, progress=tell)
+    with file_to_read(file) as path:
+        lines = count_lines(path)
+        async with where.open(with_embedding=not no_embedding) as memory:
+            with output.progress(f"importing {path.name}", lines) as tell:
+                moved = await memory.import_(path, **whose, progress=tell)
     if output.as_json:
         output.value(moved.model_dump(mode="json", exclude={"events"}))
     else:
-        read = listed(
-            counted(moved.messages, "message"),
-            counted(moved.blocks, "block"),
-            counted(moved.offloads, "offload") if moved.offloads else "",
-            counted(moved.tool_calls, "tool call") if moved.tool_calls else "",
-            counted(moved.memories, "memory"),
-        )
-        output.line(f"read {read}")
+        output.line(f"read {listed(*_told(moved))}")
     return ExitCode.DONE
 
 
 @with_common_options
-def dump(
+async def dump(
     where: CommonOptions,
     output: Output,
     file: Annotated[
@@ -110,22 +97,6 @@ def dump(
     superseded: Superseded = False,
 ) -> int:
     """Write memories, without messages, to a file of JSON Lines that any user of any space can load."""
-    with option_name(OPTION_NAMES):
-        return asyncio.run(
-            _dump(where, output, file, types=types or (), targets=targets or (), include_superseded=superseded)
-        )
-
-
-async def _dump(
-    where: CommonOptions,
-    output: Output,
-    file: str,
-    *,
-    types: Sequence[str],
-    targets: Sequence[str],
-    include_superseded: bool,
-) -> ExitCode:
-    """Write memories to a file, or to standard output, whole."""
     whose = where.whose
     where.check_file()
     with file_to_write(file, as_json=output.as_json) as path:
@@ -133,21 +104,19 @@ async def _dump(
             dumped = await memory.dump(
                 path,
                 **whose,
-                memory_type=types_of(types),
+                memory_type=types_of(types or ()),
                 memory_target=targets or None,
-                include_superseded=include_superseded,
+                include_superseded=superseded,
             )
-    if file == STANDARD_OUTPUT:
-        output.remark(f"wrote {counted(dumped.memories, 'memory')}")
-    elif output.as_json:
+    if output.as_json:
         output.value({"file": file, **dumped.model_dump(mode="json")})
     else:
-        output.line(f"wrote {counted(dumped.memories, 'memory')} to {file}")
+        _tell_written(output, file, counted(dumped.memories, "memory"))
     return ExitCode.DONE
 
 
 @with_common_options
-def load(
+async def load(
     where: CommonOptions,
     output: Output,
     file: Annotated[
@@ -168,46 +137,17 @@ def load(
     Tool calls of earlier tools are recorded after the memories, and stay when these are taken back. What an
     interruption has left out of them is recorded by loading the file again.
     """
-    with option_name(OPTION_NAMES):
-        return asyncio.run(
-            _load(
-                where,
-                output,
-                file,
-                task_name=task,
-                skip_bad_lines=skip_bad_lines,
-                deduplicate=not no_deduplicate,
-                with_embedding=not no_embedding,
-            )
-        )
-
-
-async def _load(
-    where: CommonOptions,
-    output: Output,
-    source: str,
-    *,
-    task_name: str | None,
-    skip_bad_lines: bool,
-    deduplicate: bool,
-    with_embedding: bool,
-) -> ExitCode:
-    """Take over the memories of a file or of standard input, with a bar on a terminal.
-
-    Raises:
-        InvalidInputError: Lines that can't be used, which are printed by number; nothing was loaded.
-    """
     whose = where.whose
-    with file_to_read(source) as file, _bad_lines_told(output, source):
-        lines = count_lines(file)
-        async with where.open(with_embedding=with_embedding) as memory:
-            with output.progress(f"loading {file.name}", lines) as tell:
+    with file_to_read(file) as path, _bad_lines_told(output, file):
+        lines = count_lines(path)
+        async with where.open(with_embedding=not no_embedding) as memory:
+            with output.progress(f"loading {path.name}", lines) as tell:
                 loaded = await memory.load(
-                    file,
+                    path,
                     **whose,
-                    task_name=task_name,
+                    task_name=task,
                     skip_bad_lines=skip_bad_lines,
-                    deduplicate=deduplicate,
+                    deduplicate=not no_deduplicate,
                     progress=tell,
                 )
     _print_loaded(output, loaded)

@@ -1,10 +1,11 @@
-"""Words of the command line for those of `ReMe`: options for arguments, commands for methods."""
+"""Words of the command line for those of `ReMe`: options, commands; and texts made safe to show."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+
+from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError, InvalidLinesError, ReMeError, UnsupportedFilterError
 
@@ -38,6 +39,13 @@ OPTION_NAMES = {
     "when_to_use": "--when-to-use",
     "busy_timeout_s": "--wait",
     "working_dir": "--dir",
+    "limit_chars": "--chars",
+    "start_line": "--lines",
+    "end_line": "--lines",
+    "offset": "--offset",
+    "older_than_days": "--days",
+    "idle_days": "--idle-days",
+    "max_bytes": "--max-bytes",
 }
 """Arguments of `ReMe`, and the options that they are in the commands."""
 
@@ -66,16 +74,26 @@ def in_commands(error: ReMeError) -> str:
     return _ARGUMENT.sub(lambda match: OPTION_NAMES.get(match[0], match[0]), _ONE_DRAFT.sub("", text))
 
 
-@contextmanager
-def option_name(options: Mapping[str, str]) -> Iterator[None]:
-    """Let what is refused within be told by the names of options: arguments of `ReMe` have others.
+# C0 but tab and line feed, DEL, C1 (which some terminals obey), marks that reorder or end lines, and lone surrogates
+# (bytes of a command line that were no UTF-8).
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
-    A refusal that lists lines is left as it is.
-    """
-    try:
-        yield
-    except InvalidLinesError:
-        raise
-    except InvalidInputError as exc:
-        told = _ARGUMENT.sub(lambda match: options.get(match[0], match[0]), str(exc))
-        raise InvalidInputError(told) from exc
+
+def visible(text: str) -> str:
+    r"""Write out what a terminal would obey: an escape character becomes `\x1b`. Tabs and line breaks stay."""
+    return _UNSAFE.sub(lambda match: _escaped(match.group()), text)
+
+
+def one_line(text: str) -> str:
+    """Make text visible on a single line: every run of blanks becomes one."""
+    return " ".join(visible(text).split())
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def json_line(value: JsonValue) -> str:
+    r"""Write JSON on one line, with everything that a terminal would obey as `\uXXXX`."""
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", json.dumps(value, ensure_ascii=False))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from reme_core.errors import ConfigurationError
 from reme_core.facade.parts import MemoryParts
@@ -12,9 +11,6 @@ from reme_core.schema import ChatReply, RetrieveResult, SummaryResult, new_id, p
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
 from reme_core.telemetry import traced
-
-if TYPE_CHECKING:
-    pass
 
 
 class ConversationMethods:
@@ -70,7 +66,7 @@ class ConversationMethods:
         """
         from reme_core.ports import SummaryRequest
 
-        scope, now = self._scope(user_id, shared), self._clock.now()
+        scope, now = self._scope(user_id, shared=shared), self._clock.now()
         parsed = parse_messages(messages, now=lambda: now)
         inputs.check_not_future(parsed, now)
         kind = inputs.read_summary_type(memory_type)
@@ -168,7 +164,7 @@ class ConversationMethods:
             now=self._clock.now(),
         )
         await self._work.recover()
-        scope = self._scope(user_id, shared)
+        scope = self._scope(user_id, shared=shared)
         found = await self._retriever.retrieve(scope, request)
         await self._costs.add(scope, "retrieve", found.usage)
         return found
@@ -214,7 +210,7 @@ class ConversationMethods:
             zone=self._runtime.zone,
         )
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
-        scope = self._scope(user_id, shared)
+        scope = self._scope(user_id, shared=shared)
         reply = await chat.turn(scope, inputs.read_query(message, "message"), session, on_text)
         await self._costs.add(scope, "chat", reply.usage)
         return reply

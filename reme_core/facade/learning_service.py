@@ -80,7 +80,7 @@ class LearningService:
         return TaskRecorder(
             store=self._ports.store,
             record=self._record,
-            runner=self._runner if TASK in self._runner.kinds else None,
+            runner=self._runner if TASK in self._runner.workers else None,
             clock=self._ports.clock,
             start=self._start,
         )

@@ -63,7 +63,7 @@ class MemoryMethods:
         }
         why = inputs.read_text(reason, "reason")
         [memory] = await self._editor.add(
-            self._scope(user_id, shared), [fields], run_id=None, reason=why, at=self._clock.now()
+            self._scope(user_id, shared=shared), [fields], run_id=None, reason=why, at=self._clock.now()
         )
         return memory
 
@@ -93,14 +93,16 @@ class MemoryMethods:
         drafts = inputs.read_list(memories, "memories")
         why = inputs.read_text(reason, "reason")
         return await self._editor.add(
-            self._scope(user_id, shared), drafts, run_id=run, reason=why, at=self._clock.now()
+            self._scope(user_id, shared=shared), drafts, run_id=run, reason=why, at=self._clock.now()
         )
 
     async def get_memory(
         self: MemoryParts, memory_id: str, *, user_id: str | None = None, shared: bool = False
     ) -> Memory:
         """Return a memory, current or not (MemoryNotFoundError)."""
-        [memory] = await self._ports.store.get(self._scope(user_id, shared), [inputs.read_id(memory_id, "memory_id")])
+        [memory] = await self._ports.store.get(
+            self._scope(user_id, shared=shared), [inputs.read_id(memory_id, "memory_id")]
+        )
         return memory
 
     @traced("update_memory")
@@ -144,7 +146,7 @@ class MemoryMethods:
             "confidence": confidence,
         }
         return await self._editor.update(
-            self._scope(user_id, shared),
+            self._scope(user_id, shared=shared),
             inputs.read_id(memory_id, "memory_id"),
             {name: value for name, value in given.items() if value is not None},
             expected_revision=None if expected_revision is None else inputs.read_revision(expected_revision),
@@ -186,7 +188,7 @@ class MemoryMethods:
             "valid_to": valid_to,
         }
         return await self._editor.supersede(
-            self._scope(user_id, shared),
+            self._scope(user_id, shared=shared),
             inputs.read_id(memory_id, "memory_id"),
             given,
             reason=inputs.read_text(reason, "reason"),
@@ -213,7 +215,7 @@ class MemoryMethods:
             StoreUnavailableError: It is erased, but another process holds old pages; the next start clears them.
         """
         await self._editor.delete(
-            self._scope(user_id, shared),
+            self._scope(user_id, shared=shared),
             inputs.read_id(memory_id, "memory_id"),
             reason=inputs.read_text(reason, "reason"),
             at=self._clock.now(),
@@ -253,7 +255,7 @@ class MemoryMethods:
             limit=inputs.read_count(limit, "limit"),
             cursor=cursor,
         )
-        return await self._ports.store.list_memories(self._scope(user_id, shared), query)
+        return await self._ports.store.list_memories(self._scope(user_id, shared=shared), query)
 
     async def history(
         self: MemoryParts, memory_id: str, *, user_id: str | None = None, shared: bool = False
@@ -265,7 +267,7 @@ class MemoryMethods:
         """
         from reme_core.ports import EventQuery
 
-        scope, wanted = self._scope(user_id, shared), inputs.read_id(memory_id, "memory_id")
+        scope, wanted = self._scope(user_id, shared=shared), inputs.read_id(memory_id, "memory_id")
         events: list[Event] = []
         while True:
             after = events[-1].sequence if events else 0
@@ -289,7 +291,7 @@ class MemoryMethods:
         return await undo_run(
             self._ports.store,
             self._embedder,
-            self._scope(user_id, shared),
+            self._scope(user_id, shared=shared),
             inputs.read_id(run_id, "run_id"),
             at=self._clock.now(),
         )

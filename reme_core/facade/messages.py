@@ -22,7 +22,7 @@ class MessageMethods:
     ) -> list[StoredMessage]:
         """Return messages by id, in the order asked (MessageNotFoundError)."""
         ids = inputs.read_ids(message_ids, "message_ids")
-        return await self._ports.store.get_messages(self._scope(user_id, shared), ids)
+        return await self._ports.store.get_messages(self._scope(user_id, shared=shared), ids)
 
     async def find_messages(
         self: MemoryParts,
@@ -49,12 +49,12 @@ class MessageMethods:
             newest_first=inputs.read_flag(newest_first, "newest_first"),
             cursor=cursor,
         )
-        return await self._ports.store.find_messages(self._scope(user_id, shared), query)
+        return await self._ports.store.find_messages(self._scope(user_id, shared=shared), query)
 
     async def get_block(self: MemoryParts, block_id: str, *, user_id: str | None = None, shared: bool = False) -> Block:
         """Return a block with its index entry and the ids of its messages (BlockNotFoundError)."""
         [block] = await self._ports.store.get_blocks(
-            self._scope(user_id, shared), [inputs.read_id(block_id, "block_id")]
+            self._scope(user_id, shared=shared), [inputs.read_id(block_id, "block_id")]
         )
         return block
 
@@ -71,7 +71,7 @@ class MessageMethods:
         from reme_core.ports import ListBlocks
 
         page = await self._ports.store.list_blocks(
-            self._scope(user_id, shared),
+            self._scope(user_id, shared=shared),
             ListBlocks(
                 session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
                 limit=inputs.read_count(limit, "limit"),
@@ -82,7 +82,7 @@ class MessageMethods:
 
     async def stats(self: MemoryParts, *, user_id: str | None = None, shared: bool = False) -> Counts:
         """Return how much a user's memory holds."""
-        return await self._ports.store.count(self._scope(user_id, shared))
+        return await self._ports.store.count(self._scope(user_id, shared=shared))
 
     async def costs(
         self: MemoryParts,
@@ -100,7 +100,7 @@ class MessageMethods:
             start_time: From its day on.
             end_time: Up to its day, which is not counted any more.
         """
-        scope = self._scope(user_id, shared)
+        scope = self._scope(user_id, shared=shared)
         since, until = inputs.read_time(start_time, "start_time"), inputs.read_time(end_time, "end_time")
         return await self._costs.read(
             scope.memory_space,
@@ -118,7 +118,7 @@ class MessageMethods:
         Raises:
             StoreUnavailableError: It is deleted, but another process holds old pages; call again.
         """
-        return await self._ports.store.erase(self._scope(user_id, shared))
+        return await self._ports.store.erase(self._scope(user_id, shared=shared))
 
 
 RETENTION_DAYS = 3
@@ -145,7 +145,7 @@ class OffloadMethods:
         from reme_core.ports import ListOffloads
 
         page = await self._working_ports().store.list_offloads(
-            self._scope(user_id, shared),
+            self._scope(user_id, shared=shared),
             ListOffloads(
                 session_id=None if session_id is None else inputs.read_id(session_id, "session_id"),
                 limit=inputs.read_count(limit, "limit"),
@@ -181,7 +181,7 @@ class OffloadMethods:
         from reme_core.ports import CleanOffloads
         from reme_core.working.ports import read_days, read_whole
 
-        ports, scope = self._working_ports(), self._scope(user_id, shared)
+        ports, scope = self._working_ports(), self._scope(user_id, shared=shared)
         now = ports.clock.now()
         clean = CleanOffloads(
             older_than=None if older_than_days is None else now - read_days(older_than_days, "older_than_days"),
@@ -197,7 +197,7 @@ class OffloadMethods:
         """Say that a session's context is no more: clean-ups may take what it referred to."""
         from reme_core.ports import HoldOffloads
 
-        ports, scope = self._working_ports(), self._scope(user_id, shared)
+        ports, scope = self._working_ports(), self._scope(user_id, shared=shared)
         session = inputs.read_id(session_id, "session_id")
         ports.held.forget(scope, session)
         await ports.store.hold_offloads(
@@ -220,7 +220,7 @@ class JobMethods:
 
     async def list_jobs(self: MemoryParts, *, user_id: str | None = None, shared: bool = False) -> list[Job]:
         """Return a user's jobs, oldest first: pending, running, and dead ones with the reason."""
-        return await self._work.list_jobs(self._scope(user_id, shared))
+        return await self._work.list_jobs(self._scope(user_id, shared=shared))
 
     async def users_with_jobs(self: MemoryParts) -> list[str]:
         """Return the users of this memory space that have jobs; `""` stands for the shared scope."""
@@ -233,7 +233,7 @@ class JobMethods:
             JobNotFoundError: This user has no such job.
             ConflictError: It is being done.
         """
-        await self._work.retry_job(self._scope(user_id, shared), inputs.read_id(job_id, "job_id"))
+        await self._work.retry_job(self._scope(user_id, shared=shared), inputs.read_id(job_id, "job_id"))
 
     async def drop_job(self: MemoryParts, job_id: str, *, user_id: str | None = None, shared: bool = False) -> None:
         """Give a job up for good; its messages stay.
@@ -242,4 +242,4 @@ class JobMethods:
             JobNotFoundError: This user has no such job.
             ConflictError: It is being done.
         """
-        await self._work.drop_job(self._scope(user_id, shared), inputs.read_id(job_id, "job_id"))
+        await self._work.drop_job(self._scope(user_id, shared=shared), inputs.read_id(job_id, "job_id"))

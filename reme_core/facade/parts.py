@@ -68,7 +68,7 @@ class MemoryParts(Protocol):
     @property
     def database(self) -> Database: ...  # noqa: D102  # described where it is
 
-    def _scope(self, user_id: object, shared: object) -> Scope: ...
+    def _scope(self, user_id: object, *, shared: object) -> Scope: ...
 
 
 def file_path(value: object) -> Path:

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Concatenate, Generic, Never, ParamSpec, Self, overload
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
     from reme_core.facade.sync import SyncReMe
-    from reme_core.jobs.retry_policy import RetryPolicy
+    from reme_core.jobs.job_outcomes import RetryPolicy
     from reme_core.ports import (
         ChatModel,
         Clock,
@@ -143,9 +144,9 @@ class ReMe(
         """
         from reme_core.facade import config
         from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, RuntimePorts, SimpleSummarizer
+        from reme_core.jobs.job_outcomes import RetryPolicy
         from reme_core.jobs.job_runner import JobRunner
         from reme_core.jobs.job_service import JobService
-        from reme_core.jobs.retry_policy import RetryPolicy
         from reme_core.models import CharacterTokenCounter, SystemClock
         from reme_core.remember.memory_editor import Editor
         from reme_core.remember.summarizer import VerbatimSummarizer
@@ -159,6 +160,7 @@ class ReMe(
             config.check_object(part, name)
         inputs.check_language(language)
         self._memory_space = make_scope(memory_space, shared=True).memory_space
+        self._scope = partial(make_scope, self._memory_space)
         self._ports: Ports = config.build(
             working_dir=working_dir, llm=llm, embedding=embedding, vector_store=vector_store
         )
@@ -313,7 +315,7 @@ class ReMe(
         from reme_core.ports import ToolContext
 
         return ToolContext(
-            scope=self._scope(user_id, shared),
+            scope=self._scope(user_id, shared=shared),
             store=self._ports.store,
             embedder=self._embedder,
             model=self._ports.llm,
@@ -364,9 +366,6 @@ class ReMe(
             result = exc.done
         self._work.start(scope)
         return result
-
-    def _scope(self, user_id: object, shared: object) -> Scope:
-        return make_scope(self._memory_space, user_id, shared=shared)
 
 
 def log_failed_close(error: Exception) -> None:

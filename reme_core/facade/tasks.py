@@ -69,7 +69,7 @@ class TaskMethods:
         from reme_core.tasks.record_attempts import TaskRequest
 
         await self._work.recover()
-        scope, now = self._scope(user_id, shared), self._clock.now()
+        scope, now = self._scope(user_id, shared=shared), self._clock.now()
         parsed = await asyncio.to_thread(parse_trajectories, trajectories, now=lambda: now)
         for place, trajectory in enumerate(parsed):
             inputs.check_not_future(trajectory.messages, now, f"trajectories[{place}].messages")
@@ -133,7 +133,7 @@ class TaskMethods:
             min_score=None if min_score is None else inputs.read_share(min_score, "min_score"),
         )
         target = None if task_name is None else inputs.read_name(task_name, "task_name")
-        return await learner.answer(self._scope(user_id, shared), target, question, flow)
+        return await learner.answer(self._scope(user_id, shared=shared), target, question, flow)
 
     def set_task_flow(self: MemoryParts, flow: TaskFlow) -> None:
         """Exchange the stages by which `summary_task` learns; see `reme_core.tasks`.
@@ -176,7 +176,7 @@ class TaskMethods:
         from reme_core.tasks.memory_utility import record_use
 
         ids = inputs.read_ids([memory_ids] if isinstance(memory_ids, str) else memory_ids, "memory_ids")
-        return await record_use(self._ports.store, self._scope(user_id, shared), ids, uses=uses, helpful=helpful)
+        return await record_use(self._ports.store, self._scope(user_id, shared=shared), ids, uses=uses, helpful=helpful)
 
     async def forget_memories(
         self: MemoryParts,
@@ -209,7 +209,7 @@ class TaskMethods:
 
         return await forget(
             self._ports.store,
-            self._scope(user_id, shared),
+            self._scope(user_id, shared=shared),
             types=inputs.read_types(memory_type),
             targets=None if task_name is None else (inputs.read_name(task_name, "task_name"),),
             min_freq=freq_threshold,
@@ -237,7 +237,7 @@ class TaskMethods:
 
         items = [feedback] if isinstance(feedback, (Feedback, Mapping)) else feedback
         return await observe(
-            self._ports.store, self._scope(user_id, shared), parse_feedback(items), at=self._clock.now()
+            self._ports.store, self._scope(user_id, shared=shared), parse_feedback(items), at=self._clock.now()
         )
 
 
@@ -270,7 +270,7 @@ class ToolMethods:
         """
         from reme_core.toolstats.record_calls import read_handed_in, record
 
-        scope, store, now = self._scope(user_id, shared), self._ports.store, self._clock.now()
+        scope, store, now = self._scope(user_id, shared=shared), self._ports.store, self._clock.now()
         given, read = await asyncio.to_thread(read_handed_in, tool_call_results, messages, now)
         known = await record(store, scope, given, read.calls)
         calls = (*given, *read.calls)
@@ -306,7 +306,7 @@ class ToolMethods:
         await self._work.recover()
         names = inputs.read_names(tool_names, "tool_names")
         return await self._learning.guidelines(
-            self._scope(user_id, shared), names, background=inputs.read_flag(background, "background")
+            self._scope(user_id, shared=shared), names, background=inputs.read_flag(background, "background")
         )
 
     async def retrieve_tool_memory(
@@ -322,7 +322,7 @@ class ToolMethods:
         from reme_core.toolstats.tool_lookup import retrieve_tool_memories
 
         names = inputs.read_names(tool_names, "tool_names")
-        return await retrieve_tool_memories(self._ports.store, self._scope(user_id, shared), names)
+        return await retrieve_tool_memories(self._ports.store, self._scope(user_id, shared=shared), names)
 
     async def list_tool_calls(
         self: MemoryParts,
@@ -361,7 +361,7 @@ class ToolMethods:
             cursor=cursor,
             newest_first=inputs.read_flag(newest_first, "newest_first"),
         )
-        return await self._ports.store.list_tool_calls(self._scope(user_id, shared), query)
+        return await self._ports.store.list_tool_calls(self._scope(user_id, shared=shared), query)
 
     async def list_tools(
         self: MemoryParts,
@@ -375,4 +375,4 @@ class ToolMethods:
         from reme_core.ports import ListTools
 
         query = ListTools(limit=inputs.read_count(limit, "limit"), cursor=cursor)
-        return await self._ports.store.list_tools(self._scope(user_id, shared), query)
+        return await self._ports.store.list_tools(self._scope(user_id, shared=shared), query)

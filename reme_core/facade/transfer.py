@@ -80,7 +80,7 @@ class TransferMethods:
         """Write everything of a user to a file of JSON Lines (StoreAccessError)."""
         from reme_core.transfer.scope_transfer import export_scope
 
-        scope = self._scope(user_id, shared)
+        scope = self._scope(user_id, shared=shared)
         return await export_scope(self._ports.store, scope, file_path(path), noting=_noting(self, scope))
 
     async def import_(
@@ -109,7 +109,7 @@ class TransferMethods:
         """
         from reme_core.transfer.scope_transfer import import_scope
 
-        scope = self._scope(user_id, shared)
+        scope = self._scope(user_id, shared=shared)
         moved = await import_scope(
             self._ports.store,
             self._embedder,
@@ -143,7 +143,7 @@ class TransferMethods:
         """
         from reme_core.transfer.scope_transfer import dump_library
 
-        scope = self._scope(user_id, shared)
+        scope = self._scope(user_id, shared=shared)
         return await dump_library(
             self._ports.store,
             scope,
@@ -192,7 +192,7 @@ class TransferMethods:
         return await load_library(
             self._ports.store,
             self._embedder,
-            self._scope(user_id, shared),
+            self._scope(user_id, shared=shared),
             file_path(path),
             memory_target=None if task_name is None else inputs.read_name(task_name, "task_name"),
             skip_bad_lines=inputs.read_flag(skip_bad_lines, "skip_bad_lines"),

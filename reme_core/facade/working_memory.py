@@ -112,7 +112,7 @@ class WorkingMemoryMethods:
         from reme_core.working.ports import read_context, read_language, read_limits, read_overhead
         from reme_core.working.prepare import ContextRequest, pre_reasoning_hook
 
-        ports, scope = self._working_ports(), self._scope(user_id, shared)
+        ports, scope = self._working_ports(), self._scope(user_id, shared=shared)
         read, shown_before = await read_context(messages, ports)
         request = ContextRequest(
             session_id=inputs.read_id(session_id, "session_id"),
@@ -143,7 +143,7 @@ class WorkingMemoryMethods:
         from reme_core.working.ports import read_limits, read_messages
         from reme_core.working.tool_results import compact_tool_result
 
-        ports, scope = self._working_ports(), self._scope(user_id, shared)
+        ports, scope = self._working_ports(), self._scope(user_id, shared=shared)
         read, chosen = await read_messages(messages, ports), read_limits(max_input_length, limits)
         session = inputs.read_id(session_id, "session_id")
         await self._work.recover()
@@ -182,7 +182,7 @@ class WorkingMemoryMethods:
         from reme_core.working.ports import read_language, read_limits, read_messages
         from reme_core.working.prepare import ContextRequest, compact_messages
 
-        ports, scope = self._working_ports(), self._scope(user_id, shared)
+        ports, scope = self._working_ports(), self._scope(user_id, shared=shared)
         request = ContextRequest(
             session_id=inputs.read_id(session_id, "session_id"),
             messages=await read_messages(messages, ports),
@@ -224,7 +224,7 @@ class WorkingMemoryMethods:
         from reme_core.working.ports import read_context
         from reme_core.working.record import offload_context, offload_summary
 
-        ports, scope = self._working_ports(), self._scope(user_id, shared)
+        ports, scope = self._working_ports(), self._scope(user_id, shared=shared)
         read, shown_before = await read_context(messages, ports)
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
         await self._work.recover()
@@ -250,7 +250,7 @@ class WorkingMemoryMethods:
         """
         from reme_core.working.tool_results import store_offloads
 
-        ports, scope = self._working_ports(), self._scope(user_id, shared)
+        ports, scope = self._working_ports(), self._scope(user_id, shared=shared)
         whole = inputs.read_text(text, "text")
         if not whole:
             msg = "text: is empty, there is nothing to offload"
@@ -304,7 +304,7 @@ class WorkingMemoryMethods:
         """
         from reme_core.steps.load_offloaded import ReloadRequest, reload_context
 
-        ports, scope = self._working_ports(), self._scope(user_id, shared)
+        ports, scope = self._working_ports(), self._scope(user_id, shared=shared)
         request = ReloadRequest(
             reference=None if reference is None else inputs.read_id(reference, "reference"),
             query=None if query is None else inputs.read_query(query),
@@ -352,7 +352,7 @@ class WorkingMemoryMethods:
 
         return InContextMemory(
             ports=self._working_ports(),
-            scope=self._scope(user_id, shared),
+            scope=self._scope(user_id, shared=shared),
             session_id=new_id() if session_id is None else inputs.read_id(session_id, "session_id"),
             limits=read_limits(max_input_length, limits),
             system_prompt=inputs.read_text(system_prompt, "system_prompt"),

@@ -19,7 +19,6 @@ from reme_core.files.folder import FileProblem, Stamp, UnreadableFileError
 from reme_core.files.journal import add_entry
 from reme_core.files.writer import keep_both, write_page
 from reme_core.ports import Clock, DeleteMemory, PutMemory, Store, WriteBatch
-from reme_core.private_drafts import remove_left_drafts
 from reme_core.schema import Memory, Scope, new_id
 
 UNSEEN: Stamp = (-1, 0)
@@ -138,10 +137,9 @@ class PageRuns:
         return None
 
     def _mark_all(self, pages: Sequence[PlannedPage], ids: Mapping[str, str]) -> dict[str, IndexedFile]:
-        for folder in {(self.root / page.now.path).parent for page in pages}:
-            remove_left_drafts(folder)
+        first = {(self.root / page.now.path).parent: page for page in reversed(pages)}
         with ThreadPoolExecutor(_WRITERS) as writers:
-            files = list(writers.map(lambda page: self._mark(page, ids, tidy=False), pages))
+            files = list(writers.map(lambda page: self._mark(page, ids, tidy=page in first.values()), pages))
         return {page.now.path: file for page, file in zip(pages, files, strict=True)}
 
     def _mark(self, page: PlannedPage, ids: Mapping[str, str], *, tidy: bool = True) -> IndexedFile:

@@ -22,8 +22,7 @@ from reme_core.errors import (
     RunError,
     StoreError,
 )
-from reme_core.jobs.job_outcomes import JobOutcome, distinct, outcome_of
-from reme_core.jobs.retry_policy import RetryPolicy, holder, is_gone
+from reme_core.jobs.job_outcomes import JobOutcome, RetryPolicy, distinct, holder, is_gone, outcome_of
 from reme_core.ports import (
     ClaimJob,
     Clock,
@@ -60,24 +59,19 @@ class JobRunner:
     ) -> None:
         """Keep what it works on; which jobs it does is told by `set_worker`."""
         self._store = store
-        self._workers: dict[str, Worker] = {}
+        self.workers: dict[str, Worker] = {}
         self._clock = clock
         self._trying = trying or RetryPolicy()
         self._costs = CostBook(store, clock)
         # Outcomes that somebody in this process waits for, of jobs that somebody else in it has done.
         self._awaited: dict[str, JobOutcome | None] = {}
 
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of jobs that it does; others are left alone."""
-        return tuple(self._workers)
-
     def set_worker(self, kind: str, worker: Worker | None) -> None:
         """Say who works out the jobs of a kind; None: nobody does, and they wait."""
         if worker is None:
-            self._workers.pop(kind, None)
+            self.workers.pop(kind, None)
         else:
-            self._workers[kind] = worker
+            self.workers[kind] = worker
 
     async def finish(self, scope: Scope, jobs: Sequence[Job]) -> list[JobOutcome]:
         """Wait until each of these jobs is done or has failed, doing those that come before them where nobody does."""
@@ -98,7 +92,7 @@ class JobRunner:
                     # It is out for the others as well, and each try would wait for it anew: they stay pending.
                     outcomes |= {job.job_id: JobOutcome(job=job, failure=done.failure) for job in left}
                 elif done is None:
-                    undone = [job for job in left if job.kind not in self._workers]
+                    undone = [job for job in left if job.kind not in self.workers]
                     outcomes |= {job.job_id: JobOutcome(job=job, failure=_nobody(job)) for job in undone}
                     left = [job for job in left if job.job_id not in outcomes]
                     outcomes |= {item.job.job_id: item for item in await self._done_elsewhere(scope, left)}
@@ -146,7 +140,7 @@ class JobRunner:
         jobs = await self._store.list_jobs(scope, (JobState.PENDING, JobState.RUNNING))
         now = self._clock.now()
         return any(
-            job.kind in self._workers
+            job.kind in self.workers
             and job.job_id not in tried
             and (everything or (job.state is JobState.PENDING and job.due_at <= now))
             for job in jobs
@@ -168,14 +162,14 @@ class JobRunner:
                 now=self._clock.now(),
                 hold=timedelta(seconds=self._trying.hold_s),
                 is_gone=is_gone,
-                kinds=self.kinds,
+                kinds=tuple(self.workers),
                 waiting=waiting,
                 skip=skip,
             )
             job = await self._claim(scope, claim)
             if job is None:
                 return None
-            worker = self._workers.get(job.kind)
+            worker = self.workers.get(job.kind)
             if worker is None:  # taken away since the claim
                 await self._give_back(scope, job, owner)
                 return JobOutcome(job=job, failure=_nobody(job))

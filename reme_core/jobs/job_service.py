@@ -11,9 +11,8 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from reme_core.errors import ModelError, ModelUnavailableError, PartialFailureError, ReMeError
-from reme_core.jobs.job_outcomes import JobOutcome
+from reme_core.jobs.job_outcomes import JobOutcome, is_gone
 from reme_core.jobs.job_runner import JobRunner
-from reme_core.jobs.retry_policy import is_gone
 from reme_core.ports import Clock, SettleJob, Store
 from reme_core.retrieval.embedding import embed_waiting
 from reme_core.retrieval.resting_embedder import RestingEmbedder
@@ -133,7 +132,7 @@ class JobService:
     @property
     def runner(self) -> JobRunner | None:
         """Who does the jobs; None where nobody can do any."""
-        return self._runner if self._runner is not None and self._runner.kinds else None
+        return self._runner if self._runner is not None and self._runner.workers else None
 
     @runner.setter
     def runner(self, runner: JobRunner | None) -> None:

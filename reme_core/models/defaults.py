@@ -1,22 +1,14 @@
-"""Parts that need no library and no file: the clock of this machine, a counter by characters, meters of cost."""
+"""Parts that need no library and no file: a counter by characters, meters of cost."""
 
 from __future__ import annotations
 
 import threading
 import time
-from datetime import datetime
 from typing import Literal, Protocol, runtime_checkable
 
-from reme_core.schema import Usage, utc_now
+from reme_core.schema import Usage
+from reme_core.schema.times import SystemClock as SystemClock
 from reme_core.text import estimate_tokens
-
-
-class SystemClock:
-    """Tells the time of this machine, aware, in UTC. A `Clock`."""
-
-    def now(self) -> datetime:
-        """Return the time now."""
-        return utc_now()
 
 
 class CharacterTokenCounter:

@@ -17,8 +17,6 @@ from reme_core.ports.items import PutItem as PutItem
 from reme_core.ports.items import RecordPlace as RecordPlace
 from reme_core.ports.items import SearchItems as SearchItems
 from reme_core.ports.items import WriteItems as WriteItems
-from reme_core.ports.jobs import ClaimJob as ClaimJob
-from reme_core.ports.jobs import SettleJob as SettleJob
 from reme_core.ports.memory_store import ChangesPage as ChangesPage
 from reme_core.ports.memory_store import ChangesQuery as ChangesQuery
 from reme_core.ports.memory_store import Counts as Counts
@@ -77,6 +75,7 @@ from reme_core.ports.transcript import Appended as Appended
 from reme_core.ports.transcript import AppendMessages as AppendMessages
 from reme_core.ports.transcript import BlockPage as BlockPage
 from reme_core.ports.transcript import BlockSummary as BlockSummary
+from reme_core.ports.transcript import ClaimJob as ClaimJob
 from reme_core.ports.transcript import FindMessages as FindMessages
 from reme_core.ports.transcript import ListBlocks as ListBlocks
 from reme_core.ports.transcript import ListToolCalls as ListToolCalls
@@ -89,6 +88,7 @@ from reme_core.ports.transcript import PendingText as PendingText
 from reme_core.ports.transcript import Planner as Planner
 from reme_core.ports.transcript import ScoredBlock as ScoredBlock
 from reme_core.ports.transcript import ScoredMessage as ScoredMessage
+from reme_core.ports.transcript import SettleJob as SettleJob
 from reme_core.ports.transcript import Slicer as Slicer
 from reme_core.ports.transcript import ToolCallPage as ToolCallPage
 from reme_core.ports.transcript import ToolPage as ToolPage

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from reme_core.ports.items import GetItems, IndexedBy, Item, ItemNamespaces, ListItemNamespaces, SearchItems, WriteItems
-from reme_core.ports.jobs import ClaimJob, SettleJob
 from reme_core.ports.memory_store import (
     ChangesPage,
     ChangesQuery,
@@ -34,6 +33,7 @@ from reme_core.ports.transcript import (
     Appended,
     AppendMessages,
     BlockPage,
+    ClaimJob,
     FindMessages,
     ListBlocks,
     ListToolCalls,
@@ -44,6 +44,7 @@ from reme_core.ports.transcript import (
     PendingText,
     ScoredBlock,
     ScoredMessage,
+    SettleJob,
     ToolCallPage,
     ToolPage,
 )

@@ -30,7 +30,7 @@ from reme_core.recall.simple_retriever import SimpleRetriever
 from reme_core.remember.summarizer import since
 from reme_core.schema import ChatReply, Hit, Message, RetrieveResult, Scope, TextBlock
 from reme_core.schema.hits import found_text
-from reme_core.tools import read_meta
+from reme_core.steps.targets import read_meta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,9 +26,9 @@ from reme_core.schema import Memory, MemoryType, Scope, Source
 from reme_core.schema.checks import check_id
 from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import Distilled, DistilTask
-from reme_core.steps.targets import MAX_TARGET_CHARS, target_of
+from reme_core.steps.targets import MAX_TARGET_CHARS, read_meta, target_of
 from reme_core.text import Language, json_line, load_prompt, prompt_language, prompt_time
-from reme_core.tools import AddMetaMemoryOp, DraftStore, HandsOffOp, read_meta, revise
+from reme_core.tools import AddMetaMemoryOp, DraftStore, HandsOffOp, revise
 
 REASON = "agentic summary"
 

@@ -15,7 +15,7 @@ from reme_core.rules import Claim
 from reme_core.schema import MemoryType, Message, Scope, Source, TimePrecision, last_part
 from reme_core.steps.ask_json import AnswerRepair, JsonQuestion, object_schema, with_problems
 from reme_core.steps.distillation import EXTRACTED, SHOWN_CHARS, DistilTask
-from reme_core.steps.targets import claim_on, same_name
+from reme_core.steps.targets import claim_on, read_meta, same_name
 from reme_core.text import (
     Language,
     conversation_lines,
@@ -28,7 +28,6 @@ from reme_core.text import (
     shortened,
     with_media_told,
 )
-from reme_core.tools import read_meta
 
 # Names are shown to the model to be used again: those with the most memories, and none so long that it is no name.
 _MOST_SHOWN = 40

@@ -163,11 +163,13 @@ class VerbatimSummarizer:
         store: Where it goes.
         embedder: Gives messages vectors; None leaves them to their words.
         slicing: Where blocks begin.
+        embeds_later: Whether messages wait for vectors that another process gives them.
     """
 
     store: Store
     embedder: Embedder | None = None
     slicing: Slicing = field(default_factory=Slicing)
+    embeds_later: bool = False
 
     async def summarize(self, scope: Scope, request: SummaryRequest) -> SummaryResult:
         """Keep the messages; see `Summarizer.summarize`. Without messages it finishes what is left of the session."""
@@ -191,7 +193,7 @@ class VerbatimSummarizer:
             AppendMessages(
                 session_id=request.session_id,
                 messages=request.messages,
-                want_vectors=self.embedder is not None,
+                want_vectors=self.embeds_later or self.embedder is not None,
                 slicer=lambda waiting: self._blocks(request, waiting),
                 planner=planner,
                 on_conflict=request.on_conflict,

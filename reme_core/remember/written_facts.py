@@ -13,10 +13,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, Validati
 
 from reme_core.schema import MemoryType, PartialTime, RejectedFact, describe, shown
 from reme_core.schema.checks import Text
-from reme_core.schema.times import may_end
+from reme_core.schema.times import may_end, read_said_time
 from reme_core.steps.ask_json import WrittenAnswer, lowered, not_blank
 from reme_core.text import share_of_script, shortened
-from reme_core.text.said_times import read_said_time
 
 MAX_CONTENT_CHARS = 4000
 """A fact is a sentence or two, a procedure a page; what is longer is a copy of the conversation."""

@@ -16,6 +16,7 @@ happens to be embedded. What stands nearby is scored from the cosines of neighbo
 `fill_budget` cuts a ranking to tokens.
 """
 
+from reme_core.retrieval.arrays import BLOCK_ROWS as BLOCK_ROWS
 from reme_core.retrieval.arrays import BoolArray as BoolArray
 from reme_core.retrieval.arrays import FloatArray as FloatArray
 from reme_core.retrieval.arrays import IntArray as IntArray
@@ -34,7 +35,6 @@ from reme_core.retrieval.ranking.score_weights import MEMORY_WEIGHTS as MEMORY_W
 from reme_core.retrieval.ranking.score_weights import MESSAGE_WEIGHTS as MESSAGE_WEIGHTS
 from reme_core.retrieval.ranking.score_weights import SUMMARY_WEIGHTS as SUMMARY_WEIGHTS
 from reme_core.retrieval.ranking.score_weights import Weights as Weights
-from reme_core.retrieval.ranking.vector_search import BLOCK_ROWS as BLOCK_ROWS
 from reme_core.retrieval.time_question import AskedTime as AskedTime
 from reme_core.retrieval.time_question import asked_time as asked_time
 from reme_core.retrieval.time_question import names_no_topic as names_no_topic

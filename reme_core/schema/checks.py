@@ -204,6 +204,7 @@ def kind_of(value: object) -> str:
 _REASONS: Final = {
     "missing": "is missing",
     "path_type": "wanted a path",
+    "json_invalid": "is no JSON that can be read",
     "literal_error": "wanted {expected}",
     "enum": "wanted {expected}",
     "too_short": "wanted at least {min_length} item(s), found {actual_length}",

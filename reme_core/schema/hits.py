@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from reme_core.schema.mapping import MappingModel, Usage
 from reme_core.schema.memories import Memory, MemoryType
@@ -344,3 +344,23 @@ class TransferCounts(MappingModel):
     events: int = 0
     offloads: int = 0
     tool_calls: int = 0
+
+
+class FileCheck(BaseModel):
+    """The outcome of reading all of a local file.
+
+    Attributes:
+        path: The file.
+        file_bytes: Its size.
+        schema_version: The version of its tables.
+        rows: How many rows were read, 0 in a file of an older version, whose rows have no digests.
+        problems: What is wrong, the first twenty, by table and row and without words of it; empty where nothing is.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str
+    file_bytes: int
+    schema_version: int
+    rows: int
+    problems: tuple[str, ...] = ()

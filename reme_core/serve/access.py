@@ -75,7 +75,14 @@ class Principal:
             raise ForbiddenError(msg)
 
     def act_as(self, user_id: str) -> Principal:
-        """Return the caller as another user of the same space (ForbiddenError, InvalidInputError)."""
+        """Return the caller as a user of the same space; as another one with that right alone.
+
+        Raises:
+            ForbiddenError: The right is missing.
+            InvalidInputError: That is no user.
+        """
+        if user_id == self.scope.user_id:
+            return self
         self.require(Right.ACT_AS)
         if not user_id.strip():
             msg = "X-Reme-User is empty: name a user, or leave it out"
@@ -110,6 +117,9 @@ class AccessKeys:
 
     async def add(self, scope: Scope, rights: Sequence[str], *, note: str = "") -> tuple[str, AccessKey]:
         """Make a key; return its token, which is shown nowhere again, and the key (InvalidInputError)."""
+        if scope.is_shared:
+            msg = "a key is of one user: name the user, not the shared scope"
+            raise InvalidInputError(msg)
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         key = AccessKey(
             key_id=_digest(token)[:_SHOWN_DIGITS],

@@ -6,8 +6,11 @@ Sources: RFC 9457 (problem details), https://platform.openai.com/docs/guides/err
 from __future__ import annotations
 
 import logging
+import traceback
 
 from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from reme_core.errors import (
@@ -29,10 +32,24 @@ from reme_core.serve.access import ForbiddenError, UnauthorizedError
 
 _LOG = logging.getLogger("reme.serve")
 OPENAI_PATHS = ("/v1/chat/", "/v1/models")
+PROBLEM = "application/problem+json"
+"""The media type of a failure. Source: RFC 9457, section 3."""
 
 
 class BodyTooLargeError(InvalidInputError):
     """A request body above the bound."""
+
+
+class TooSlowError(ReMeError):
+    """A request whose body did not come in time."""
+
+    retryable = True
+
+
+class TooManyRequestsError(ReMeError):
+    """More is being asked at once than there is room for."""
+
+    retryable = True
 
 
 class ForeignOriginError(ReMeError):
@@ -43,6 +60,8 @@ _STATUS: tuple[tuple[type[ReMeError], int], ...] = (
     (UnauthorizedError, 401),
     (ForbiddenError, 403),
     (ForeignOriginError, 403),
+    (TooSlowError, 408),
+    (TooManyRequestsError, 503),
     (BodyTooLargeError, 413),
     (InvalidInputError, 422),
     (UnsupportedFilterError, 422),
@@ -58,6 +77,8 @@ _STATUS: tuple[tuple[type[ReMeError], int], ...] = (
 )
 """The first class that an error is an instance of decides; any other failure is 500."""
 
+_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
+
 
 def status_of(error: BaseException) -> int:
     """Return the HTTP status of an error."""
@@ -67,38 +88,53 @@ def status_of(error: BaseException) -> int:
 def failure_response(path: str, error: Exception) -> JSONResponse:
     """Tell a failure to a caller, in the form of the path that was called.
 
-    Errors of ours keep their words; anything else is a bug, whose words may quote what was said: they go to the log by
-    their class alone.
+    Errors of ours keep their words; anything else is a bug, whose words may quote what was said: the log has its class,
+    and where it happened.
     """
+    if isinstance(error, HTTPException):
+        return _response(path, None, error.detail, "HTTPError", error.status_code, dict(error.headers or {}))
     status = status_of(error)
+    headers = (
+        {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "1"} if status == 503 else {}
+    )  # named above
     if isinstance(error, ReMeError):
-        kind, words = type(error).__name__, error.message
-    else:
-        kind, words = "InternalError", "something went wrong here; the service's log says where"
-        _LOG.error("%s failed with %s", path, type(error).__name__, exc_info=error)
-    headers = _headers(status)
+        return _response(path, error, error.message, type(error).__name__, status, headers)
+    where = "".join(traceback.format_tb(error.__traceback__))
+    _LOG.error("%s failed with %s\n%s", path, type(error).__name__, where)
+    return _response(path, None, "something went wrong here; the service's log says where", "InternalError", 500, {})
+
+
+def _response(
+    path: str, error: ReMeError | None, words: str, kind: str, status: int, headers: dict[str, str]
+) -> JSONResponse:
     if path.startswith(OPENAI_PATHS):
         return JSONResponse(_openai_error(words, kind, status), status, headers=headers)
-    return JSONResponse(_problem(error, words, kind, status), status, headers, "application/problem+json")
-
-
-def _headers(status: int) -> dict[str, str]:
-    if status == 401:
-        return {"WWW-Authenticate": "Bearer"}
-    return {"Retry-After": "1"} if status == 503 else {}
-
-
-def _problem(error: Exception, words: str, kind: str, status: int) -> dict[str, JsonValue]:
     problem: dict[str, JsonValue] = {
         "type": f"urn:reme:error:{kind}",
         "title": kind,
         "status": status,
         "detail": words,
-        "retryable": isinstance(error, ReMeError) and error.retryable,
+        "retryable": error is not None and error.retryable,
+        **({} if error is None else _details(error)),
     }
-    if isinstance(error, InvalidLinesError):
-        problem["lines"] = [{"line": number, "reason": reason} for number, reason in error.lines]
-    return problem
+    return JSONResponse(problem, status, headers, PROBLEM)
+
+
+def _details(error: ReMeError) -> dict[str, JsonValue]:
+    """Return what an error knows beside its words, for clients that raise it again."""
+    match error:
+        case InvalidLinesError():
+            return {"lines": [{"line": number, "reason": reason} for number, reason in error.lines]}
+        case NotFoundError():
+            return {"missing": list(error.missing)}
+        case PartialFailureError():
+            failures: list[JsonValue] = [
+                {"title": type(failure).__name__, "detail": failure.message, "retryable": failure.retryable}
+                for failure in error.failures
+            ]
+            return {"done": to_jsonable_python(error.done), "failures": failures}
+        case _:
+            return {}
 
 
 def _openai_error(words: str, kind: str, status: int) -> dict[str, JsonValue]:

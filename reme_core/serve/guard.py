@@ -5,22 +5,36 @@ A request that passes has its `Principal` in `request.state.principal`. Nothing 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reme_core.errors import InvalidInputError, ReMeError
-from reme_core.serve.access import TOKEN_PREFIX, AccessKeys, Principal, UnauthorizedError
-from reme_core.serve.failures import BodyTooLargeError, ForeignOriginError, failure_response
+from reme_core.errors import InvalidInputError
+from reme_core.serve.access import TOKEN_PREFIX, AccessKeys, Principal, Right, UnauthorizedError
+from reme_core.serve.failures import (
+    BodyTooLargeError,
+    ForeignOriginError,
+    TooManyRequestsError,
+    TooSlowError,
+    failure_response,
+)
 
 _LOG = logging.getLogger("reme.serve")
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 MAX_BODY_BYTES = 8 << 20
+MAX_BODIES_BYTES = 16 * MAX_BODY_BYTES
+"""Of all requests that are being answered at once."""
+RECEIVE_S = 60.0
+"""Within which a body must have come: 8 MiB need 1.1 Mbit/s."""
+_OF_PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+"""What comes with one of these comes from another machine, whatever its address."""
+_SHOWN_PATH = 200
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """What anybody may ask: whether the service lives, and which calls it has."""
 
@@ -34,12 +48,29 @@ class GuardRules:
         origins: Origins such as `https://chat.example.org` whose pages may call, beside the service's own.
         anonymous: Who calls without a key; None: nobody may.
         max_body_bytes: The bound of a request body.
+        read_only: Whether nobody may write, whatever the keys say.
     """
 
     hosts: Sequence[str] = ()
     origins: Sequence[str] = ()
     anonymous: Principal | None = None
     max_body_bytes: int = MAX_BODY_BYTES
+    read_only: bool = False
+
+
+@dataclass(slots=True)
+class _Room:
+    """The room that bodies of requests take together."""
+
+    bound: int
+    taken: int = 0
+
+    def take(self, size: int) -> None:
+        """Take room for a piece (TooManyRequestsError: there is none)."""
+        if self.taken + size > self.bound:
+            msg = "too many large requests at once: send it again in a moment"
+            raise TooManyRequestsError(msg)
+        self.taken += size
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +80,7 @@ class Guard:
     app: ASGIApp
     keys: AccessKeys
     rules: GuardRules
+    _room: _Room = field(default_factory=lambda: _Room(MAX_BODIES_BYTES))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it."""
@@ -56,16 +88,20 @@ class Guard:
             await self.app(scope, receive, send)
             return
         begun, answer = time.perf_counter(), _WatchedSend(send)
+        body = _BoundedBody(receive, self.rules.max_body_bytes, self._room)
         try:
             await self._admit(scope)
-            await self.app(scope, _bounded(receive, self.rules.max_body_bytes), answer)
-        except ReMeError as exc:
+            await self.app(scope, body, answer)
+        except Exception as exc:  # noqa: BLE001  # the outer edge of a request
+            response = failure_response(scope["path"], exc)
             if answer.status is not None:
-                raise
-            await failure_response(scope["path"], exc)(scope, receive, answer)
+                msg = "an answer broke off"
+                raise ConnectionError(msg) from None  # its words go to the server's log, and quote nothing
+            await response(scope, receive, answer)
         finally:
+            body.leave()
             milliseconds = (time.perf_counter() - begun) * 1000
-            _LOG.info("%s %s %s %.0f ms", scope["method"], scope["path"], answer.status, milliseconds)
+            _LOG.info("%s %s %s %.0f ms", scope["method"], _shown_path(scope), answer.status, milliseconds)
 
     async def _admit(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
@@ -79,11 +115,11 @@ class Guard:
     def _check_origin(self, headers: Headers) -> None:
         """Refuse what a page of somebody else sends, by DNS rebinding say (ForeignOriginError)."""
         host = headers.get("host", "")
-        if _hostname(host) not in {*LOOPBACK, *self.rules.hosts}:
+        if not is_loopback(_hostname(host)) and _hostname(host) not in self.rules.hosts:
             msg = "Host is not a name of this service: start it with --allow-host NAME for each name that it has"
             raise ForeignOriginError(msg)
         origin = headers.get("origin")
-        if origin is None or origin in self.rules.origins or urlsplit(origin).netloc == host:
+        if origin is None or origin in self.rules.origins or _is_of(origin, host):
             return
         msg = "Origin is a foreign one: start the service with --allow-origin for pages that may call it"
         raise ForeignOriginError(msg)
@@ -92,13 +128,28 @@ class Guard:
         token = _token_of(headers)
         if token is not None:
             principal = await self.keys.find(token)
-        elif self.rules.anonymous is not None:
+        elif self.rules.anonymous is not None and _is_of_this_machine(headers):
             principal = self.rules.anonymous
         else:
             msg = "no key: send 'Authorization: Bearer ...' with one of `reme keys add`"
             raise UnauthorizedError(msg)
+        if self.rules.read_only:
+            principal = replace(principal, rights=principal.rights & {Right.READ, Right.ACT_AS})
         user_id = header_text(headers, "X-Reme-User")
         return principal if user_id is None else principal.act_as(user_id)
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or an address is reached from this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_of_this_machine(headers: Headers) -> bool:
+    """Tell whether a request names this machine, and tells of no proxy on its way."""
+    return is_loopback(_hostname(headers.get("host", ""))) and not any(name in headers for name in _OF_PROXIES)
 
 
 def header_text(headers: Headers, name: str) -> str | None:
@@ -124,6 +175,53 @@ class _WatchedSend:
         await self._send(message)
 
 
+class _BoundedBody:
+    """The source of a request's body, which fails once it is too long, or did not come in time."""
+
+    def __init__(self, receive: Receive, bound: int, room: _Room) -> None:
+        self._receive = receive
+        self._bound = bound
+        self._room = room
+        self._taken = 0
+        self._is_whole = False
+        self._deadline = asyncio.get_running_loop().time() + RECEIVE_S
+
+    async def __call__(self) -> Message:
+        """Return the next piece, or later, that the caller left.
+
+        Raises:
+            BodyTooLargeError: It is longer than allowed.
+            TooManyRequestsError: There is no room for it now.
+            TooSlowError: It did not come in time.
+        """
+        if self._is_whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            msg = f"the request body did not come within {RECEIVE_S:.0f} seconds: send it again"
+            raise TooSlowError(msg) from None
+        size = len(message.get("body", b""))
+        if self._taken + size > self._bound:
+            raise _too_large(self._bound)
+        self._room.take(size)
+        self._taken += size
+        self._is_whole = not message.get("more_body", False)
+        return message
+
+    def leave(self) -> None:
+        """Give the room back, once the request is answered."""
+        self._room.taken -= self._taken
+        self._taken = 0
+
+
+def _shown_path(scope: Scope) -> str:
+    """Return the path as it came, percent-encoded: it forges no line of the log."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.decode("ascii", "replace")[:_SHOWN_PATH]
+
+
 def _token_of(headers: Headers) -> str | None:
     """Return the key that a request brings; `X-Reme-Key` leaves `Authorization` to the model behind the chat door."""
     token = headers.get("x-reme-key")
@@ -134,28 +232,20 @@ def _token_of(headers: Headers) -> str | None:
     return token.strip() if is_ours else None
 
 
-def _hostname(host: str) -> str | None:
+def _is_of(origin: str, host: str) -> bool:
     try:
-        return urlsplit(f"//{host}").hostname
+        return urlsplit(origin).netloc == host
+    except ValueError:  # half of an IPv6 address, say
+        return False
+
+
+def _hostname(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
     except ValueError:
-        return None
+        return ""
 
 
 def _too_large(bound: int) -> BodyTooLargeError:
     msg = f"the request body is larger than {bound} bytes: send it in parts"
     return BodyTooLargeError(msg)
-
-
-def _bounded(receive: Receive, bound: int) -> Receive:
-    """Return the body's source, which fails once more than `bound` bytes came (BodyTooLargeError)."""
-    taken = 0
-
-    async def bounded() -> Message:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > bound:
-            raise _too_large(bound)
-        return message
-
-    return bounded

@@ -7,12 +7,13 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from reme_core.errors import ReMeError
 from reme_core.facade.reme import ReMe
 from reme_core.serve.access import AccessKeys, Principal
 from reme_core.serve.failures import failure_response
@@ -76,9 +77,16 @@ def make_app(
     async def failed(request: Request, error: Exception) -> Response:
         return failure_response(request.url.path, error)
 
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=list(rules.origins),
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["*"],
+    )
     return Starlette(
         routes=list(routes),
-        middleware=[Middleware(Guard, keys=service.keys, rules=rules)],
+        middleware=[*([cors] if rules.origins else []), Middleware(Guard, keys=service.keys, rules=rules)],
         lifespan=lifespan,
-        exception_handlers={ReMeError: failed, Exception: failed},
+        exception_handlers={HTTPException: failed},  # the guard tells the others
     )

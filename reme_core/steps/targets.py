@@ -9,14 +9,13 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from reme_core.errors import ConfigurationError, ToolFeedback
-from reme_core.ports import ListMemories, MemoryFilter, Store, Target, ToolContext
+from reme_core.ports import ListMemories, MemoryFilter, MetaMemory, Store, Target, ToolContext
 from reme_core.rules import Claim
 from reme_core.schema import NO_STATEMENTS, Hit, Memory, MemoryType, Scope, Source, last_part, shown_end
 from reme_core.schema.checks import check_id
-from reme_core.schema.times import may_end
+from reme_core.schema.times import may_end, parse_said_time
 from reme_core.steps.message_lines import all_pages
 from reme_core.text import normalise_content, query_terms
-from reme_core.text.said_times import parse_said_time
 
 SELF = "self"
 """The user whose scope it is, where no name is known; of identity memories, the assistant."""
@@ -217,3 +216,19 @@ def _identity(hit: Hit) -> tuple[object, ...]:
             return hit.layer, hit.user_id, hit.block_id
         case "message":
             return hit.layer, hit.user_id, hit.reference, hit.message_ids
+
+
+async def read_meta(store: Store, scope: Scope) -> list[MetaMemory]:
+    """Return the routing table of a scope: targets with current memories, and those that were added by hand.
+
+    By type in the order of `ROUTED`, then by name. Two spellings of a name are two entries where memories have both;
+    an added one that differs from these only in case is the same.
+    """
+    counts = {target: n for target, n in (await store.count_targets(scope)).items() if target.memory_type in ROUTED}
+    entries = {target: MetaMemory(target=target, memories=count) for target, count in counts.items()}
+    for memory in reversed(await all_memories(store, scope, MemoryFilter(types=(MemoryType.META,)))):
+        named = read_meta_target(memory)
+        if named is not None:
+            target = find_target(entries, named) or named
+            entries[target] = MetaMemory(target=target, description=memory.content, memories=counts.get(target, 0))
+    return sorted(entries.values(), key=lambda item: (ROUTED.index(item.target.memory_type), item.target.memory_target))

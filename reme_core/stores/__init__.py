@@ -5,45 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reme_core.lazy_names import lazy_names
-from reme_core.stores.local import (
-    Database,
-    FileFacts,
-    HeldScope,
-    LocalStore,
-    check_file,
-    check_unused,
-    copy_file,
-    file_facts,
-    fill_digests,
-    has_fts5,
-    is_read_only,
-    list_scopes,
-    restore_file,
-)
+from reme_core.stores.local.file.bookkeeping import fill_digests as fill_digests
+from reme_core.stores.local.file.copies import FileFacts as FileFacts
+from reme_core.stores.local.file.copies import check_file as check_file
+from reme_core.stores.local.file.copies import copy_file as copy_file
+from reme_core.stores.local.file.copies import file_facts as file_facts
+from reme_core.stores.local.file.copies import restore_file as restore_file
+from reme_core.stores.local.file.database import Database as Database
+from reme_core.stores.local.file.file_location import check_unused as check_unused
+from reme_core.stores.local.file.file_location import is_read_only as is_read_only
+from reme_core.stores.local.file.tables import has_fts5 as has_fts5
+from reme_core.stores.local.file.whole_scope import HeldScope as HeldScope
+from reme_core.stores.local.file.whole_scope import list_scopes as list_scopes
+from reme_core.stores.local.store import LocalStore as LocalStore
 
 if TYPE_CHECKING:
-    from reme_core.stores.indexed import IndexedStore
-    from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
-
-__all__ = [
-    "Database",
-    "FileFacts",
-    "HeldScope",
-    "IndexedStore",
-    "LocalStore",
-    "QdrantIndex",
-    "QdrantLayout",
-    "check_file",
-    "check_unused",
-    "copy_file",
-    "file_facts",
-    "fill_digests",
-    "has_fts5",
-    "is_read_only",
-    "list_scopes",
-    "restore_file",
-]
-
+    from reme_core.stores.indexed import IndexedStore as IndexedStore
+    from reme_core.stores.qdrant import QdrantIndex as QdrantIndex
+    from reme_core.stores.qdrant import QdrantLayout as QdrantLayout
 
 if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
     __getattr__, __dir__ = lazy_names(

@@ -106,16 +106,16 @@ class MemoryIndexContract:
         await upsert(index, position="2")
         assert await index.find_position(ALICE) == "2"
 
-    @pytest.mark.parametrize("scope", OTHERS, ids=repr)
-    async def test_a_scope_sees_and_touches_nothing_of_another(self, index: MemoryIndex, scope: Scope) -> None:
+    async def test_a_scope_sees_and_touches_nothing_of_another(self, index: MemoryIndex) -> None:
         """Not even under the same key."""
         await upsert(index, entry("fact", vector=axis(0)))
-        for search in (MemorySearch(text="fact"), MemorySearch(vector=axis(0))):
-            assert await found(index, search, scope) == []
-        assert (await index.count(scope), await index.find_position(scope)) == (0, None)
-        await index.delete(scope, DeleteEntries(keys=("fact",)))
-        await index.delete(scope, DeleteEntries())
-        assert await found(index, MemorySearch(text="fact")) == ["fact"]
+        for scope in OTHERS:
+            for search in (MemorySearch(text="fact"), MemorySearch(vector=axis(0))):
+                assert await found(index, search, scope) == [], scope
+            assert (await index.count(scope), await index.find_position(scope)) == (0, None), scope
+            await index.delete(scope, DeleteEntries(keys=("fact",)))
+            await index.delete(scope, DeleteEntries())
+            assert await found(index, MemorySearch(text="fact")) == ["fact"], scope
 
     async def test_filters_apply_before_the_limit(self, index: MemoryIndex) -> None:
         """Type, target, metadata and currency."""

@@ -44,10 +44,10 @@ class TokenCounterContract:
         assert counter.count(text) == counter.count(text)
 
     @pytest.mark.parametrize("first", TEXTS)
-    @pytest.mark.parametrize("second", TEXTS)
-    def test_adding_text_never_lowers_the_count(self, counter: TokenCounter, first: str, second: str) -> None:
+    def test_adding_text_never_lowers_the_count(self, counter: TokenCounter, first: str) -> None:
         """A longer text never fits where a shorter one did not."""
-        assert counter.count(first + second) >= max(counter.count(first), counter.count(second))
+        for second in TEXTS:
+            assert counter.count(first + second) >= max(counter.count(first), counter.count(second)), second
 
     def test_a_long_text_has_many_tokens(self, counter: TokenCounter) -> None:
         """The count grows with the text."""

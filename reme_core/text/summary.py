@@ -1,4 +1,8 @@
-"""Telling parts of a text, word for word: an extractive summary, and what says something of a question."""
+"""Telling parts of a text, word for word: an extractive summary, what says something of a question; questions, wishes.
+
+Wishes: a request for help mostly shares no word with the wish that says how to help. Forms of English, Chinese,
+Japanese and Korean are known; one that is missed is found like any other statement.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reme_core.text.language import is_question
 from reme_core.text.segment import query_terms, terms
 
 # A sentence ends at a mark followed by a blank or the end, or at a full-width mark, closing quotes taken along.
@@ -218,3 +221,37 @@ def _parts(text: str) -> Iterator[str]:
             yield left[:cut]
             left = left[cut:]
         yield f"{left} " if text[end : end + 1].isspace() else left
+
+
+_MARK = re.compile("[?\uff1f\u061f\u037e\u2048\u2047\u203d]")
+_CLOSING = " \t\r\n\u3000.\u3002!\uff01~\uff5e…\u3001,\uff0c\"'\u201d\u2019\u300d\u300f\uff09)"
+_PARTICLES = (
+    "吗", "嗎", "呢", "么", "麼",
+    "ですか", "ますか", "でしょうか", "ませんか", "ましたか", "たか", "るか", "のか", "かな",
+    "까", "까요", "나요", "가요", "니", "는지요", "냐",
+)  # fmt: skip
+
+
+def is_question(text: str) -> bool:
+    """Tell whether a text asks something: a question mark anywhere, or a question particle at its end."""
+    if _MARK.search(text):
+        return True
+    return not text.isascii() and text.rstrip(_CLOSING).endswith(_PARTICLES)
+
+
+_WISH = re.compile(
+    r"^\W*(?:please,?\s+)?(?:from now on\b|(?:always|never)\b(?!\s*[,.!?]| (?:mind|ever|again|been|had|was|knew|\w+ed|"
+    r"heard|seen|thought|said|did|got|a|an|the|in|on|at)\b))"
+    r"|\b(?:i|we)(?:['\u2019]d| would)?(?: \w+ly| much)? prefer\b"
+    "|(?:以后|以後|今后|今後|从现在起|從現在起)[^。？?]*(?:请|請|要|都|别|別)|我(?:更|比较|比較)喜[欢歡]|我(?:偏好|倾向|傾向)"
+    "|(?:これから|今後)は|(?:必ず|いつも|絶対に)[^。？?]*(?:ください|ほしい)|(?:方|ほう)が好き"
+    "|앞으로[^.?]*(?:주세요|마세요|해줘)|(?:항상|언제나|절대)[^.?]*(?:주세요|마세요|해줘|하지 마)|선호",
+    re.IGNORECASE,
+)
+# A wish is said at the beginning, or in a turn; a pasted text is none.
+_WISH_CHARS = 400
+
+
+def states_wish(text: str) -> bool:
+    """Tell whether a text says what is to hold from now on, by its first 400 characters. Never raises."""
+    return _WISH.search(text[:_WISH_CHARS]) is not None

@@ -5,7 +5,7 @@ See `BaseMemoryToolOp` for tools of one's own.
 """
 
 from reme_core.steps.draft_store import DraftStore
-from reme_core.steps.targets import find_target, may_touch
+from reme_core.steps.targets import find_target, may_touch, read_meta
 from reme_core.tools.base import (
     BaseMemoryToolOp,
     NoArguments,
@@ -25,7 +25,6 @@ from reme_core.tools.meta import (
     ReadIdentityMemoryOp,
     ReadMetaMemoryOp,
     UpdateIdentityMemoryOp,
-    read_meta,
 )
 from reme_core.tools.reload import ReloadOp
 from reme_core.tools.reviser import ReviseMemoryOp, revise

@@ -27,10 +27,9 @@ from reme_core.ports import AgentResult, AgentTask, MemoryAgent, Target, ToolCon
 from reme_core.schema import MemoryType
 from reme_core.schema.checks import Text
 from reme_core.steps.draft_store import DraftStore
-from reme_core.steps.targets import IDENTITY, ROUTED, TargetName, find_target, label, may_touch
+from reme_core.steps.targets import IDENTITY, ROUTED, TargetName, find_target, label, may_touch, read_meta
 from reme_core.text import shortened
 from reme_core.tools.base import MAX_ITEMS, BaseMemoryToolOp, ToolItem, check_arguments
-from reme_core.tools.meta import read_meta
 
 _LOG = logging.getLogger("reme")
 

@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field
 
 from reme_core.errors import ConfigurationError, ConflictError, ToolFeedback
-from reme_core.ports import MemoryFilter, MetaMemory, PutMemory, Store, Target, ToolContext
-from reme_core.schema import Memory, MemoryType, Scope
+from reme_core.ports import PutMemory, Target, ToolContext
+from reme_core.schema import Memory, MemoryType
 from reme_core.steps.targets import (
     IDENTITY,
     ROUTED,
@@ -24,7 +24,7 @@ from reme_core.steps.targets import (
     may_touch,
     memories_about,
     meta_target,
-    read_meta_target,
+    read_meta,
 )
 from reme_core.text import normalise_content, shortened
 from reme_core.tools.base import BaseMemoryToolOp, NoArguments, ToolItem
@@ -34,22 +34,6 @@ MAX_DESCRIPTIONS_BYTES = 1 << 20
 """A file of descriptions is read whole and shown to models; a mebibyte is more than any of them reads."""
 
 _DESCRIPTION_CHARS = 300
-
-
-async def read_meta(store: Store, scope: Scope) -> list[MetaMemory]:
-    """Return the routing table of a scope: targets with current memories, and those that were added by hand.
-
-    By type in the order of `ROUTED`, then by name. Two spellings of a name are two entries where memories have both;
-    an added one that differs from these only in case is the same.
-    """
-    counts = {target: n for target, n in (await store.count_targets(scope)).items() if target.memory_type in ROUTED}
-    entries = {target: MetaMemory(target=target, memories=count) for target, count in counts.items()}
-    for memory in reversed(await all_memories(store, scope, MemoryFilter(types=(MemoryType.META,)))):
-        named = read_meta_target(memory)
-        if named is not None:
-            target = find_target(entries, named) or named
-            entries[target] = MetaMemory(target=target, description=memory.content, memories=counts.get(target, 0))
-    return sorted(entries.values(), key=lambda item: (ROUTED.index(item.target.memory_type), item.target.memory_target))
 
 
 def describe_target(target: Target) -> str:

@@ -50,7 +50,7 @@ from reme_core.schema import (
 )
 from reme_core.steps.message_lines import all_pages, find_all, pieces_of
 from reme_core.transfer.json_lines import NoteDraft, unnoted
-from reme_core.transfer.transfer_file import Contents, ScopeLine, read_scope, refusal, write_file
+from reme_core.transfer.transfer_file import Contents, ScopeLine, file_lines, read_scope, refusal, write_file
 
 T = TypeVar("T")
 
@@ -68,6 +68,11 @@ async def export_scope(store: Store, scope: Scope, path: Path, *, noting: NoteDr
         StoreAccessError: The file can't be written, is no regular file, or is a database.
     """
     return transfer_counts(await write_file(path, Contents.SCOPE, _everything(store, scope), noting=noting))
+
+
+def scope_lines(store: Store, scope: Scope) -> AsyncIterator[str]:
+    """Yield the lines that `export_scope` writes."""
+    return file_lines(Contents.SCOPE, _everything(store, scope), Counter())
 
 
 def transfer_counts(counts: Mapping[str, int]) -> TransferCounts:

@@ -81,16 +81,19 @@ async def write_file(
         StoreAccessError: The file can't be written, is no regular file, or is a database.
     """
     counts = Counter[str]()
-
-    async def lines() -> AsyncIterator[str]:
-        yield json.dumps({"kind": _HEAD, "format": _FORMAT, "version": _VERSION, "holds": contents})
-        async for kind, item in items:
-            counts[kind] += 1
-            unsaid = set(Scope.model_fields) if isinstance(item, Memory) else None
-            yield json.dumps({"kind": kind, "value": item.model_dump(mode="json", exclude=unsaid)}, ensure_ascii=False)
-
-    await write_lines(path, lines(), noting=noting)
+    await write_lines(path, file_lines(contents, items, counts), noting=noting)
     return counts
+
+
+async def file_lines(
+    contents: Contents, items: AsyncIterator[tuple[str, BaseModel]], counts: Counter[str]
+) -> AsyncIterator[str]:
+    """Yield the lines of a file of such things, and count them by their kinds."""
+    yield json.dumps({"kind": _HEAD, "format": _FORMAT, "version": _VERSION, "holds": contents})
+    async for kind, item in items:
+        counts[kind] += 1
+        unsaid = set(Scope.model_fields) if isinstance(item, Memory) else None
+        yield json.dumps({"kind": kind, "value": item.model_dump(mode="json", exclude=unsaid)}, ensure_ascii=False)
 
 
 def refusal(path: Path, problems: Sequence[LineProblem], outcome: str) -> InvalidLinesError:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, overload
 
-from pydantic import BaseModel, JsonValue, StrictStr, ValidationError
+from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import HoldOffloads
@@ -18,33 +18,21 @@ from reme_core.schema import (
     OffloadedContext,
     PreparedContext,
     Scope,
-    describe,
-    parse_messages,
 )
 from reme_core.schema.checks import check_text
 from reme_core.schema.openai_messages import wire_messages
 from reme_core.text import Language
 from reme_core.working.messages_to_keep import Asides, ContextLimits, check_context
-from reme_core.working.ports import WorkingPorts, off_loop, read_marks
+from reme_core.working.ports import WorkingPorts, off_loop, read_marks, read_said, read_state
 from reme_core.working.prepare import ContextRequest, pre_reasoning_hook
 from reme_core.working.record import offload_summary, record
-from reme_core.working.summary.sections import shown_text, summary_id, summary_message
-
-_STATE_VERSION = 1
+from reme_core.working.summary.sections import summary_id, summary_message
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
     message: Message
     marks: tuple[str, ...]
-
-
-class _State(BaseModel):
-    """What `state_dict` gives."""
-
-    version: Literal[1]
-    compressed_summary: StrictStr
-    messages: list[tuple[Message, list[str]]]
 
 
 class InContextMemory:
@@ -140,16 +128,10 @@ class InContextMemory:
 
     def _read(self, messages: object, marks: object) -> tuple[dict[str, _Entry], str]:
         """Read what is to be added, and the summary of another context, with which this one begins."""
+        wanted = read_marks(marks)
         items = [messages] if isinstance(messages, (Message, Mapping)) else messages
-        now, wanted = self._ports.clock.now(), read_marks(marks)
-        entries: dict[str, _Entry] = {}
-        summary = ""
-        for item in parse_messages(items, now=lambda: now):
-            shown_before = shown_text(item)
-            if shown_before is None:
-                entries.setdefault(item.message_id, _Entry(item, wanted))
-            else:  # the summary, this one or an earlier one, handed back
-                summary = shown_before
+        said, summary = read_said(items, self._ports.clock.now())
+        entries = {message.message_id: _Entry(message, wanted) for message in said}
         if (reserved := summary_id(self._session_id)) in entries:
             msg = f"message_id: {reserved!r} is that of the summary: give the message another one"
             raise InvalidInputError(msg)
@@ -220,6 +202,11 @@ class InContextMemory:
             leading += 1
         return [*found[:leading], summary_message(self._session_id, summary), *found[leading:]]
 
+    def _said(self) -> list[Message]:
+        """Return all messages, without the summary: a call at each turn, of ten thousand of them."""
+        with self._gate:
+            return [entry.message for entry in self._entries.values()]
+
     def marks(self, message_id: str) -> tuple[str, ...]:
         """Return the marks of a message; none where there is no such message here."""
         entry = self._entries.get(message_id)
@@ -255,7 +242,7 @@ class InContextMemory:
     def estimate_tokens(self) -> ContextUse:
         """Return how full the context is."""
         check = check_context(
-            self.messages(include_summary=False),
+            self._said(),
             limits=self._limits,
             ledger=self._ports.ledger,
             system_prompt=self._system_prompt,
@@ -292,7 +279,7 @@ class InContextMemory:
                     continue
                 if prepared.has_changed:
                     self._take_over(before, prepared)
-            return prepared.model_copy(update={"messages": tuple(self.messages(include_summary=False))})
+            return prepared.model_copy(update={"messages": tuple(self._said())})
 
     async def set_summary(self, summary: str) -> None:
         """Replace the summary; the one before is offloaded first. The empty text removes it.
@@ -349,7 +336,7 @@ class InContextMemory:
         with self._gate:
             entries, summary = list(self._entries.values()), self._summary
         return {
-            "version": _STATE_VERSION,
+            "version": 1,
             "session_id": self._session_id,
             "compressed_summary": summary,
             "messages": [[entry.message.model_dump(mode="json"), list(entry.marks)] for entry in entries],
@@ -361,12 +348,14 @@ class InContextMemory:
         Raises:
             InvalidInputError: It is not what `state_dict` gives, naming what is wrong; nothing has changed.
         """
-        entries, summary = _read_state(state)
+        read = read_state(state)
+        entries = {message.message_id: _Entry(message, read_marks(marks)) for message, marks in read.messages}
         with self._gate:
-            self._entries, self._summary, self._generation = entries, summary, self._generation + 1
+            self._entries, self._summary, self._generation = entries, read.compressed_summary, self._generation + 1
 
     def _request(self, entries: Mapping[str, _Entry], summary: str) -> ContextRequest:
-        pinned = {name for name, entry in entries.items() if self._unrecorded.intersection(entry.marks)}
+        unsaid = self._unrecorded
+        pinned = {name for name, entry in entries.items() if unsaid.intersection(entry.marks)} if unsaid else set()
         return ContextRequest(
             session_id=self._session_id,
             messages=[entry.message for entry in entries.values()],
@@ -407,15 +396,3 @@ class InContextMemory:
     async def _record(self, entries: Sequence[_Entry]) -> OffloadedContext:
         said = [entry.message for entry in entries if not self._unrecorded.intersection(entry.marks)]
         return await record(self._ports, self._scope, self._session_id, said)
-
-
-def _read_state(state: object) -> tuple[dict[str, _Entry], str]:
-    try:
-        read = _State.model_validate(state)
-    except ValidationError as exc:
-        raise InvalidInputError(describe(exc, "state")) from exc
-    entries = {message.message_id: _Entry(message, read_marks(marks)) for message, marks in read.messages}
-    if len(entries) < len(read.messages):
-        msg = "state: messages: a message_id stands twice"
-        raise InvalidInputError(msg)
-    return entries, read.compressed_summary

@@ -179,7 +179,8 @@ def check_context(
     on one side: results that come late go with their call. If the reserve doesn't hold the newest message with what
     belongs to it, that stays as long as the threshold leaves room for it beside a summary.
 
-    Messages that were counted before are not looked at again, unless the context is split.
+    Messages that were counted before are not looked at again, but for those that stay, those of the going turn and,
+    where a call there has no result, all.
 
     Args:
         messages: In order; not changed.
@@ -233,7 +234,7 @@ def waiting_calls(messages: Sequence[Message], unsaid: Set[str] = frozenset()) -
 
     The going turn is what follows on the last user message; without one, all.
     """
-    return _waiting(_linked(messages), last_user_message(messages, unsaid))
+    return _waiting(_linked(messages, 0), last_user_message(messages, unsaid))
 
 
 def _leading(messages: Sequence[Message]) -> int:
@@ -257,14 +258,16 @@ class _Split:
 
     def divided(self) -> tuple[list[Message], list[Message]]:
         """Return what goes and what stays, both in order."""
-        links = _linked(self.messages)
-        must = self._must_stay(links)
+        user, ids = last_user_message(self.messages, self.asides.unsaid), self.asides.pinned
+        pinned = {place for place, message in enumerate(self.messages) if message.message_id in ids} if ids else set()
+        begin = 0 if user is None else min({user} | pinned)
+        links = _linked_at_end(self.messages, begin)
+        must = self._must_stay(links, user, pinned)
         newest = self._newest(must)
-        kept = must | {
-            place
-            for place in newest
-            if place not in links.alone and links.group(place).isdisjoint(links.alone) and links.group(place) <= newest
-        }
+        if min(newest, default=begin) < begin:
+            links = _linked_at_end(self.messages, min(newest))
+        free = newest - links.alone
+        kept = must | {place for place in newest if links.group(place) <= free}
         last = len(self.messages) - 1
         if last >= self.leading and last not in kept:
             group = links.group(last)
@@ -284,15 +287,12 @@ class _Split:
         goes += self.messages[begin:]
         return goes, stays
 
-    def _must_stay(self, links: _Links) -> set[int]:
+    def _must_stay(self, links: _Links, user: int | None, pinned: Set[int]) -> set[int]:
         """Return the places of what is pinned, the last user message and the calls that wait.
 
         Each comes with what belongs to it, such as what a framework has put behind the user's words.
         """
-        user = last_user_message(self.messages, self.asides.unsaid)
-        begun, pinned = set(_waiting(links, user)), self.asides.pinned
-        if pinned:
-            begun |= {place for place, message in enumerate(self.messages) if message.message_id in pinned}
+        begun = {*_waiting(links, user), *pinned}
         if user is not None:
             begun.add(user)
             if user + 1 < len(self.messages) and self.messages[user + 1].message_id in self.asides.unsaid:
@@ -343,8 +343,24 @@ class _Links:
         return reached
 
 
-def _linked(messages: Sequence[Message]) -> _Links:
-    """Return which messages belong together.
+def _linked_at_end(messages: Sequence[Message], begin: int) -> _Links:
+    """Return which messages belong together, of those from `begin` on: what is before is read as far as it takes."""
+    called = set[str]()
+    for place in range(len(messages) - 1, -1, -1):
+        if place < begin and not called:
+            links = _linked(messages, place + 1)
+            # A call that no result follows on may have one before it, however far.
+            return _linked(messages, 0) if links.unanswered else links
+        for block in reversed(messages[place].content):
+            if block.type == "tool_result":
+                called.add(block.call_id)
+            elif block.type == "tool_call":
+                called.discard(block.call_id)
+    return _linked(messages, 0)
+
+
+def _linked(messages: Sequence[Message], begin: int) -> _Links:
+    """Return which messages belong together, of those from `begin` on.
 
     A result belongs to the nearest call before it with its id, since some models use ids again; one that has no call
     before it to the later calls with its id that no result follows on.
@@ -358,8 +374,8 @@ def _linked(messages: Sequence[Message]) -> _Links:
         beside.setdefault(first, set()).add(second)
         beside.setdefault(second, set()).add(first)
 
-    for place, message in enumerate(messages):
-        for block in message.content:
+    for place in range(begin, len(messages)):
+        for block in messages[place].content:
             if block.type == "tool_call":
                 latest[block.call_id] = place
                 waiting.setdefault(block.call_id, set()).add(place)

@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeAlias, TypeVar, cast, get_args
+from typing import Literal, TypeAlias, TypeVar, cast, get_args
+
+from pydantic import BaseModel, StrictStr, ValidationError
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import ChatModel, Clock, Store, SummaryRequest
-from reme_core.schema import Message, Scope, SummaryResult, parse_messages, shown
+from reme_core.schema import Message, Scope, SummaryResult, describe, parse_messages, shown
 from reme_core.schema.checks import check_id, is_whole_64
 from reme_core.text import Language
 from reme_core.working.messages_to_keep import ContextLimits
@@ -94,14 +96,35 @@ async def read_messages(messages: Sequence[object], ports: WorkingPorts) -> Sequ
 async def read_context(messages: Sequence[object], ports: WorkingPorts) -> tuple[Sequence[Message], str]:
     """Read messages, away from the event loop where they are many, and the summary that is shown as one of them."""
     size = len(messages) if isinstance(messages, (list, tuple)) else 0
-    return await off_loop(partial(_read, messages, ports.clock.now()), size)
+    return await off_loop(partial(read_said, messages, ports.clock.now()), size)
 
 
-def _read(messages: Sequence[object], now: datetime) -> tuple[Sequence[Message], str]:
+def read_said(messages: object, now: datetime) -> tuple[Sequence[Message], str]:
+    """Read messages as they are given, and the summary that is shown as one of them, this one or an earlier one."""
     parsed = parse_messages(messages, now=lambda: now)
     summaries = [text for message in parsed if (text := shown_text(message)) is not None]
     said = [message for message in parsed if not is_shown_summary(message)]
     return said, summaries[-1] if summaries else ""
+
+
+class ContextState(BaseModel):
+    """The state of an `InContextMemory`: its messages have marks."""
+
+    version: Literal[1]
+    compressed_summary: StrictStr
+    messages: list[tuple[Message, list[str]]]
+
+
+def read_state(state: object) -> ContextState:
+    """Read what `InContextMemory.state_dict` gave (InvalidInputError)."""
+    try:
+        read = ContextState.model_validate(state)
+    except ValidationError as exc:
+        raise InvalidInputError(describe(exc, "state")) from exc
+    if len({message.message_id for message, _ in read.messages}) < len(read.messages):
+        msg = "state: messages: a message_id stands twice"
+        raise InvalidInputError(msg)
+    return read
 
 
 def read_limits(max_input_length: int | None, limits: object) -> ContextLimits:

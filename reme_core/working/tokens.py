@@ -44,6 +44,8 @@ FILE_TOKENS = 3_000
 Source: Anthropic, "PDF support", 1,500 to 3,000 tokens a page.
 """
 
+# So many contexts are told apart where several sessions take turns.
+_SEQUENCES = 4
 _TEXTS = 16
 # Not worth remembering: counting it is as quick.
 _SHORT_TEXT = 64
@@ -62,7 +64,7 @@ class TokenLedger:
     """Counts tokens of messages, each message once. Threads may share one.
 
     What is remembered belongs to the object, not to its id, so that a view of a message, which has the same id, is
-    counted for itself. Messages are not kept alive by it.
+    counted for itself. Messages are not kept alive by it, but for those of the last four sequences counted.
 
     A count is the texts' own, as the counter counts them (captions, call names and arguments, outputs, vendors' data
     as JSON), and fixed numbers for each message, call, result, image and embedded file.
@@ -76,6 +78,7 @@ class TokenLedger:
         self._counter = counter
         self._beside = beside
         self._counted: dict[int, _CountedMessage] = {}
+        self._sums: tuple[tuple[list[Message], int], ...] = ()  # the last sequences, and their tokens
         self._texts: dict[str, int] = {}
         self._gate = threading.Lock()
 
@@ -118,8 +121,18 @@ class TokenLedger:
         return tokens
 
     def count_messages(self, messages: Iterable[Message]) -> int:
-        """Return the tokens of messages together (InvalidInputError as `count_text`)."""
-        return sum(map(self.count_message, messages))
+        """Return the tokens of messages together (InvalidInputError as `count_text`).
+
+        A sequence that goes on from one of the last ones costs a comparison with it and the count of what is new.
+        """
+        wanted = list(messages)
+        known = next((one for one in self._sums if wanted[: len(one[0])] == one[0]), None)
+        before, tokens = (0, 0) if known is None else (len(known[0]), known[1])
+        tokens += sum(map(self.count_message, wanted[before:]))
+        if wanted:
+            others = [one for one in self._sums if one is not known]
+            self._sums = ((wanted, tokens), *others[: _SEQUENCES - 1])
+        return tokens
 
     def _count_block(self, block: ContentBlock) -> int:
         match block:

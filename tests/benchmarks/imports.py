@@ -7,6 +7,7 @@ bytecode. A figure is the median over the turns.
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import resource
 import statistics
@@ -30,6 +31,14 @@ async def main():
     async with ReMe("space", sys.argv[1], llm=None, embedding=None) as memory:
         await memory.summary([("user", "I like tea.")], user_id="alice")
 asyncio.run(main())
+"""
+# A coding agent's hooks, as its client starts them: five turns are new in a transcript of 5,000 lines.
+HOOK = """
+import io, json, sys
+sys.stdin = io.TextIOWrapper(io.BytesIO(json.dumps({event}).encode()))
+sys.argv = ["reme", "hook", "--user", "ana", "--dir", {folder}]
+from reme_core.cli import main
+main()
 """
 HELP = "import sys\nfrom reme_core.cli import main\nsys.exit(main(['--help']))"
 GRAPH = "import langgraph.store.base, langgraph.checkpoint.base, numpy"
@@ -76,6 +85,37 @@ def medians(codes: Sequence[str]) -> list[float]:
     return [statistics.median(times) for times in zip(*turns, strict=True)]
 
 
+def _write_transcript(path: Path, lines: int) -> None:
+    words = ["parser", "header", "deploy", "branch", "commit", "index", "query", "token", "cache", "server", "field"]
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(lines):
+            role = "assistant" if number % 2 else "user"
+            text = " ".join(words[(number * step) % len(words)] for step in range(1, 40))
+            told = {"type": role, "uuid": f"line-{number}", "sessionId": "session", "timestamp": "2026-03-01T20:00:00Z"}
+            file.write(json.dumps({**told, "message": {"role": role, "content": f"{number} {text}"}}) + "\n")
+
+
+def hooks(folder: Path) -> list[Figure]:
+    """Measure what coding agents call after a turn, before a prompt, and when a session begins."""
+    transcript, before = folder / "transcript.jsonl", folder / "before"
+    _write_transcript(transcript, 4_990)
+    stop = {"hook_event_name": "Stop", "session_id": "session", "transcript_path": str(transcript)}
+    cpu_s(HOOK.format(event=stop, folder=repr(str(before))))
+    _write_transcript(transcript, 5_000)
+    asks = {"hook_event_name": "UserPromptSubmit", "session_id": "other", "prompt": "Where is the header parsed?"}
+    begins = {"hook_event_name": "SessionStart", "session_id": "other"}
+    # What is kept anew has to be new each time: each process works on a copy.
+    copied = f"import shutil, sys\nshutil.copytree({str(before)!r}, sys.argv[1] + '/m')\n"
+    codes = [copied + HOOK.format(event=event, folder="sys.argv[1] + '/m'") for event in (stop, asks, begins)]
+    ours, *times = medians([copied + IMPORT, *codes])
+    names = ("keeps 10 of 5,000 lines", "recalls from 5,000 messages", "begins a session")
+    base = f"{IMPORT}: {ours:.2f} s"
+    return [
+        Figure(f"CPU of reme hook that {name}, over the import", round(time - ours, 2), "s", 0.2, True, base)
+        for name, time in zip(names, times, strict=True)
+    ]
+
+
 def measure() -> list[Figure]:
     plain, ours, first, help_text = medians([PLAIN, IMPORT, FIRST_CALL, HELP])
     base = f"import pydantic, numpy: {plain:.2f} s"
@@ -84,6 +124,8 @@ def measure() -> list[Figure]:
         Figure("CPU of opening an empty store, a first call", round((first - ours) / plain, 2), "x", 2.4, True, base),
         Figure("CPU of reme --help", round(help_text / plain, 2), "x", 3.0, True, base),
     ]
+    with tempfile.TemporaryDirectory() as folder:
+        figures += hooks(Path(folder))
     if importlib.util.find_spec("langgraph"):
         graph, store = medians([GRAPH, GRAPH_STORE])
         name = "CPU of ReMeStore and ReMeSaver, an empty store opened, over LangGraph"

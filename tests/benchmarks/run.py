@@ -15,6 +15,7 @@ import chat_door
 import context
 import file_memory
 import footprint
+import http_door
 import langchain_middleware
 import langchain_saver
 import langchain_store
@@ -43,7 +44,7 @@ def langchain() -> list[Figure]:
 
 
 def speeds() -> list[Figure]:
-    return [*speed.measure(), *scale.measure(), *chat_door.measure(), *file_memory.measure()]
+    return [*speed.measure(), *scale.measure(), *chat_door.measure(), *http_door.measure(), *file_memory.measure()]
 
 
 def main() -> int:

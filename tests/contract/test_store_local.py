@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing.store_contract import StoreContract
 from reme_core.testing.store_values import StoreCapabilities
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing.store_values import StoreCapabilities
 from tests.contract.suites.transcript_contract import TranscriptContract, TranscriptIndexContract
 

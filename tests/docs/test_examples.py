@@ -33,8 +33,8 @@ PRINTED = {
 }
 
 
-# So many turns show the same in a sixth of the time.
-ARGUMENTS = {"long_session.py": ("80",)}
+# So many turns show the same in a tenth of the time.
+ARGUMENTS = {"long_session.py": ("40",)}
 
 
 def run(path: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -207,12 +207,10 @@ async def test_another_user_meets_none_of_it(tmp_path: Path) -> None:
         await memory.summary_task([attempt("soup", "It was tasty.", 1.0, "first")], user_id=USER, task_name=TASK_NAME)
         await memory.add_tool_call_results(user_id=USER, messages=ATTEMPTS[0]["messages"])
         await memory.summarize_tool_memory("oven", user_id=USER)
-        for other in ("guest", ""):
-            assert (await memory.retrieve_task_memory("Please cook soup.", user_id=other)).results == ()
-            assert (await memory.retrieve_tool_memory("oven", user_id=other)).missing == ("oven",)
-            again = await memory.summary_task(
-                [attempt("stew", "Nice.", 1.0, "first")], user_id=other, task_name=TASK_NAME
-            )
+        for whose in ({"user_id": "guest"}, {"shared": True}):
+            assert (await memory.retrieve_task_memory("Please cook soup.", **whose)).results == ()
+            assert (await memory.retrieve_tool_memory("oven", **whose)).missing == ("oven",)
+            again = await memory.summary_task([attempt("stew", "Nice.", 1.0, "first")], **whose, task_name=TASK_NAME)
             assert again.known_block_ids == ()
 
 

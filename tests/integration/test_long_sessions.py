@@ -13,7 +13,7 @@ from reme_core.models import CharacterTokenCounter
 from reme_core.schema import TextBlock, ToolCallBlock, ToolResultBlock
 
 SYSTEM = "You are a careful engineer. " * 20
-TOKENS = 300_000
+TOKENS = 150_000
 LEAST_SHARED = 0.99
 
 

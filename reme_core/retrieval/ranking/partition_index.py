@@ -7,13 +7,12 @@ from datetime import datetime
 
 import numpy as np
 
-from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix
+from reme_core.retrieval.arrays import BoolArray, FloatArray, IntArray, Matrix, VectorColumn, best_rows
 from reme_core.retrieval.named_dates import calendar_days, date_fit, named_dates, relative_days, without_relative_days
-from reme_core.retrieval.query_words import QueryWords, query_words
-from reme_core.retrieval.ranking.partition_shape import PartitionShape, shape_of
-from reme_core.retrieval.ranking.postings import Postings
+from reme_core.retrieval.query_words import Postings, QueryWords, query_words
 from reme_core.retrieval.ranking.row_columns import RowColumns, RowPieces, Rows, ScoredRow, best_piece
 from reme_core.retrieval.ranking.score_parts import (
+    PartitionShape,
     fill_mean,
     first_person,
     gather_units,
@@ -22,6 +21,7 @@ from reme_core.retrieval.ranking.score_parts import (
     nearby_text,
     new_terms,
     own_text,
+    shape_of,
     speaks_of_two,
     subject,
 )
@@ -33,9 +33,8 @@ from reme_core.retrieval.ranking.score_weights import (
     PASSAGE_DISCOUNT,
     Weights,
 )
-from reme_core.retrieval.ranking.vector_search import VectorColumn, best_rows
 from reme_core.retrieval.time_question import AskedTime, asked_fit, time_scores
-from reme_core.text.language import is_question
+from reme_core.text.summary import is_question
 
 # A question that brings fewer terms of its own says no more than the query does (with 2, LoCoMo loses 0.1).
 _NEW_TERMS = 1

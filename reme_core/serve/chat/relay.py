@@ -106,7 +106,7 @@ class Relay(Response):
             ModelUnavailableError: It gives no answer.
         """
         if self.upstream is None:
-            msg = "there is no model behind this service: start it with --upstream URL, or set REME_LLM_BASE_URL"
+            msg = "there is no model behind this service: start it with --upstream URL, or set REME_UPSTREAM_BASE_URL"
             raise ConfigurationError(msg)
         relaying = asyncio.ensure_future(self._relay(self.upstream, send))
         leaving = asyncio.ensure_future(_until_gone(receive))

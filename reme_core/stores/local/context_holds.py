@@ -10,7 +10,7 @@ from dataclasses import replace
 from reme_core.errors import InvalidInputError
 from reme_core.ports import CleanOffloads, HoldOffloads
 from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, Scope, parse_time
-from reme_core.stores.local.file.scope_numbers import find_scope, find_session, make_session_number
+from reme_core.stores.local.file.bookkeeping import find_scope, find_session, has_word_tables, make_session_number
 from reme_core.stores.local.memory_rows import microseconds
 
 
@@ -83,9 +83,7 @@ def hold_offloads(connection: sqlite3.Connection, scope: Scope, hold: HoldOffloa
         _drop_empty_sessions(connection, number)
 
 
-def clean_offloads(
-    connection: sqlite3.Connection, scope: Scope, clean: CleanOffloads, *, fts5: bool
-) -> CleanedOffloads:
+def clean_offloads(connection: sqlite3.Connection, scope: Scope, clean: CleanOffloads) -> CleanedOffloads:
     """Remove texts that may go, unless it is to be tried only, and say which; see `Store.clean_offloads`."""
     number = find_scope(connection, scope)
     if number is None:
@@ -105,7 +103,7 @@ def clean_offloads(
         dry_run=clean.dry_run,
     )
     if gone and not clean.dry_run:
-        _remove(connection, number, gone, fts5=fts5)
+        _remove(connection, number, gone)
     return cleaned
 
 
@@ -139,9 +137,9 @@ def _infos(connection: sqlite3.Connection, rows: Sequence[int]) -> tuple[Offload
     return tuple(OffloadInfo.model_validate_json(info) for (info,) in found)
 
 
-def _remove(connection: sqlite3.Connection, scope: int, rows: Sequence[int], *, fts5: bool) -> None:
+def _remove(connection: sqlite3.Connection, scope: int, rows: Sequence[int]) -> None:
     chosen = "offload IN (SELECT value FROM json_each(?))"
-    if fts5:
+    if has_word_tables(connection):
         passages = f"SELECT passage FROM offload_passages WHERE {chosen}"  # noqa: S608  # written above
         connection.execute(f"DELETE FROM offload_words WHERE rowid IN ({passages})", (str(rows),))  # noqa: S608
     for table in ("offload_passages", "offload_holds", "offloads"):

@@ -16,8 +16,7 @@ from reme_core.errors import ConflictError, InvalidInputError, JobNotFoundError
 from reme_core.ports import ClaimJob, SettleJob
 from reme_core.schema import Job, JobState, Scope, describe, new_id, parse_time
 from reme_core.schema.checks import JsonObject, check_text
-from reme_core.stores.local.file.scope_numbers import find_scope, make_scope_number
-from reme_core.stores.local.file.tables import insert_row
+from reme_core.stores.local.file.bookkeeping import find_scope, insert_row, make_scope_number
 from reme_core.stores.local.memory_rows import microseconds
 
 _TEXT_BYTES = 1 << 16
@@ -207,7 +206,7 @@ def _update(connection: sqlite3.Connection, row: int, job: Job) -> None:
     )
 
 
-def list_jobs(connection: sqlite3.Connection, scope: Scope, states: tuple[JobState, ...] | None) -> list[Job]:
+def list_jobs(connection: sqlite3.Connection, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
     """Return the jobs of a scope, oldest first."""
     number = find_scope(connection, scope)
     wanted = tuple(JobState) if states is None else states

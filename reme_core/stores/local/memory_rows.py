@@ -9,18 +9,34 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
-from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, WriteBatch
+from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, Target, WriteBatch
 from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition, run_for
-from reme_core.schema import Event, EventKind, Memory, MemoryPage, Scope, format_time, parse_time
+from reme_core.schema import (
+    NO_STATEMENTS,
+    Event,
+    EventKind,
+    Memory,
+    MemoryPage,
+    MemoryType,
+    Scope,
+    format_time,
+    parse_time,
+)
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
-from reme_core.stores.local import memory_conditions as waiting
-from reme_core.stores.local.file.file_location import reading_rows
+from reme_core.stores.local import row_conditions as waiting
+from reme_core.stores.local.file.bookkeeping import (
+    Layer,
+    add_words,
+    find_scope,
+    insert_row,
+    log_changes,
+    make_scope_number,
+    remove_words,
+)
+from reme_core.stores.local.file.connection_threads import reading_rows
 from reme_core.stores.local.file.purging import mark_pages
-from reme_core.stores.local.file.scope_numbers import Layer, find_scope, log_changes, make_scope_number
-from reme_core.stores.local.file.tables import insert_row
-from reme_core.stores.local.file.vectors_and_words import add_words, remove_words
 from reme_core.stores.local.items import row_links as item_links
-from reme_core.stores.local.memory_conditions import check_filter, conditions
+from reme_core.stores.local.row_conditions import check_filter, conditions
 from reme_core.text import normalise_content, pack_terms, terms
 
 _EPOCH = parse_time("1970-01-01")
@@ -54,7 +70,7 @@ def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
 
 
 def put_batch(
-    connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, fts5: bool, distinct: bool = False
+    connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, distinct: bool = False
 ) -> list[Memory]:
     """Write a checked batch: deletes, then puts in their order; see `Store.put` for what is raised.
 
@@ -68,10 +84,10 @@ def put_batch(
     if missing:
         raise MemoryNotFoundError(missing)
     for delete in batch.deletes:
-        changed += _delete_one(connection, number, batch, delete, fts5=fts5)
+        changed += _delete_one(connection, number, batch, delete)
     stored = []
     for put in batch.puts:
-        memory, rows = _put_one(connection, number, batch, put, fts5=fts5, distinct=distinct)
+        memory, rows = _put_one(connection, number, batch, put, distinct=distinct)
         stored.append(memory)
         changed += rows
     log_changes(connection, number, Layer.MEMORIES, dict.fromkeys(changed))
@@ -94,9 +110,7 @@ def _is_known(connection: sqlite3.Connection, scope: int, delete: DeleteMemory) 
     return delete.erase and connection.execute(history, (scope, delete.memory_id)).fetchone() is not None
 
 
-def _delete_one(
-    connection: sqlite3.Connection, scope: int, batch: WriteBatch, delete: DeleteMemory, *, fts5: bool
-) -> list[int]:
+def _delete_one(connection: sqlite3.Connection, scope: int, batch: WriteBatch, delete: DeleteMemory) -> list[int]:
     """Delete a memory; return the rows that changed."""
     if delete.erase:
         _erase_history(connection, scope, delete.memory_id)
@@ -111,8 +125,7 @@ def _delete_one(
     connection.execute("DELETE FROM memories WHERE row = ?", (row,))
     connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
     item_links.remove_item_of(connection, row)
-    if fts5:
-        remove_words(connection, "memory_words", [row])
+    remove_words(connection, "memory_words", [row])
     if not delete.erase:
         _add_event(connection, scope, batch, delete, EventKind.DELETE, memory, None)
     return [row]
@@ -124,7 +137,7 @@ def _erase_history(connection: sqlite3.Connection, scope: int, memory_id: str) -
 
 
 def _put_one(
-    connection: sqlite3.Connection, scope: int, batch: WriteBatch, put: PutMemory, *, fts5: bool, distinct: bool
+    connection: sqlite3.Connection, scope: int, batch: WriteBatch, put: PutMemory, *, distinct: bool
 ) -> tuple[Memory, list[int]]:
     """Write one memory; return it as stored, and the rows written: none, or that of one that makes way as well."""
     found = find_memory(connection, scope, put.memory.memory_id)
@@ -144,8 +157,8 @@ def _put_one(
         put = replace(put, memory=wanted)
         if displaced is not twin[1]:
             way = PutMemory(memory=displaced, reason=put.reason, run_id=put.run_id)
-            rows.append(_write(connection, scope, batch, way, twin, normal, fts5=fts5)[1])
-    memory, row = _write(connection, scope, batch, put, found, normal, fts5=fts5)
+            rows.append(_write(connection, scope, batch, way, twin, normal)[1])
+    memory, row = _write(connection, scope, batch, put, found, normal)
     return memory, [*rows, row]
 
 
@@ -156,8 +169,6 @@ def _write(
     put: PutMemory,
     found: tuple[int, Memory] | None,
     normal: bytes,
-    *,
-    fts5: bool,
 ) -> tuple[Memory, int]:
     """Write a memory over the one found under its id, with its event; return it as stored, and its row."""
     if found is None:
@@ -168,8 +179,7 @@ def _write(
         name = {"scope": scope, "memory_id": memory.memory_id}
         row = insert_row(connection, "memories", {**name, **_columns(memory, words, normal)})
         _add_event(connection, scope, batch, put, EventKind.ADD, None, memory)
-        if fts5:
-            add_words(connection, "memory_words", scope, row, words)
+        add_words(connection, "memory_words", scope, row, words)
     else:
         row, before = found
         memory = put.memory.model_copy(update=kept_by_updates(before))
@@ -184,9 +194,8 @@ def _write(
         item_links.follow_edit(connection, row, microseconds(memory.updated_at), put.vector, said_anew=said_anew)
         if said_anew:
             connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
-            if fts5:
-                remove_words(connection, "memory_words", [row])
-                add_words(connection, "memory_words", scope, row, words)
+            remove_words(connection, "memory_words", [row])
+            add_words(connection, "memory_words", scope, row, words)
     if put.vector is not None:
         waiting.put_vector(connection, row, memory.memory_id, put.vector)
     if put.wants_vector or found is not None:
@@ -338,3 +347,13 @@ def list_events(connection: sqlite3.Connection, scope: Scope, query: EventQuery)
         )
         for sequence, operation, memory_id, before, after, reason, run_id, actor, at in rows
     ]
+
+
+def count_targets(connection: sqlite3.Connection, scope: Scope) -> dict[Target, int]:
+    """Count the current memories of each target, along the index of these."""
+    rows = connection.execute(
+        "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL"
+        " AND memory_type NOT IN (?, ?) GROUP BY memory_type, memory_target ORDER BY memory_type, memory_target",
+        (find_scope(connection, scope), *NO_STATEMENTS),
+    )
+    return {Target(MemoryType(kind), target): count for kind, target, count in rows}

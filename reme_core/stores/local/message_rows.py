@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-import numpy as np
-
-from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundError
+from reme_core.errors import BlockNotFoundError, ConflictError, MessageNotFoundError
 from reme_core.ports import (
     WAITING,
     Appended,
     AppendMessages,
+    BlockPage,
+    BlockSummary,
     FindMessages,
+    ListBlocks,
     MessagePage,
-    MessageVector,
-    PendingText,
-    Vector,
 )
-from reme_core.retrieval import message_text
-from reme_core.rules import check_vector
-from reme_core.schema import Message, Scope, StoredMessage, read_stored_message
+from reme_core.schema import EXTRACTIVE, Block, Message, Scope, StoredMessage, read_stored_message
 from reme_core.schema.messages import renamings
 from reme_core.stores._cursors import Row, check_limit, cut_page, given, in_order, row_after, seconds
-from reme_core.stores.local.file.scope_numbers import (
+from reme_core.stores.local.file.bookkeeping import (
     Layer,
+    add_words,
     find_scope,
     find_session,
+    has_word_tables,
+    insert_row,
     log_changes,
     make_scope_number,
     make_session_number,
+    match_expression,
     session_asked,
 )
-from reme_core.stores.local.file.tables import has_word_tables, insert_row
-from reme_core.stores.local.file.vectors_and_words import add_words, claim_dimension, match_expression
-from reme_core.stores.local.memory_conditions import fill_memories, is_of_memory, pending_memories
+from reme_core.stores.local.row_conditions import pending_texts
 from reme_core.text import (
     is_question,
     pack_terms,
@@ -48,19 +45,13 @@ from reme_core.text import (
     unpack_terms,
 )
 
-# What an embedding model is given of one message, in characters of a short text (one word may be long) and in passages
-# of a long one; the rest is found by its words.
-_EMBEDDED_CHARS = 8_000
-_EMBEDDED_PASSAGES = 64
-_KEY = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,4}))?", re.ASCII)
-
 _STORED = (
     "SELECT seq, body, session_id, (SELECT block_id FROM blocks WHERE blocks.block = messages.block) FROM messages"
 )
 _STORED += " JOIN sessions USING (session)"
 
 
-def append_messages(connection: sqlite3.Connection, scope: Scope, request: AppendMessages, *, fts5: bool) -> Appended:
+def append_messages(connection: sqlite3.Connection, scope: Scope, request: AppendMessages) -> Appended:
     """Add messages at the end of a session; equal ones that are there already are left alone (ConflictError)."""
     if not request.messages:
         return Appended(added=(), known=())
@@ -79,8 +70,7 @@ def append_messages(connection: sqlite3.Connection, scope: Scope, request: Appen
             continue
         words, passages = segment_passages(message.full_text)
         row = _insert(connection, number, session, message, words, passages, waits=request.want_vectors)
-        if fts5:
-            add_words(connection, "message_words", number, row, words)
+        add_words(connection, "message_words", number, row, words)
         rows.append(row)
         added.append(message.message_id)
     log_changes(connection, number, Layer.MESSAGES, rows)
@@ -233,99 +223,6 @@ def unsliced(connection: sqlite3.Connection, scope: Scope, session_id: str) -> l
     return [read_stored_message(body) for (body,) in rows]
 
 
-def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> list[PendingText]:
-    """Return texts that wait for vectors: memories, then messages, oldest first; the last message as a whole."""
-    number = find_scope(connection, scope)
-    if number is None or limit < 1:
-        return []
-    texts = pending_memories(connection, number, limit)
-    if len(texts) >= limit:
-        return texts
-    rows = connection.execute(
-        "SELECT seq, speaker, body, passages FROM messages WHERE scope = ? AND waits ORDER BY seq LIMIT ?",
-        (number, limit - len(texts)),
-    )
-    for seq, speaker, body, packed in rows:
-        text, passages = read_stored_message(body).full_text, passage_spans(packed)[:_EMBEDDED_PASSAGES]
-        if not passages:
-            texts.append(PendingText(key=str(seq), text=message_text(speaker, text)[:_EMBEDDED_CHARS]))
-        for place, passage in enumerate(passages):
-            said = message_text(speaker, text[passage.start : passage.end].strip())
-            texts.append(PendingText(key=f"{seq}.{place}", text=said))
-        if len(texts) >= limit:
-            break
-    return texts
-
-
-def waiting_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Scope]:
-    """Return the scopes of a memory space that have memories or messages waiting for vectors."""
-    rows = connection.execute(
-        "SELECT user_id FROM scopes WHERE memory_space = ?"
-        " AND (EXISTS (SELECT 1 FROM messages WHERE messages.scope = scopes.scope AND waits)"
-        " OR EXISTS (SELECT 1 FROM memories WHERE memories.scope = scopes.scope AND waits)) ORDER BY scope",
-        (memory_space,),
-    )
-    return [Scope(memory_space=memory_space, user_id=user_id) for (user_id,) in rows]
-
-
-def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[MessageVector]) -> None:
-    """Store vectors of memories and messages that wait for them; what was erased meanwhile is passed over."""
-    of_rows: dict[int, dict[int, Vector | None]] = {}
-    of_memories = [item for item in vectors if is_of_memory(item)]
-    for item in vectors:
-        if is_of_memory(item):
-            continue
-        vector = None if item.vector is None else check_vector(item.vector, "the vector of a message")
-        row, place = _place(item)
-        of_rows.setdefault(row, {})[place] = vector
-    number = find_scope(connection, scope)
-    if number is None:
-        return
-    stored = [row for row, given in of_rows.items() if _put_vectors_of(connection, number, row, given)]
-    log_changes(connection, number, Layer.MESSAGES, stored)
-    fill_memories(connection, number, of_memories)
-
-
-def _put_vectors_of(connection: sqlite3.Connection, scope: int, row: int, given: Mapping[int, Vector | None]) -> bool:
-    """Store the vectors of one message by their places; return whether anything was stored.
-
-    A message waits until the vector of its last passage has been handed back, or given up.
-    """
-    found = connection.execute(
-        "SELECT passages, (SELECT vector FROM message_vectors WHERE message_vectors.seq = messages.seq)"
-        " FROM messages WHERE scope = ? AND seq = ? AND waits",
-        (scope, row),
-    ).fetchone()
-    if found is None:
-        return False
-    wanted = min(len(passage_spans(found[0])), _EMBEDDED_PASSAGES) or 1
-    if wanted - 1 in given:
-        connection.execute("UPDATE messages SET waits = 0 WHERE seq = ?", (row,))
-    usable = {place: vector for place, vector in given.items() if vector is not None and place < wanted}
-    if not usable:
-        return False
-    dimension = len(next(iter(usable.values())))
-    for vector in usable.values():
-        claim_dimension(connection, len(vector), "the vector of a message")
-    matrix = np.zeros((wanted, dimension), "<f4")
-    if found[1] is not None and len(found[1]) == matrix.nbytes:
-        matrix[:] = np.frombuffer(found[1], "<f4").reshape(matrix.shape)
-    for place, vector in usable.items():
-        matrix[place] = vector
-    connection.execute("INSERT OR REPLACE INTO message_vectors VALUES (?, ?)", (row, matrix.tobytes()))
-    return True
-
-
-def _place(item: MessageVector) -> tuple[int, int]:
-    """Read the row of a pending text, and which of its passages it is (InvalidInputError)."""
-    key = item.pending.key
-    found = _KEY.fullmatch(key)
-    if found is None:
-        msg = f"key: {key!r:.40} is not one of this store: hand back what pending_texts gave"
-        raise InvalidInputError(msg)
-    return int(found[1]), int(found[2] or 0)
-
-
 def check_sessions(connection: sqlite3.Connection, scope: int, session_id: str, message_ids: Sequence[str]) -> int:
     """Return the number of the session that holds all these messages (MessageNotFoundError)."""
     session = find_session(connection, scope, session_id)
@@ -339,3 +236,114 @@ def check_sessions(connection: sqlite3.Connection, scope: int, session_id: str, 
     if missing or session is None:
         raise MessageNotFoundError(missing)
     return session
+
+
+def put_blocks(connection: sqlite3.Connection, scope: Scope, blocks: Sequence[Block]) -> None:
+    """Add blocks; equal ones that are there already are left alone (MessageNotFoundError, ConflictError)."""
+    if not blocks:
+        return
+    number = make_scope_number(connection, scope)
+    rows = [row for block in blocks if (row := _put(connection, number, block)) is not None]
+    log_changes(connection, number, Layer.BLOCKS, rows)
+
+
+def _put(connection: sqlite3.Connection, scope: int, block: Block) -> int | None:
+    row = connection.execute(
+        "SELECT body FROM blocks WHERE scope = ? AND block_id = ?", (scope, block.block_id)
+    ).fetchone()
+    if row is not None:
+        if _is_same(Block.model_validate_json(row[0]), block):
+            return None
+        msg = f"block {block.block_id!r} exists with other content: blocks are never rewritten"
+        raise ConflictError(msg)
+    session = check_sessions(connection, scope, block.session_id, block.message_ids)
+    columns = {
+        "scope": scope,
+        "session": session,
+        "block_id": block.block_id,
+        "started_at": block.started_at.timestamp(),
+        "ended_at": block.ended_at.timestamp(),
+        "terms": pack_terms(terms(block.summary)),
+        "body": block.model_dump_json(),
+    }
+    number = insert_row(connection, "blocks", columns)
+    for message_id in block.message_ids[block.repeats :]:
+        sliced = connection.execute(
+            "UPDATE messages SET block = ? WHERE scope = ? AND message_id = ? AND block IS NULL",
+            (number, scope, message_id),
+        )
+        if not sliced.rowcount:
+            msg = f"message {message_id!r} lies in another block already: read what is unsliced again"
+            raise ConflictError(msg)
+    return number
+
+
+def _is_same(held: Block, block: Block) -> bool:
+    """Tell whether two blocks are the same, whatever a model has made of the index entry of one of them."""
+    entry = {"summary": held.summary, "summary_author": held.summary_author}
+    is_summed_up = {held.summary_author, block.summary_author} != {EXTRACTIVE}
+    return held == (block.model_copy(update=entry) if is_summed_up else block)
+
+
+def put_summaries(connection: sqlite3.Connection, scope: Scope, summaries: Sequence[BlockSummary]) -> None:
+    """Write entries of the block index; those of blocks that are gone are passed over."""
+    number = find_scope(connection, scope)
+    rows: list[int] = []
+    for summary in summaries:
+        found = connection.execute(
+            "SELECT block, body FROM blocks WHERE scope = ? AND block_id = ?", (number, summary.block_id)
+        ).fetchone()
+        if found is None:
+            continue
+        entry = {"summary": summary.summary, "summary_author": summary.author}
+        block = Block.model_validate({**Block.model_validate_json(found[1]).model_dump(), **entry})
+        connection.execute(
+            "UPDATE blocks SET terms = ?, body = ? WHERE block = ?",
+            (pack_terms(terms(block.summary)), block.model_dump_json(), found[0]),
+        )
+        rows.append(found[0])
+    if number is not None:
+        log_changes(connection, number, Layer.BLOCKS, rows)
+
+
+def get_blocks(connection: sqlite3.Connection, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
+    """Return blocks by id, in the order asked (BlockNotFoundError)."""
+    number = find_scope(connection, scope)
+    found = {}
+    for block_id in dict.fromkeys(block_ids):
+        row = connection.execute(
+            "SELECT body FROM blocks WHERE scope = ? AND block_id = ?", (number, block_id)
+        ).fetchone()
+        if row is not None:
+            found[block_id] = Block.model_validate_json(row[0])
+    return in_order(block_ids, found, BlockNotFoundError)
+
+
+def blocks_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, Block]:
+    """Return blocks by row number."""
+    found = connection.execute(
+        "SELECT block, body FROM blocks WHERE block IN (SELECT value FROM json_each(?))", (str(list(rows)),)
+    )
+    return {row: Block.model_validate_json(body) for row, body in found}
+
+
+def list_blocks(connection: sqlite3.Connection, scope: Scope, query: ListBlocks) -> BlockPage:
+    """Return one page of blocks in the order of slicing."""
+    check_limit(query.limit)
+    after = row_after("blocks", query.cursor)
+    number = find_scope(connection, scope)
+    if number is None:
+        return BlockPage(blocks=())
+    where, values = given(
+        ("scope = ?", number),
+        ("session = ?", session_asked(connection, number, query.session_id)),
+        ("ended_at >= ?", seconds(query.said_from)),
+        ("started_at < ?", seconds(query.said_to)),
+        ("block > ?", after),
+    )
+    rows = connection.execute(
+        f"SELECT block, body FROM blocks WHERE {' AND '.join(where)} ORDER BY block LIMIT ?",  # noqa: S608
+        (*values, query.limit + 1),
+    ).fetchall()
+    page, cursor = cut_page(rows, query.limit, "blocks")
+    return BlockPage(blocks=tuple(Block.model_validate_json(body) for _, body in page), next_cursor=cursor)

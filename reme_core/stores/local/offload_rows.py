@@ -17,14 +17,14 @@ from reme_core.ports import ListOffloads, OffloadPage, OffloadSearch
 from reme_core.schema import OffloadInfo, OffloadRecord, Scope, parse_time
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, row_after
 from reme_core.stores.local.context_holds import add_holds
-from reme_core.stores.local.file.scope_numbers import (
+from reme_core.stores.local.file.bookkeeping import (
+    add_words,
     find_scope,
+    insert_row,
     make_scope_number,
     make_session_number,
     session_asked,
 )
-from reme_core.stores.local.file.tables import insert_row
-from reme_core.stores.local.file.vectors_and_words import add_words
 from reme_core.stores.local.memory_rows import microseconds
 from reme_core.stores.local.message_rows import rows_of_messages
 from reme_core.text import terms
@@ -82,9 +82,7 @@ def _start_before(text: str, end: int) -> int:
     return overlap if line_end < 0 else line_end + 1
 
 
-def add_passages(
-    connection: sqlite3.Connection, scope: int, offload: int, passages: Sequence[PassageRow], *, fts5: bool
-) -> None:
+def add_passages(connection: sqlite3.Connection, scope: int, offload: int, passages: Sequence[PassageRow]) -> None:
     """Add the passages of an offload, the last one first.
 
     So in falling order of their numbers come the newest texts, and each of them from its beginning: the order in which
@@ -93,8 +91,7 @@ def add_passages(
     for passage in reversed(passages):
         place = {"start": passage.offset, "chars": passage.chars, "line": passage.first_line}
         row = insert_row(connection, "offload_passages", {"scope": scope, "offload": offload, **place})
-        if fts5:
-            add_words(connection, "offload_words", scope, row, passage.words)
+        add_words(connection, "offload_words", scope, row, passage.words)
 
 
 QueryT = TypeVar("QueryT", ListOffloads, OffloadSearch)
@@ -144,7 +141,6 @@ def put_offloads(
     *,
     hold: bool,
     exact: bool,
-    fts5: bool,
 ) -> list[str]:
     """Keep offloads and return their references, those of the ones that are there already (ConflictError).
 
@@ -159,7 +155,7 @@ def put_offloads(
     for item in prepared:
         session = make_session_number(connection, number, item.offload.session_id)
         twin = _find_equal(connection, number, item, exact=exact)
-        row, reference = twin or _insert(connection, number, session, item, fts5=fts5)
+        row, reference = twin or _insert(connection, number, session, item)
         if hold:
             add_holds(connection, number, session, [row], microseconds(item.offload.created_at))
         references.append(reference)
@@ -193,9 +189,7 @@ def _find_equal(
     return None if row is None else (int(row[0]), str(row[1]))
 
 
-def _insert(
-    connection: sqlite3.Connection, scope: int, session: int, item: PreparedOffload, *, fts5: bool
-) -> tuple[int, str]:
+def _insert(connection: sqlite3.Connection, scope: int, session: int, item: PreparedOffload) -> tuple[int, str]:
     offload, info = item.offload, item.offload.info
     columns = {
         "scope": scope,
@@ -211,7 +205,7 @@ def _insert(
         "text": offload.text,
     }
     row = insert_row(connection, "offloads", columns)
-    add_passages(connection, scope, row, item.passages, fts5=fts5)
+    add_passages(connection, scope, row, item.passages)
     return row, offload.reference
 
 

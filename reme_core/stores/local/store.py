@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from reme_core import ports
 from reme_core.errors import StoreError, StoreUnavailableError
@@ -18,18 +17,11 @@ from reme_core.schema import (
     Block,
     CleanedOffloads,
     Erased,
-    Event,
     Job,
-    JobState,
     Memory,
-    MemoryPage,
-    OffloadRecord,
     Scope,
-    StoredMessage,
     ToolCallResult,
-    ToolStatistics,
 )
-from reme_core.stores.local import block_rows as blocks
 from reme_core.stores.local import context_holds as holds
 from reme_core.stores.local import job_rows as jobs
 from reme_core.stores.local import memory_changes as uses
@@ -38,12 +30,13 @@ from reme_core.stores.local import message_rows as messages
 from reme_core.stores.local import offload_rows as offloads
 from reme_core.stores.local import offload_search
 from reme_core.stores.local import ranked_search as search
+from reme_core.stores.local import row_conditions as waiting
 from reme_core.stores.local import tool_call_rows as tool_calls
-from reme_core.stores.local.file.database import Database, FileSettings, Work
-from reme_core.stores.local.file.noted_files import forget_file, note_file, noted_files, remove_files
-from reme_core.stores.local.file.scope_numbers import Layer, find_scope
-from reme_core.stores.local.file.tables import has_word_tables
-from reme_core.stores.local.file.whole_scope import count_scope, count_targets, erase_name
+from reme_core.stores.local.file.bookkeeping import Layer, find_scope
+from reme_core.stores.local.file.database import Database, Work
+from reme_core.stores.local.file.file_location import FileSettings
+from reme_core.stores.local.file.purging import forget_file, note_file, noted_files, remove_files
+from reme_core.stores.local.file.whole_scope import count_scope, erase_name
 from reme_core.stores.local.items.item_store import ItemCalls
 from reme_core.stores.local.items.search_items import ItemWords
 from reme_core.stores.local.items.vectors_in_memory import ItemVectors
@@ -51,7 +44,19 @@ from reme_core.stores.local.memory_changes import claim_file_id, find_file_id, m
 from reme_core.stores.local.partitions import partitions_of
 from reme_core.stores.local.ranked_search import Loader
 
-_LOG = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _reading(
+    work: Callable[Concatenate[sqlite3.Connection, P], T],
+) -> Callable[Concatenate[LocalStore, P], Coroutine[Any, Any, T]]:
+    """Return the call of a store that does such work on a reading thread; see its namesake of `Store`."""
+
+    async def call(self: LocalStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.database.read(lambda connection: work(connection, *args, **kwargs))
+
+    return call
 
 
 class LocalStore(ItemCalls):
@@ -91,7 +96,6 @@ class LocalStore(ItemCalls):
         self._loader = Loader(self._database, self._partitions, patience_s=loading_wait_s)
         self._item_vectors = ItemVectors(cache_bytes)
         self._item_words = ItemWords(cache_bytes)
-        self._fts5: bool | None = None
 
     def __repr__(self) -> str:
         """Name the file."""
@@ -108,10 +112,8 @@ class LocalStore(ItemCalls):
         Raises:
             StoreUnavailableError: It is written; clearing the file of what it erased failed.
         """
-        checked, fts5 = memories.check_batch(scope, batch), await self._has_fts5()
-        stored = await self._database.write(
-            lambda c: memories.put_batch(c, scope, checked, fts5=fts5), frees=not checked.puts
-        )
+        checked = memories.check_batch(scope, batch)
+        stored = await self._database.write(lambda c: memories.put_batch(c, scope, checked), frees=not checked.puts)
         if any(delete.erase for delete in checked.deletes):
             await self._purge("the memory")
         return stored
@@ -121,36 +123,22 @@ class LocalStore(ItemCalls):
         checked = check_uses(uses_)
         return await self._database.write(lambda c: uses.record_uses(c, scope, checked))
 
-    async def get(self, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
-        """Return memories by id; see `Store.get`."""
-        ids = tuple(memory_ids)
-        return await self._database.read(lambda c: memories.get_memories(c, scope, ids))
-
     async def search(self, scope: Scope, search_: ports.MemorySearch) -> list[ports.ScoredMemory]:
         """Return the best memories; see `Store.search`."""
         return await self._loader.search(
             lambda c, held: search.search_memories(c, scope, search_, held), search_.on_degraded
         )
 
-    async def list_memories(self, scope: Scope, query: ports.ListMemories) -> MemoryPage:
-        """Return one page; see `Store.list_memories`."""
-        return await self._database.read(lambda c: memories.list_page(c, scope, query))
-
-    async def events(self, scope: Scope, query: ports.EventQuery) -> list[Event]:
-        """Return what happened; see `Store.events`."""
-        return await self._database.read(lambda c: memories.list_events(c, scope, query))
-
     async def append(self, scope: Scope, request: ports.AppendMessages) -> ports.Appended:
         """Add messages; see `Store.append`."""
-        fts5 = await self._has_fts5()
 
         def append(connection: sqlite3.Connection) -> ports.Appended:
-            appended = messages.append_messages(connection, scope, request, fts5=fts5)
+            appended = messages.append_messages(connection, scope, request)
             if request.slicer is None:
                 return appended
             unsliced = messages.unsliced(connection, scope, request.session_id)
             sliced = tuple(request.slicer(unsliced))
-            blocks.put_blocks(connection, scope, sliced)
+            messages.put_blocks(connection, scope, sliced)
             if request.planner is None or not sliced:
                 return replace(appended, blocks=sliced)
             cut = {message_id for block in sliced for message_id in block.message_ids}
@@ -160,28 +148,10 @@ class LocalStore(ItemCalls):
 
         return await self._database.write(append)
 
-    async def get_messages(self, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
-        """Return messages by id; see `Store.get_messages`."""
-        ids = tuple(message_ids)
-        return await self._database.read(lambda c: messages.get_messages(c, scope, ids))
-
-    async def find_messages(self, scope: Scope, query: ports.FindMessages) -> ports.MessagePage:
-        """Return one page of messages; see `Store.find_messages`."""
-        return await self._database.read(lambda c: messages.find_messages(c, scope, query))
-
     async def put_blocks(self, scope: Scope, blocks_: Sequence[Block]) -> None:
         """Add blocks; see `Store.put_blocks`."""
         items = tuple(blocks_)
-        await self._database.write(lambda c: blocks.put_blocks(c, scope, items))
-
-    async def get_blocks(self, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
-        """Return blocks by id; see `Store.get_blocks`."""
-        ids = tuple(block_ids)
-        return await self._database.read(lambda c: blocks.get_blocks(c, scope, ids))
-
-    async def list_blocks(self, scope: Scope, query: ports.ListBlocks) -> ports.BlockPage:
-        """Return one page of blocks; see `Store.list_blocks`."""
-        return await self._database.read(lambda c: blocks.list_blocks(c, scope, query))
+        await self._database.write(lambda c: messages.put_blocks(c, scope, items))
 
     async def search_messages(self, scope: Scope, search_: ports.MessageSearch) -> list[ports.ScoredMessage]:
         """Return the best messages; see `Store.search_messages`."""
@@ -195,18 +165,10 @@ class LocalStore(ItemCalls):
             lambda c, held: search.search_blocks(c, scope, search_, held), search_.on_degraded
         )
 
-    async def pending_texts(self, scope: Scope, limit: int) -> list[ports.PendingText]:
-        """Return messages that wait for vectors; see `Store.pending_texts`."""
-        return await self._database.read(lambda c: messages.pending_texts(c, scope, limit))
-
-    async def waiting_scopes(self, memory_space: str) -> list[Scope]:
-        """Return scopes with messages that wait for vectors; see `Store.waiting_scopes`."""
-        return await self._database.read(lambda c: messages.waiting_scopes(c, memory_space))
-
     async def put_vectors(self, scope: Scope, vectors: Sequence[ports.MessageVector]) -> None:
         """Store vectors of messages; see `Store.put_vectors`."""
         items = tuple(vectors)
-        await self._database.write(lambda c: messages.put_vectors(c, scope, items), settled=False)
+        await self._database.write(lambda c: waiting.put_vectors(c, scope, items), settled=False)
 
     async def add_jobs(self, scope: Scope, jobs_: Sequence[Job]) -> None:
         """Add jobs; see `Store.add_jobs`."""
@@ -225,22 +187,14 @@ class LocalStore(ItemCalls):
         settled = checked.outcome != "renew" or checked.payload is not None or bool(checked.summaries)
         await self._database.write(lambda c: _settle(c, scope, checked), settled=settled)
 
-    async def list_jobs(self, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
-        """Return the jobs of a scope, oldest first; see `Store.list_jobs`."""
-        return await self._database.read(lambda c: jobs.list_jobs(c, scope, states))
-
-    async def job_scopes(self, memory_space: str) -> list[Scope]:
-        """Return the scopes that have jobs; see `Store.job_scopes`."""
-        return await self._database.read(lambda c: jobs.job_scopes(c, memory_space))
-
     async def put_and_settle(self, scope: Scope, batch: ports.WriteBatch, settle: ports.SettleJob) -> list[Memory]:
         """Write a batch and settle the job that it is the outcome of; see `Store.put_and_settle`."""
-        checked, done, fts5 = memories.check_batch(scope, batch), jobs.check_settle(settle), await self._has_fts5()
+        checked, done = memories.check_batch(scope, batch), jobs.check_settle(settle)
 
         def put_and_settle(connection: sqlite3.Connection) -> list[Memory]:
             # First the job: whoever holds it no longer is told so, not what the batch would have met.
             _settle(connection, scope, done)
-            return memories.put_batch(connection, scope, checked, fts5=fts5)
+            return memories.put_batch(connection, scope, checked)
 
         return await self._database.write(put_and_settle)
 
@@ -250,19 +204,9 @@ class LocalStore(ItemCalls):
         Raises:
             MessageNotFoundError: Messages that are pointed at and that the scope doesn't hold.
         """
-        fts5, hold, exact = await self._has_fts5(), put.hold, put.exact
+        hold, exact = put.hold, put.exact
         prepared = await asyncio.to_thread(offloads.prepare_offloads, tuple(put.offloads))
-        return await self._database.write(
-            lambda c: offloads.put_offloads(c, scope, prepared, hold=hold, exact=exact, fts5=fts5)
-        )
-
-    async def get_offload(self, scope: Scope, reference: str) -> OffloadRecord:
-        """Return an offload with its text; see `Store.get_offload`."""
-        return await self._database.read(lambda c: offloads.get_offload(c, scope, reference))
-
-    async def list_offloads(self, scope: Scope, query: ports.ListOffloads) -> ports.OffloadPage:
-        """Return one page of offloads; see `Store.list_offloads`."""
-        return await self._database.read(lambda c: offloads.list_offloads(c, scope, query))
+        return await self._database.write(lambda c: offloads.put_offloads(c, scope, prepared, hold=hold, exact=exact))
 
     async def search_offloads(self, scope: Scope, search_: ports.OffloadSearch) -> list[ports.ScoredOffload]:
         """Return the best passages; see `Store.search_offloads`."""
@@ -276,37 +220,15 @@ class LocalStore(ItemCalls):
 
     async def clean_offloads(self, scope: Scope, clean: ports.CleanOffloads) -> CleanedOffloads:
         """Remove texts that may go; see `Store.clean_offloads`."""
-        checked, fts5 = holds.check_clean(clean), await self._has_fts5()
+        checked = holds.check_clean(clean)
         # What is only tried waits for no other writer.
         run = self._database.read if checked.dry_run else self._database.write
-        return await run(lambda c: holds.clean_offloads(c, scope, checked, fts5=fts5))
+        return await run(lambda c: holds.clean_offloads(c, scope, checked))
 
     async def add_tool_calls(self, scope: Scope, calls: Sequence[ToolCallResult]) -> ports.AddedToolCalls:
         """Record calls; see `Store.add_tool_calls`."""
         prepared = await asyncio.to_thread(tool_calls.prepare_calls, tuple(calls))
         return await self._database.write(lambda c: tool_calls.add_calls(c, scope, prepared))
-
-    async def get_tool_calls(self, scope: Scope, call_ids: Sequence[str]) -> list[ToolCallResult]:
-        """Return calls by id; see `Store.get_tool_calls`."""
-        ids = tuple(call_ids)
-        return await self._database.read(lambda c: tool_calls.get_calls(c, scope, ids))
-
-    async def tool_statistics(self, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:
-        """Add up the calls of each tool; see `Store.tool_statistics`."""
-        names = tuple(tool_names)
-        return await self._database.read(lambda c: tool_calls.tool_statistics(c, scope, names))
-
-    async def list_tool_calls(self, scope: Scope, query: ports.ListToolCalls) -> ports.ToolCallPage:
-        """Return one page of calls; see `Store.list_tool_calls`."""
-        return await self._database.read(lambda c: tool_calls.list_calls(c, scope, query))
-
-    async def list_tools(self, scope: Scope, query: ports.ListTools) -> ports.ToolPage:
-        """Return one page of tools; see `Store.list_tools`."""
-        return await self._database.read(lambda c: tool_calls.list_tools(c, scope, query))
-
-    async def count_targets(self, scope: Scope) -> dict[ports.Target, int]:
-        """Return the number of current memories of each target; see `Store.count_targets`."""
-        return await self._database.read(lambda c: count_targets(c, scope))
 
     async def erase(self, scope: Scope) -> Erased:
         """Remove everything of the scope, of all layers, from the file and its log, and the files that were noted.
@@ -354,26 +276,32 @@ class LocalStore(ItemCalls):
         file = await self._database.write(claim) if found is None else found
         return await self._database.read(lambda c: memory_changes(c, file, scope, query))
 
-    async def count(self, scope: Scope) -> ports.Counts:
-        """Return how much the scope holds."""
-        return await self._database.read(lambda c: count_scope(c, scope))
+    get = _reading(memories.get_memories)
+    list_memories = _reading(memories.list_page)
+    events = _reading(memories.list_events)
+    get_messages = _reading(messages.get_messages)
+    find_messages = _reading(messages.find_messages)
+    get_blocks = _reading(messages.get_blocks)
+    list_blocks = _reading(messages.list_blocks)
+    pending_texts = _reading(waiting.pending_texts)
+    waiting_scopes = _reading(waiting.waiting_scopes)
+    list_jobs = _reading(jobs.list_jobs)
+    job_scopes = _reading(jobs.job_scopes)
+    get_offload = _reading(offloads.get_offload)
+    list_offloads = _reading(offloads.list_offloads)
+    get_tool_calls = _reading(tool_calls.get_calls)
+    tool_statistics = _reading(tool_calls.tool_statistics)
+    list_tool_calls = _reading(tool_calls.list_calls)
+    list_tools = _reading(tool_calls.list_tools)
+    count_targets = _reading(memories.count_targets)
+    count = _reading(count_scope)
 
     async def close(self) -> None:
         """Finish what was begun and close the file; later calls raise `StoreClosedError`."""
         await self._database.close()
 
-    async def _has_fts5(self) -> bool:
-        if self._fts5 is None:
-            work: Work[bool] = has_word_tables
-            self._fts5 = await self._database.read(work)
-            if not self._fts5:
-                _LOG.warning(
-                    "this file was made without SQLite's FTS5: keywords are found by scanning, which is slower"
-                )
-        return self._fts5
-
 
 def _settle(connection: sqlite3.Connection, scope: Scope, settle: ports.SettleJob) -> None:
     """Settle a job, and write the index entries that come with it, if it may be settled."""
     jobs.settle_job(connection, scope, settle)
-    blocks.put_summaries(connection, scope, settle.summaries)
+    messages.put_summaries(connection, scope, settle.summaries)

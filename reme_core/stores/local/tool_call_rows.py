@@ -16,8 +16,8 @@ from reme_core.errors import ConflictError, ToolCallNotFoundError
 from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.schema import Scope, ToolCallResult, ToolError, ToolStatistics
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor
-from reme_core.stores.local.file.file_location import reading_rows
-from reme_core.stores.local.file.scope_numbers import find_scope, make_scope_number
+from reme_core.stores.local.file.bookkeeping import find_scope, make_scope_number
+from reme_core.stores.local.file.connection_threads import reading_rows
 from reme_core.stores.local.memory_rows import from_microseconds, microseconds
 from reme_core.text import error_class
 

@@ -38,9 +38,6 @@ OLDEST_SERVER = (1, 11)
 # No graph over all scopes, one for each scope instead. Source: Qdrant's page on multitenancy.
 _HNSW = models.HnswConfigDiff(m=0, payload_m=16)
 
-# What tells a collection that was no index but the only place of its memories.
-_KEPT_HERE = models.Filter(must=[models.FieldCondition(key="kind", match=models.MatchValue(value="commit"))])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QdrantLayout:
@@ -82,8 +79,7 @@ async def ensure_collection(
     """Create the collection with its indexes, or check the one that is there and add the indexes that it lacks.
 
     Raises:
-        ConfigurationError: The server is too old, or a collection of this name is not one of ours, or holds what an
-            earlier release kept in Qdrant alone.
+        ConfigurationError: The server is too old, or a collection of this name is not one of ours.
         DimensionMismatchError: The collection holds vectors of another dimension.
     """
     with translated(f"opening the collection {name!r}"):
@@ -93,12 +89,6 @@ async def ensure_collection(
             await _create(client, name, dimension, layout)
         info = await client.get_collection(name)
         _check_collection(info, name, dimension)
-        if (await client.count(name, _KEPT_HERE, exact=True)).count:
-            msg = (
-                f"the collection {name!r} holds memories that an earlier release kept here alone: export them with "
-                "that release (`reme export`), name another collection, and import them"
-            )
-            raise ConfigurationError(msg)
         if not remote:
             return  # the local mode has no indexes
         for field, schema in payload_indexes().items():

@@ -32,7 +32,7 @@ from reme_core.schema import (
     ToolResultBlock,
     parse_time,
 )
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import FixedClock
 from reme_core.text import Language, load_prompt
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 
 
 @pytest.fixture

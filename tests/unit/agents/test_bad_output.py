@@ -11,7 +11,7 @@ from reme_core.agents.loop import Limits, run_loop
 from reme_core.errors import ModelOutputError
 from reme_core.ports import ChatRequest, ChatResult, ToolContext
 from reme_core.schema import Message, OtherBlock, TextBlock, ToolResultBlock
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import ScriptedChatModel
 from reme_core.testing.scripted_model import Step
 from tests.unit.agents.acting import EchoTool, assert_well_formed, call, calling, context_over, results, said, user

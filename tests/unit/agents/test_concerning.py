@@ -8,7 +8,7 @@ from reme_core.agents import PersonalSummaryAgentV1Op
 from reme_core.agents.targets import concerning
 from reme_core.ports import AgentTask, Target
 from reme_core.schema import MemoryType, Message, ToolResultBlock
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import ScriptedChatModel
 from reme_core.tools import DraftStore
 from tests.unit.agents.acting import call, calling, context_over, message, remember

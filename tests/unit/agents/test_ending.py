@@ -10,7 +10,7 @@ from reme_core.agents.loop import Limits, StopRule, run_loop
 from reme_core.errors import ModelOutputError, StepLimitError, ToolFeedback
 from reme_core.ports import AgentResult, ToolContext
 from reme_core.schema import Message, ToolCallBlock
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import ScriptedChatModel
 from reme_core.testing.scripted_model import Said
 from tests.unit.agents.acting import (

@@ -14,7 +14,7 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.schema import Memory, MemoryPage, MemoryType, Scope, parse_time
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing.store_values import NOW, memory
 from reme_core.tools import DraftStore
 from tests.support.rule_model import RuleModel

@@ -20,7 +20,7 @@ from reme_core.errors import (
 )
 from reme_core.ports import ChatRequest, ChatResult, ToolContext
 from reme_core.schema import Message, Usage
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import ScriptedChatModel
 from reme_core.testing.scripted_model import Step
 from tests.unit.agents.acting import (

@@ -21,7 +21,7 @@ from reme_core.agents import (
 from reme_core.agents.base import BaseMemoryAgentOp
 from reme_core.errors import ModelUnavailableError
 from reme_core.ports import AgentTask
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import ScriptedChatModel
 from reme_core.text import Language, estimate_tokens, load_prompt, prompt_language
 from reme_core.tools.base import parameters_of

@@ -33,7 +33,7 @@ from reme_core.schema import (
     TextBlock,
     ToolResultBlock,
 )
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import ScriptedChatModel
 from reme_core.testing.scripted_model import Said, Step
 from reme_core.tools import AddSummaryMemoryOp, DraftStore

@@ -20,7 +20,7 @@ from reme_core.errors import BlockNotFoundError, ConfigurationError, InvalidInpu
 from reme_core.ports import AgentTask, Target, Tool, ToolContext
 from reme_core.schema import MemoryType, Message
 from reme_core.steps.draft_store import DraftStore
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder, ScriptedChatModel
 from tests.unit.agents.acting import (
     assert_well_formed,

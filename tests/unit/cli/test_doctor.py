@@ -160,7 +160,7 @@ def test_another_program_of_this_name_first_on_the_path(
     done = reme("doctor")
     assert done.code == ExitCode.BAD_INPUT
     assert str(tmp_path / "other" / "reme") in line(done, "program")
-    assert f"call {tmp_path / 'own' / 'reme'}" in line(done, "program")
+    assert f"call {tmp_path / 'own' / 'reme'}, or reme-memory" in line(done, "program")
 
 
 def test_a_space_that_is_empty_beside_others(reme: Reme) -> None:

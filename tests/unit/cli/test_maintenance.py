@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reme_core.cli import ExitCode, maintenance
+from reme_core.cli import ExitCode, maintenance, program
 from tests.support.openai_server import KEY, Completion, OpenAIServer
 from tests.unit.cli.conftest import Reme
 from tests.unit.stores.local.test_copies import read_only
@@ -229,3 +229,20 @@ def test_the_cost_is_told_by_day_user_and_purpose(reme: Reme, chat: str, monkeyp
     assert reme("cost", "--until", day).out == ""
     wrong = reme("cost", "--since", "yesterday")
     assert (wrong.code, "--since" in wrong.err) == (ExitCode.BAD_INPUT, True)
+
+
+def test_the_mcp_server_takes_no_settings_from_the_folder_that_it_is_started_in(
+    reme: Reme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "reme.toml").write_text('[llm]\nmodel = "theirs"\nbase_url = "http://127.0.0.1:9/v1"\napi_key = "k"\n')
+    seen = []
+
+    class Commands:
+        def main(self, args: list[str], **_: object) -> int:
+            seen.append((args[0], os.environ.get("REME_LLM_MODEL")))
+            return 0
+
+    monkeypatch.setattr(program, "_commands", Commands)
+    for name in ("stats", "mcp"):
+        reme(name)
+    assert seen == [("stats", "theirs"), ("mcp", None)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from reme_core.cli.visible import json_line, one_line, visible
+from reme_core.cli.wording import json_line, one_line, visible
 from tests.unit.cli.conftest import Reme
 
 HOSTILE = "\x1b[31mred\x1b[0m \x07 \x9b2J \r over \u202egnp.exe \u2028 [bold]b[/bold] [link=x]l[/link] :smile: {x} \\"

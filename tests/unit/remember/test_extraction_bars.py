@@ -89,8 +89,7 @@ class PerfectModel:
         return decisions(*given)
 
 
-@EMBEDDERS
-@pytest.mark.parametrize("targets", [1, 4])
+@pytest.mark.parametrize(("embedder", "targets"), [(None, 1), (HashedEmbedder(32), 4)], ids=["words, 1", "vectors, 4"])
 async def test_forty_facts_restated_in_a_hundred_sessions_stay_forty(
     tmp_path: Path, embedder: HashedEmbedder | None, targets: int
 ) -> None:

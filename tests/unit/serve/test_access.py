@@ -8,6 +8,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from reme_core import ReMe
+from reme_core.errors import InvalidInputError
 from reme_core.schema import make_scope
 from reme_core.serve.access import ForbiddenError, KeyNotFoundError, Principal, Right, UnauthorizedError
 from reme_core.serve.guard import GuardRules
@@ -60,6 +61,14 @@ def _all_of(space):
     return GetItems(addresses=[ItemAddress(namespace=(space,), key="x")], at=datetime.now(UTC))
 
 
+async def test_the_shared_scope_has_no_key(service):
+    async with service.memories:
+        with pytest.raises(InvalidInputError, match="name the user"):
+            await service.keys.add(make_scope("space", shared=True), ["read"])
+        with pytest.raises(InvalidInputError, match="rights"):
+            await service.keys.add(make_scope("space", "alice"), ["all"])
+
+
 async def test_erasing_a_user_revokes_the_users_keys(service):
     async with service.memories:
         token, _ = await service.keys.add(make_scope("space", "alice"), ["read"])
@@ -90,6 +99,8 @@ def test_only_a_key_with_act_as_names_another_user():
         ({"Authorization": "Basic YTpi"}, 401),
         ({"Host": "evil.example"}, 403),
         ({"Host": "localhost:2334", "Origin": "https://evil.example"}, 403),
+        ({"Host": "localhost:2334", "Origin": "http://[::1"}, 403),
+        ({"Host": "localhost:2334", "Origin": "null"}, 403),
         ({"Host": ""}, 403),
         ({"Host": "[::1"}, 403),
     ],

@@ -26,7 +26,7 @@ from reme_core.ports import (
 )
 from reme_core.remember.memory_editor import undo_run
 from reme_core.schema import STATEMENTS, Event, Feedback, Memory, MemoryType, Scope, Verdict
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.tasks.memory_utility import MAX_COUNT, PATIENCE_S, forget, observe, parse_feedback, record_use
 from reme_core.testing import HashedEmbedder
 from tests.support.temporary_store import TemporaryStore

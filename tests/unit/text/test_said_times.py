@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reme_core.schema import parse_partial_time
-from reme_core.text.said_times import parse_said_time as read_said_time
+from reme_core.schema.times import parse_said_time as read_said_time
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.one_of(st.lists(PIECES, max_size=8).map("".join), st.text(max_size=20)))
 def test_every_spelling_of_a_text_has_its_certain_words(text: str) -> None:
     assert set(query_terms(certain_words(normalise_content(text)))) <= set(terms(text))
@@ -394,7 +394,7 @@ async def pages_of(store: DraftStore, limit: int) -> list[MemoryPage]:
 places = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 5)), max_size=20)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(below=places, between=places, above=places, gone=st.sets(st.integers(0, 15)), limit=st.integers(1, 7))
 def test_pages_of_nested_drafts_are_full_and_in_order(
     below: list[Any], between: list[Any], above: list[Any], gone: set[int], limit: int
@@ -419,7 +419,7 @@ def test_pages_of_nested_drafts_are_full_and_in_order(
     asyncio.run(work())
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(first=steps, then=steps)
 def test_the_batch_of_a_draft_does_what_its_changes_would_have_done(first: list[Any], then: list[Any]) -> None:
     async def work() -> None:

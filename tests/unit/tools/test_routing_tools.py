@@ -29,7 +29,7 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.schema import Memory, MemoryType
-from reme_core.steps.targets import all_memories
+from reme_core.steps.targets import all_memories, read_meta
 from reme_core.stores import LocalStore
 from reme_core.testing.store_values import ALICE, NOW
 from reme_core.tools import (
@@ -39,7 +39,6 @@ from reme_core.tools import (
     ReadIdentityMemoryOp,
     ReadMetaMemoryOp,
     UpdateIdentityMemoryOp,
-    read_meta,
 )
 from reme_core.tools.meta import read_descriptions
 from tests.support.snapshots import snapshot

@@ -248,6 +248,31 @@ def test_splitting_what_stays_changes_nothing(limits: ContextLimits) -> None:
     assert list(split(stay, limits).to_keep) == stay
 
 
+class ReadMessages(list[Message]):
+    """Notes the places that were looked at one by one."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        super().__init__(messages)
+        self.read = set[int]()
+
+    def __getitem__(self, place):
+        if isinstance(place, int):
+            self.read.add(place)
+        return super().__getitem__(place)
+
+
+def test_of_a_long_context_only_the_end_is_read_for_a_split() -> None:
+    chat = Chat()
+    for number in range(300):
+        chat.add("user", "go")
+        chat.call(f"a{number}", f"b{number}", text="word " * 10)
+        chat.result(f"a{number}", text="word " * 10)
+        chat.result(f"b{number}", text="word " * 10)
+    messages = ReadMessages(chat.messages)
+    assert split(messages).to_keep
+    assert min(messages.read - {0}) > 1_100
+
+
 def calls_of(messages: Sequence[Message]) -> set[str]:
     return {name for message in messages for name in message.call_ids}
 

@@ -119,10 +119,58 @@ def test_a_view_with_the_same_id_is_counted_for_itself() -> None:
     assert ledger.count_messages([whole, whole]) - ledger.count_messages([whole, view]) == 990
 
 
+class ReadingLedger(TokenLedger):
+    """Notes which messages were looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(CountingCounter())
+        self.read: list[str] = []
+
+    def count_message(self, message: Message) -> int:
+        self.read.append(message.text)
+        return super().count_message(message)
+
+
+def test_of_a_sequence_that_goes_on_only_what_is_new_is_looked_at() -> None:
+    ledger = ReadingLedger()
+    talks = [[said(f"talk {talk}, message {number}") for number in range(50)] for talk in range(4)]
+    for talk in talks:
+        ledger.count_messages(talk)
+    ledger.read.clear()
+    for number in range(3):  # the talks take turns
+        for talk in talks:
+            talk.append(said(f"and {number}"))
+            assert ledger.count_messages(talk) == sum(len(message.text) + 4 for message in talk)
+    assert ledger.read == [f"and {number}" for number in range(3) for _ in talks]
+
+
+def test_what_branches_off_a_counted_sequence_is_counted_right() -> None:
+    ledger = TokenLedger(CountingCounter())
+    messages = [said("x" * number) for number in range(1, 60)]
+    others = [said("y" * number) for number in range(1, 4)]
+    for end, other in ((59, 0), (30, 1), (30, 2), (59, 1), (59, 2), (10, 1), (59, 0)):
+        branch = [*messages[:end], others[other]]
+        assert ledger.count_messages(branch) == sum(map(ledger.count_message, branch))
+    both = [*messages, others[0], others[1]]
+    assert ledger.count_messages(both) == sum(map(ledger.count_message, both))
+
+
+def test_only_the_last_sequences_keep_their_messages() -> None:
+    ledger = TokenLedger(CountingCounter())
+    first = weakref.ref(message := said("the first one"))
+    ledger.count_messages([message])
+    del message
+    for number in range(4):
+        ledger.count_messages([said(f"another {number}")])
+    gc.collect()
+    assert first() is None
+    assert len(ledger._counted) == 4
+
+
 def test_messages_that_are_gone_are_forgotten() -> None:
     ledger = TokenLedger(CountingCounter())
     message = said("hello")
-    ledger.count_messages([message])
+    ledger.count_message(message)
     gone = weakref.ref(message)
     del message
     gc.collect()

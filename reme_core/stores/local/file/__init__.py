@@ -1,1 +1,1 @@
-"""The SQLite file: threads, tables, migrations, scopes, bytes of vectors."""
+"""The SQLite file: threads, tables, copies, and what each write keeps beside its rows."""

@@ -1,16 +1,32 @@
-"""Threads of one process that work on a file, and the connections that are theirs."""
+"""Threads of one process that work on a file, the connections that are theirs, and the meaning of SQLite's errors."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from io import FileIO
+from pathlib import Path
+from types import TracebackType
 
-from reme_core.stores.local.file.file_location import OpenedFiles
+from pydantic import ValidationError
+
+from reme_core.errors import (
+    CorruptDataError,
+    InvalidInputError,
+    ReMeError,
+    StorageFullError,
+    StoreAccessError,
+    StoreError,
+    StoreUnavailableError,
+)
+from reme_core.schema import describe
 
 _READERS = 4
 _PURGE_EVERY_S = 60.0
@@ -90,3 +106,133 @@ class ConnectionThreads:
             pool.shutdown(wait=True)
         for connection in self.opened:
             connection.close()
+
+
+class OpenedFiles:
+    """The file and its log as they were when they were opened."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Remember the file; `None` checks nothing."""
+        self._path = path
+        absolute = "" if path is None else str(path.absolute())
+        self._folder, self._paths = os.path.dirname(absolute), [absolute + end for end in ("", "-wal", "-shm")]  # noqa: PTH120
+        self._seen: list[tuple[int, int]] = []
+        self._folder_seen: tuple[int, ...] = ()
+        self._bytes = 0 if path is None else path.stat().st_size
+
+    def check(self) -> None:
+        """Compare what is there with what was there at the first call, which a writer makes (StoreAccessError).
+
+        The log is looked at where its folder has changed since, and only then: each look has the file system write the
+        log's time of change anew at the next commit, which takes longer than all of this.
+        """
+        if self._path is None:
+            return
+        try:  # before each commit
+            folder, file = os.stat(self._folder), os.stat(self._paths[0])  # noqa: PTH116
+            if file.st_size < self._bytes:
+                raise StoreAccessError(_what_happened(f"{str(self._path)!r} was cut short", self._path))
+            stamp = (folder.st_dev, folder.st_ino, folder.st_mtime_ns, folder.st_ctime_ns, file.st_dev, file.st_ino)
+            if stamp == self._folder_seen:
+                return
+            now = [(one.st_dev, one.st_ino) for one in (file, *map(os.stat, self._paths[1:]))]
+        except FileNotFoundError as exc:
+            raise StoreAccessError(_what_happened(f"{exc.filename!r} was removed", self._path)) from exc
+        if now != (self._seen or now):
+            raise StoreAccessError(_what_happened(f"{str(self._path)!r}, or its log, was replaced", self._path))
+        self._seen = now
+        self._folder_seen = stamp if _tells_changes(folder) else ()
+
+
+# Of a folder's time of change. Linux counts it in ticks of its clock, of 10 ms at most; others more finely, or in whole
+# seconds, as old disks do, or in hundredths.
+_SETTLED_NS = 100_000_000
+_COARSE_NS = 1_000_000
+
+
+def _tells_changes(folder: os.stat_result) -> bool:
+    """Return whether any later change in a folder will give it another time of change than it has."""
+    return bool(folder.st_ctime_ns % _COARSE_NS) and time.time_ns() - folder.st_ctime_ns > _SETTLED_NS
+
+
+def _what_happened(what: str, path: Path | None) -> str:
+    return (
+        f"{what} while it was open; nothing of this call was written: stop all processes that use {str(path)!r}, "
+        "put the file back (a copy, say), and open it again"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MappedErrors:
+    """Turns errors of SQLite and the system into ours, each with what to do; no message holds words of a stored text.
+
+    Used in `with`, again and again, also one in the other: each write goes through it, so it is not made anew.
+    Source: https://sqlite.org/rescode.html
+    """
+
+    path: str
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise what an error means (StoreError, InvalidInputError); others go on as they are."""
+        match exc:
+            case None:
+                return
+            case sqlite3.Error() if str(exc).startswith("Could not decode to UTF-8"):  # what Python adds is the text
+                raise _damaged(self.path, "a text is no UTF-8") from None
+            case sqlite3.Error():
+                raise _mapped(exc, self.path) from exc
+            case OSError():  # of what is done beside SQLite: the marker, and gaps that are cleared
+                raise _mapped_by_system(exc, self.path) from exc
+            case ValidationError():
+                raise _damaged(self.path, describe(exc, "it", with_values=False)) from exc
+            case OverflowError() | UnicodeEncodeError():
+                msg = f"a value can't be stored or looked for: {exc}"
+                raise InvalidInputError(msg) from exc
+
+
+@contextmanager
+def reading_rows() -> Iterator[None]:
+    """Tell a value of a row that is no value of its kind as CorruptDataError, without the value."""
+    try:
+        yield
+    except (ReMeError, ValidationError):  # the latter is told by `MappedErrors`
+        raise
+    except (ValueError, TypeError) as exc:
+        msg = f"the file holds a row that can't be what was written ({type(exc).__name__}): see `reme check`"
+        raise CorruptDataError(msg) from exc
+
+
+def _mapped_by_system(exc: OSError, path: str) -> StoreError:
+    if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageFullError(f"no space left for {path!r}; what was begun was not finished: free some space")
+    if isinstance(exc, PermissionError | FileNotFoundError) or exc.errno == errno.EROFS:
+        return StoreAccessError(f"{path!r} can't be opened for writing ({exc}): check permissions and the path")
+    return StoreUnavailableError(f"reading or writing {path!r} failed ({exc}): check the disk, then try again")
+
+
+def _mapped(exc: sqlite3.Error, path: str) -> StoreError:
+    code = (getattr(exc, "sqlite_errorcode", None) or 0) & 0xFF
+    match code:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return StoreUnavailableError(f"{path!r} is locked by another process: try again, or raise busy_timeout_s")
+        case sqlite3.SQLITE_FULL:
+            return StorageFullError(f"no space left for {path!r}; nothing of this call was written: free some space")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
+            return StoreAccessError(f"{path!r} can't be opened for writing ({exc}): check permissions and the path")
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_FORMAT:
+            return CorruptDataError(f"{path!r} is damaged or no SQLite file ({exc}): restore a copy, or move it away")
+        case sqlite3.SQLITE_IOERR:
+            return StoreUnavailableError(f"reading or writing {path!r} failed ({exc}): check the disk, then try again")
+        case _:
+            return StoreError(f"SQLite failed on {path!r}: {exc}")
+
+
+def _damaged(path: str, how: str) -> CorruptDataError:
+    return CorruptDataError(
+        f"{path!r} holds a value that can't be what was written ({how}): see `reme check`, and restore a copy"
+    )

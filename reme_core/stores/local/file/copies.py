@@ -10,13 +10,23 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from reme_core.errors import CorruptDataError, StoreAccessError, StoreUnavailableError
+from reme_core.errors import CorruptDataError, ReMeError, StoreAccessError, StoreUnavailableError
 from reme_core.private_drafts import private_draft, put_in_place, sync_folder
-from reme_core.schema import FileCheck, new_id, utc_now
-from reme_core.stores.local.file.file_location import BESIDE, USED, address_to_read, mapped_errors
-from reme_core.stores.local.file.row_digests import check_rows
+from reme_core.schema import (
+    Block,
+    FileCheck,
+    Job,
+    Memory,
+    OffloadInfo,
+    ToolCallResult,
+    new_id,
+    read_stored_message,
+    utc_now,
+)
+from reme_core.stores.local.file.bookkeeping import DIGESTED, digest_of, stored_dimension
+from reme_core.stores.local.file.connection_threads import MappedErrors
+from reme_core.stores.local.file.file_location import BESIDE, USED, address_to_read
 from reme_core.stores.local.file.tables import SCHEMA_VERSION, check_version
-from reme_core.stores.local.file.vectors_and_words import stored_dimension
 from reme_core.stores.local.file.whole_scope import HeldScope, list_scopes
 
 _TOLD = 20
@@ -29,7 +39,7 @@ def _reading(path: Path, told: str | None = None) -> Iterator[sqlite3.Connection
     """Hand out a connection that reads; errors name the path, or what the caller knows it by."""
     address = address_to_read(path)
     with (
-        mapped_errors(told or str(path)),
+        MappedErrors(told or str(path)),
         closing(sqlite3.connect(address, uri=True, timeout=_WAIT_S, isolation_level=None)) as connection,
     ):
         connection.execute("PRAGMA query_only = ON")
@@ -176,6 +186,79 @@ def remove_safety_copies(path: Path, *, but: Path | None = None) -> None:
             kept.unlink(missing_ok=True)
 
 
+# Columns that repeat what the text says.
+_REPEATED = {
+    "messages": ("message_id", "speaker"),
+    "blocks": ("block_id",),
+    "memories": ("memory_id", "memory_type", "memory_target", "revision", "superseded_by"),
+    "jobs": ("job_id", "kind", "state"),
+    "offloads": ("reference", "kind", "message_id"),
+    "tool_calls": ("call_id", "tool_name", "success"),
+}
+
+
+def check_rows(connection: sqlite3.Connection) -> Iterator[str | None]:
+    """Yield for each row what is wrong with it, None if nothing is; by table and key, without words of it.
+
+    At last comes each digest whose row is gone. Text is read as bytes: some of it may be no UTF-8 any more.
+    """
+    connection.text_factory = bytes
+    for kind, (table, key, texts) in enumerate(DIGESTED):
+        repeated = _REPEATED.get(table, ())
+        columns = ", ".join(f"{table}.{name}" for name in (key, *texts, *repeated))
+        rows = connection.execute(
+            f"SELECT row_digests.digest, {columns} FROM {table}"  # noqa: S608  # a closed set of names
+            f" LEFT JOIN row_digests ON row_digests.kind = {kind} AND row_digests.row = {table}.{key}"
+        )
+        for digest, number, *values in rows:
+            reason = _wrong(table, digest, values[: len(texts)], dict(zip(repeated, values[len(texts) :], strict=True)))
+            yield None if reason is None else f"{table}, row {number}: {reason}"
+        for (number,) in connection.execute(
+            f"SELECT row FROM row_digests WHERE kind = {kind} AND row NOT IN (SELECT {key} FROM {table})"  # noqa: S608
+        ):
+            yield f"{table}, row {number}: the row is gone, its digest is there"
+
+
+def _wrong(
+    table: str, digest: int | None, texts: list[bytes | None], columns: dict[str, bytes | int | None]
+) -> str | None:
+    try:
+        said = _repeated_in(table, texts)
+    except (ReMeError, ValueError, TypeError) as exc:
+        return f"its text can't be read as what it is ({type(exc).__name__})"
+    for name, value in columns.items():
+        stored = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        if said[name] != stored:
+            return f"the column {name} and its text differ"
+    if digest is None:
+        return "it has no digest: nothing tells whether its text is what was written"
+    return None if digest == digest_of(*texts) else "its text is not what was written"
+
+
+def _repeated_in(table: str, texts: list[bytes | None]) -> dict[str, object]:
+    """Read the text of a row, and return what columns repeat of it (ValueError, TypeError)."""
+    decoded = [None if text is None else bytes(text).decode("utf-8") for text in texts]
+    body = decoded[0] or ""
+    match table:
+        case "messages":
+            message = read_stored_message(body)
+            return {"message_id": message.message_id, "speaker": message.speaker}
+        case "blocks":
+            return {"block_id": Block.model_validate_json(body).block_id}
+        case "memories":
+            return Memory.model_validate_json(body).model_dump(include=set(_REPEATED[table]))
+        case "events":
+            for state in decoded[:2]:
+                _ = None if state is None else Memory.model_validate_json(state)
+        case "jobs":
+            return Job.model_validate_json(body).model_dump(include=set(_REPEATED[table]))
+        case "offloads":
+            return OffloadInfo.model_validate_json(body).model_dump(include=set(_REPEATED[table]))
+        case "tool_calls":
+            return ToolCallResult.model_validate_json(body).model_dump(include=set(_REPEATED[table]))
+    return {}
+
+
 @contextmanager
 def _draft(target: Path) -> Iterator[Path]:
     """Hand out an empty draft of a file (StoreAccessError)."""
@@ -194,7 +277,7 @@ def _copy(source: Path, draft: Path, target: Path) -> None:
         raise StoreAccessError(msg)
     with _reading(source) as connection:
         connection.execute("PRAGMA schema_version")  # what is no SQLite file is told by its own name
-        with mapped_errors(str(target)), closing(sqlite3.connect(draft)) as copy:
+        with MappedErrors(str(target)), closing(sqlite3.connect(draft)) as copy:
             connection.backup(copy)  # all pages in one step: one snapshot, and no writer makes it begin anew
             copy.execute("PRAGMA journal_mode = DELETE")
     with draft.open("r+b") as file:

@@ -7,36 +7,33 @@ import logging
 import os
 import sqlite3
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
+from contextlib import closing
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from reme_core.errors import ConfigurationError, StoreAccessError, StoreClosedError
 from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
-from reme_core.stores.local.file.connection_threads import ConnectionThreads
+from reme_core.stores.local.file.bookkeeping import has_word_tables, keep_digests, make_scope_number
+from reme_core.stores.local.file.connection_threads import ConnectionThreads, MappedErrors, OpenedFiles
 from reme_core.stores.local.file.copies import keep_before_migration, remove_safety_copies
 from reme_core.stores.local.file.file_location import (
-    OpenedFiles,
-    address_to_read,
+    FileSettings,
+    bare_connection,
+    bound_size,
     check_place,
     check_unused,
     is_read_only,
-    mapped_errors,
     mark_used,
     private_file,
+    use_log,
 )
-from reme_core.stores.local.file.noted_files import note_file
-from reme_core.stores.local.file.purging import Purge, is_purge_due
-from reme_core.stores.local.file.row_digests import keep_digests
-from reme_core.stores.local.file.scope_numbers import make_scope_number
+from reme_core.stores.local.file.purging import Purge, is_purge_due, note_file
 from reme_core.stores.local.file.tables import check_sqlite, check_version, has_fts5, prepare
 from reme_core.text import terms
 
@@ -47,29 +44,9 @@ Work: TypeAlias = Callable[[sqlite3.Connection], T]
 
 _PURGE_WAIT_MS = 200
 _PURGE_PATIENCE_S = 30.0
-# After a log has grown behind a reader, it is cut to this; SQLite's own checkpoints begin at half of it.
-_LOG_BYTES = 8 << 20
 # Source: https://sqlite.org/limits.html, the largest number of pages of a file.
 _ALL_PAGES = 4_294_967_294
 _LOG = logging.getLogger("reme")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSettings:
-    """How a file is opened.
-
-    Attributes:
-        path: The file; its folder is made.
-        synchronous: FULL: an acknowledged write survives a power cut. NORMAL: it survives a killed process; a power cut
-            may take the last writes, never the file's consistency.
-        busy_timeout_s: How long to wait for another process that is writing.
-        max_bytes: At most this size, if given; then StorageFullError.
-    """
-
-    path: Path
-    synchronous: Literal["FULL", "NORMAL"] = "FULL"
-    busy_timeout_s: float = 10.0
-    max_bytes: int | None = None
 
 
 class Database:
@@ -89,6 +66,8 @@ class Database:
             raise ConfigurationError(msg)
         self._settings = settings
         self._path = str(settings.path)
+        self.mapped_errors = MappedErrors(self._path)
+        """Turns errors within `with` into what `write` raises: for work that catches some of its own."""
         self._gate = threading.Lock()
         self._threads: ConnectionThreads | None = None
         self._ending: ConnectionThreads | None = None  # until their connections are closed, and the file handed on
@@ -110,10 +89,6 @@ class Database:
         if frees and self._settings.max_bytes is not None:
             return await asyncio.wrap_future(self._submit(self._transact_freeing, work, lambda threads: threads.writer))
         return await asyncio.wrap_future(self.submit_write(work, settled=settled))
-
-    def mapped_errors(self) -> AbstractContextManager[None]:
-        """Turn errors within, as those of SQLite, into what `write` raises: for work that catches some itself."""
-        return mapped_errors(self._path)
 
     @staticmethod
     def number_of(connection: sqlite3.Connection, scope: Scope) -> int:
@@ -219,7 +194,7 @@ class Database:
         self._gate.release()
 
     def _transact(self, threads: ConnectionThreads, work: Work[T]) -> T:
-        with mapped_errors(self._path):
+        with self.mapped_errors:
             connection = self._writing(threads)
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -233,7 +208,7 @@ class Database:
             return result
 
     def _transact_unsettled(self, threads: ConnectionThreads, work: Work[T]) -> T:
-        with mapped_errors(self._path):
+        with self.mapped_errors:
             connection = self._writing(threads)
             connection.execute("PRAGMA synchronous = NORMAL")
         try:
@@ -242,16 +217,16 @@ class Database:
             connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
 
     def _transact_freeing(self, threads: ConnectionThreads, work: Work[T]) -> T:
-        with mapped_errors(self._path):
+        with self.mapped_errors:
             connection = self._writing(threads)
             connection.execute(f"PRAGMA max_page_count = {_ALL_PAGES}")
         try:
             return self._transact(threads, work)
         finally:
-            self._bound(connection)
+            bound_size(connection, self._settings)
 
     def _look(self, threads: ConnectionThreads, work: Work[T]) -> T:
-        with mapped_errors(self._path):
+        with self.mapped_errors:
             connection = self._reading(threads)
             connection.execute("BEGIN")
             try:
@@ -267,9 +242,9 @@ class Database:
             threads.end_reading()
 
     def _purge(self, threads: ConnectionThreads, _: None = None) -> None:
-        with mapped_errors(self._path):
+        with self.mapped_errors:
             threads.prepare_once(lambda: self._create(threads))
-            with closing(self._bare()) as connection:
+            with closing(bare_connection(self._settings)) as connection:
                 keep_digests(connection)
                 connection.execute("PRAGMA cache_size = -8000")
                 connection.execute(f"PRAGMA max_page_count = {_ALL_PAGES}")
@@ -348,20 +323,24 @@ class Database:
         check_place(path)
         threads.read_only = is_read_only(path)
         if threads.read_only:
-            with closing(self._bare()) as connection:
+            with closing(bare_connection(self._settings)) as connection:
                 check_sqlite(connection)
                 prepare(connection, self._path, fts5=has_fts5(connection), can_write=False)
             return
         with private_file(path):
-            connection = self._bare()
+            connection = bare_connection(self._settings)
             try:
                 check_sqlite(connection)
                 # Before anything is written: what isn't ours stays as it is.
                 if check_version(connection, self._path) == 0:
                     check_unused(path)
-                self._use_log(connection)
+                use_log(connection, self._settings)
                 prepare(connection, self._path, fts5=has_fts5(connection), keep=partial(keep_before_migration, path))
                 due = is_purge_due(connection)
+                if not has_word_tables(connection):
+                    _LOG.warning(
+                        "%r was made without SQLite's FTS5: keywords are found by scanning, slower", self._path
+                    )
             finally:
                 connection.close()
             mark_used(path)
@@ -369,19 +348,6 @@ class Database:
         if due:
             self._go_on_purging(threads)
         terms("opened")  # loads the stemmer now: no first append is to wait for that
-
-    def _use_log(self, connection: sqlite3.Connection) -> None:
-        """Switch the file to its write-ahead log. SQLite doesn't wait for others that do the same, so this does."""
-        deadline = time.monotonic() + self._settings.busy_timeout_s
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as exc:
-                if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.005)
-            else:
-                return
 
     def _to_write(self, threads: ConnectionThreads) -> sqlite3.Connection:
         if threads.read_only:
@@ -392,30 +358,11 @@ class Database:
         return connection
 
     def _connect(self, threads: ConnectionThreads) -> sqlite3.Connection:
-        connection = self._bare()
+        connection = bare_connection(self._settings)
         threads.opened.append(connection)
         connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
         connection.execute("PRAGMA cache_size = -8000")
-        self._bound(connection)
-        return connection
-
-    def _bound(self, connection: sqlite3.Connection) -> None:
-        if self._settings.max_bytes is not None:
-            (page,) = connection.execute("PRAGMA page_size").fetchone()
-            connection.execute(f"PRAGMA max_page_count = {max(1, self._settings.max_bytes // page)}")
-
-    def _bare(self) -> sqlite3.Connection:
-        # Connections stay with their thread but for close(), which runs when those threads have ended. A file that is
-        # gone is not made anew: `private_file` alone makes it.
-        connection = sqlite3.connect(
-            address_to_read(self._settings.path),
-            uri=True,
-            timeout=self._settings.busy_timeout_s,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        connection.execute("PRAGMA secure_delete = ON")
-        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+        bound_size(connection, self._settings)
         return connection
 
 

@@ -1,29 +1,22 @@
-"""Checks of a file's location, and the meaning of SQLite's errors there."""
+"""Checks of a file's location, and how it is opened."""
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-
-from pydantic import ValidationError
+from typing import Literal
 
 from reme_core.errors import (
     ConfigurationError,
-    CorruptDataError,
-    InvalidInputError,
-    ReMeError,
-    StorageFullError,
     StoreAccessError,
-    StoreError,
-    StoreUnavailableError,
 )
-from reme_core.schema import describe
 
 _LOG = logging.getLogger("reme")
 
@@ -146,38 +139,6 @@ def check_unused(path: Path) -> None:
         raise StoreAccessError(msg)
 
 
-class OpenedFiles:
-    """The file and its log as they were when they were opened."""
-
-    def __init__(self, path: Path | None) -> None:
-        """Remember the file; `None` checks nothing."""
-        self._path = path
-        self._paths = [] if path is None else [str(path.absolute()) + end for end in ("", "-wal", "-shm")]
-        self._seen: list[tuple[int, int]] = []
-        self._bytes = 0 if path is None else path.stat().st_size
-
-    def check(self) -> None:
-        """Compare what is there with what was there at the first call, which a writer makes (StoreAccessError)."""
-        try:
-            found = [os.stat(path) for path in self._paths]  # noqa: PTH116  # before each commit
-        except FileNotFoundError as exc:
-            raise StoreAccessError(_what_happened(f"{exc.filename!r} was removed", self._path)) from exc
-        now = [(one.st_dev, one.st_ino) for one in found]
-        if found and found[0].st_size < self._bytes:
-            raise StoreAccessError(_what_happened(f"{str(self._path)!r} was cut short", self._path))
-        if not self._seen:
-            self._seen = now
-        if now != self._seen:
-            raise StoreAccessError(_what_happened(f"{str(self._path)!r}, or its log, was replaced", self._path))
-
-
-def _what_happened(what: str, path: Path | None) -> str:
-    return (
-        f"{what} while it was open; nothing of this call was written: stop all processes that use {str(path)!r}, "
-        "put the file back (a copy, say), and open it again"
-    )
-
-
 def _file_system(folder: Path, mounts: Path) -> str | None:
     """Return the type of the file system that holds the folder, where the system tells."""
     try:
@@ -195,65 +156,60 @@ def _file_system(folder: Path, mounts: Path) -> str | None:
     return kind
 
 
-@contextmanager
-def mapped_errors(path: str) -> Iterator[None]:
-    """Turn SQLite's errors, and the system's, into ours, each with what to do; no message holds words of a stored text.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSettings:
+    """How a file is opened.
 
-    Source: https://sqlite.org/rescode.html
+    Attributes:
+        path: The file; its folder is made.
+        synchronous: FULL: an acknowledged write survives a power cut. NORMAL: it survives a killed process; a power cut
+            may take the last writes, never the file's consistency.
+        busy_timeout_s: How long to wait for another process that is writing.
+        max_bytes: At most this size, if given; then StorageFullError.
     """
-    try:
-        yield
-    except sqlite3.Error as exc:
-        if str(exc).startswith("Could not decode to UTF-8"):  # what Python adds is the text
-            raise _damaged(path, "a text is no UTF-8") from None
-        raise _mapped(exc, path) from exc
-    except OSError as exc:  # of what is done beside SQLite: the marker, and gaps that are cleared
-        raise _mapped_by_system(exc, path) from exc
-    except ValidationError as exc:
-        raise _damaged(path, describe(exc, "it", with_values=False)) from exc
-    except (OverflowError, UnicodeEncodeError) as exc:
-        msg = f"a value can't be stored or looked for: {exc}"
-        raise InvalidInputError(msg) from exc
+
+    path: Path
+    synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    busy_timeout_s: float = 10.0
+    max_bytes: int | None = None
 
 
-def _damaged(path: str, how: str) -> CorruptDataError:
-    return CorruptDataError(
-        f"{path!r} holds a value that can't be what was written ({how}): see `reme check`, and restore a copy"
+# After a log has grown behind a reader, it is cut to this; SQLite's own checkpoints begin at half of it.
+_LOG_BYTES = 8 << 20
+
+
+def bare_connection(settings: FileSettings) -> sqlite3.Connection:
+    """Open a connection to a file that is there."""
+    # Connections stay with their thread but for close(), which runs when those threads have ended. A file that is
+    # gone is not made anew: `private_file` alone makes it.
+    connection = sqlite3.connect(
+        address_to_read(settings.path),
+        uri=True,
+        timeout=settings.busy_timeout_s,
+        isolation_level=None,
+        check_same_thread=False,
     )
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+    return connection
 
 
-@contextmanager
-def reading_rows() -> Iterator[None]:
-    """Tell a value of a row that is no value of its kind as CorruptDataError, without the value."""
-    try:
-        yield
-    except (ReMeError, ValidationError):  # the latter is told by `mapped_errors`
-        raise
-    except (ValueError, TypeError) as exc:
-        msg = f"the file holds a row that can't be what was written ({type(exc).__name__}): see `reme check`"
-        raise CorruptDataError(msg) from exc
+def use_log(connection: sqlite3.Connection, settings: FileSettings) -> None:
+    """Switch the file to its write-ahead log. SQLite doesn't wait for others that do the same, so this does."""
+    deadline = time.monotonic() + settings.busy_timeout_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
 
 
-def _mapped_by_system(exc: OSError, path: str) -> StoreError:
-    if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return StorageFullError(f"no space left for {path!r}; what was begun was not finished: free some space")
-    if isinstance(exc, PermissionError | FileNotFoundError) or exc.errno == errno.EROFS:
-        return StoreAccessError(f"{path!r} can't be opened for writing ({exc}): check permissions and the path")
-    return StoreUnavailableError(f"reading or writing {path!r} failed ({exc}): check the disk, then try again")
-
-
-def _mapped(exc: sqlite3.Error, path: str) -> StoreError:
-    code = (getattr(exc, "sqlite_errorcode", None) or 0) & 0xFF
-    match code:
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return StoreUnavailableError(f"{path!r} is locked by another process: try again, or raise busy_timeout_s")
-        case sqlite3.SQLITE_FULL:
-            return StorageFullError(f"no space left for {path!r}; nothing of this call was written: free some space")
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
-            return StoreAccessError(f"{path!r} can't be opened for writing ({exc}): check permissions and the path")
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_FORMAT:
-            return CorruptDataError(f"{path!r} is damaged or no SQLite file ({exc}): restore a copy, or move it away")
-        case sqlite3.SQLITE_IOERR:
-            return StoreUnavailableError(f"reading or writing {path!r} failed ({exc}): check the disk, then try again")
-        case _:
-            return StoreError(f"SQLite failed on {path!r}: {exc}")
+def bound_size(connection: sqlite3.Connection, settings: FileSettings) -> None:
+    """Let a connection write no more than `max_bytes`."""
+    if settings.max_bytes is not None:
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {max(1, settings.max_bytes // page)}")

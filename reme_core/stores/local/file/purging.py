@@ -10,26 +10,80 @@ the file itself, while the write-ahead log is empty and this connection holds th
 of a gap means anything, so a kill or a torn page between two of them changes nothing, and the commit that ends a step
 makes all other connections forget the pages that they hold in memory.
 Source: https://sqlite.org/fileformat2.html#b_tree_pages
+
+Files that are noted go with a scope: drafts of exports, which a killed process leaves behind, and folders of adapters.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path
 
-from reme_core.errors import StoreUnavailableError
+from reme_core.errors import StoreAccessError, StoreUnavailableError
 from reme_core.schema import new_id
-from reme_core.stores.local.file.noted_files import forget_file, noted_files, remove_files
-from reme_core.stores.local.file.scope_numbers import Layer, forget_changes
-from reme_core.stores.local.file.tables import has_word_tables
+from reme_core.stores.local.file.bookkeeping import Layer, forget_changes, has_word_tables
+
+_NOTE = "file:"
+
+
+def note_file(connection: sqlite3.Connection, scope: int, path: Path) -> None:
+    """Note that a file, or a folder with all in it, goes with the scope of this number."""
+    connection.execute("INSERT OR IGNORE INTO meta VALUES (?, '')", (_key(scope, path),))
+
+
+def forget_file(connection: sqlite3.Connection, scope: int, path: Path) -> None:
+    """Take a note back: the file is no more, or belongs to the user."""
+    connection.execute("DELETE FROM meta WHERE key = ?", (_key(scope, path),))
+
+
+def noted_files(connection: sqlite3.Connection, scope: int) -> list[Path]:
+    """Return what was noted of a scope."""
+    prefix = f"{_NOTE}{scope}:"
+    rows = connection.execute("SELECT key FROM meta WHERE key >= ? AND key < ?", (prefix, f"{_NOTE}{scope};"))
+    return [Path(key.removeprefix(prefix)) for (key,) in rows]
+
+
+def remove_files(paths: Iterable[Path]) -> int:
+    """Remove files, and folders with all in them; return how many files there were.
+
+    Raises:
+        StoreAccessError: One can't be removed; the others are.
+    """
+    removed, failures = 0, list[str]()
+    for path in paths:
+        try:
+            removed += _remove(path)
+        except OSError as exc:
+            failures.append(f"{str(path)!r} ({exc.strerror})")
+    if failures:
+        msg = f"files of the user can't be removed: {', '.join(failures)}: remove them yourself, then call again"
+        raise StoreAccessError(msg)
+    return removed
+
+
+def _remove(path: Path) -> int:
+    if path.is_dir() and not path.is_symlink():
+        files = sum(not item.is_dir() for item in path.rglob("*"))
+        shutil.rmtree(path)
+        return files
+    if not path.exists() and not path.is_symlink():
+        return 0
+    path.unlink()
+    return 1
+
+
+def _key(scope: int, path: Path) -> str:
+    return f"{_NOTE}{scope}:{path.absolute()}"
+
 
 _STEP_S = 0.06
 _STEP_PAGES = 2048

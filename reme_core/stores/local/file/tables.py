@@ -1,4 +1,4 @@
-"""The tables of the file, their version, and the way from older versions to this one.
+"""The tables of the file, their version, and the way from older versions, and older words, to these.
 
 Rows of a scope carry its number, never its name: erasing a scope removes the only place where its name stands, and a
 scope of the same name made later has another number.
@@ -7,15 +7,15 @@ scope of the same name made later has another number.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias
 
 from reme_core.errors import ConfigurationError, SchemaVersionError
-from reme_core.stores.local.file.file_location import reading_rows
-from reme_core.stores.local.file.migrations import OWN_TIMES, segment_anew, tell_ends_from_replacements
-from reme_core.stores.local.file.row_digests import DIGEST_TABLE, fill_digests
-from reme_core.text import TERMS_VERSION
+from reme_core.schema import Block, Memory, Message
+from reme_core.stores.local.file.bookkeeping import DIGEST_TABLE, add_words, fill_digests, has_word_tables
+from reme_core.stores.local.file.connection_threads import reading_rows
+from reme_core.text import TERMS_VERSION, is_question, pack_terms, segment_passages, states_wish, terms
 
 APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files
 
@@ -23,27 +23,88 @@ Migration: TypeAlias = Callable[[sqlite3.Connection], None]
 
 # Terms come segmented, so the tokenizer only has to split at blanks: every other ASCII character belongs to a word.
 _TOKENIZER = "tokenize=\"ascii tokenchars '!#$%&()*+,-./:;<=>?@[\\]^_`{|}~'\""
-# With the places of the words, so that those next to each other can be asked for; rows of other tables don't need them.
-_OFFLOAD_WORDS = f"CREATE VIRTUAL TABLE offload_words USING fts5(scope, words, {_TOKENIZER}, columnsize=0)"
 
-# origin: digest of the job as it was added; created, due: microseconds since 1970; job decides ties of created.
-# The entries of the routing table are few among many memories, and each run begins with reading them.
-_SINCE_VERSION_2 = (
+# The scope of the user in whose run a plain item was written, if one was; it ends with that scope.
+_SINCE_VERSION_10 = (
+    "ALTER TABLE items ADD COLUMN erased_with INTEGER",
+    "CREATE INDEX items_of_scope ON items (erased_with) WHERE erased_with IS NOT NULL",
+)
+
+
+def _run(statements: Sequence[str], connection: sqlite3.Connection) -> None:
+    for statement in statements:
+        connection.execute(statement)
+
+
+def _to_version_11(connection: sqlite3.Connection) -> None:
+    connection.execute(DIGEST_TABLE)
+    fill_digests(connection)
+
+
+OLDEST_VERSION = 9
+"""The version of the oldest files that are brought up to date: older ones were written before the first release."""
+
+MIGRATIONS: Sequence[Migration] = (partial(_run, _SINCE_VERSION_10), _to_version_11)
+"""The first step leads from `OLDEST_VERSION` to the next one, and so on."""
+
+SCHEMA_VERSION = OLDEST_VERSION + len(MIGRATIONS)
+
+TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE scopes (
+        scope INTEGER PRIMARY KEY AUTOINCREMENT, memory_space TEXT NOT NULL, user_id TEXT NOT NULL,
+        UNIQUE (memory_space, user_id))""",
+    """CREATE TABLE sessions (
+        session INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session_id TEXT NOT NULL,
+        UNIQUE (scope, session_id))""",
+    # said_at: seconds since 1970; asks: it is a question; waits: it has no vector yet and is to get one; by_user: its
+    # role is user; wishes: it is a standing wish of the user; passages: packed by `segment_passages`, empty for a short
+    # text; the terms of a long one are those of its passages one behind the other, and its vector is one blob of those
+    # of the first passages.
+    """CREATE TABLE messages (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session INTEGER NOT NULL,
+        message_id TEXT NOT NULL, speaker TEXT NOT NULL, said_at REAL NOT NULL, asks INTEGER NOT NULL,
+        waits INTEGER NOT NULL, block INTEGER, terms BLOB NOT NULL, body TEXT NOT NULL,
+        by_user INTEGER NOT NULL DEFAULT 0, wishes INTEGER NOT NULL DEFAULT 0, passages BLOB NOT NULL DEFAULT x'',
+        UNIQUE (scope, message_id))""",
+    "CREATE INDEX messages_by_scope ON messages (scope, seq)",
+    "CREATE INDEX messages_by_session ON messages (session, seq)",
+    "CREATE INDEX messages_waiting ON messages (scope, seq) WHERE waits",
+    "CREATE INDEX messages_unsliced ON messages (session, seq) WHERE block IS NULL",
+    "CREATE TABLE message_vectors (seq INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
+    """CREATE TABLE blocks (
+        block INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session INTEGER NOT NULL,
+        block_id TEXT NOT NULL, started_at REAL NOT NULL, ended_at REAL NOT NULL, terms BLOB NOT NULL,
+        body TEXT NOT NULL, UNIQUE (scope, block_id))""",
+    "CREATE INDEX blocks_by_scope ON blocks (scope, block)",
+    # normal: digest of the normalised content; created: microseconds since 1970, the order of pages; ranked: 0 keeps it
+    # out of rankings, not out of lists; waits: it has no vector yet and is to get one.
+    """CREATE TABLE memories (
+        row INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, memory_id TEXT NOT NULL,
+        memory_type TEXT NOT NULL, memory_target TEXT NOT NULL, normal BLOB NOT NULL, created INTEGER NOT NULL,
+        observed_at REAL NOT NULL, valid_from REAL NOT NULL, valid_to REAL, revision INTEGER NOT NULL,
+        terms BLOB NOT NULL, body TEXT NOT NULL, ranked INTEGER NOT NULL DEFAULT 1, superseded_by TEXT,
+        waits INTEGER NOT NULL DEFAULT 0, UNIQUE (scope, memory_id))""",
+    "CREATE INDEX memories_by_age ON memories (scope, created, memory_id)",
+    "CREATE TABLE memory_vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
+    """CREATE TABLE events (
+        sequence INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, memory_id TEXT NOT NULL,
+        operation TEXT NOT NULL, before TEXT, after TEXT, reason TEXT NOT NULL, run_id TEXT, actor TEXT NOT NULL,
+        at TEXT NOT NULL)""",
+    "CREATE INDEX events_by_memory ON events (scope, memory_id, sequence)",
+    "CREATE INDEX events_by_run ON events (scope, run_id, sequence) WHERE run_id IS NOT NULL",
+    # origin: digest of the job as it was added; created, due: microseconds since 1970; job decides ties of created. The
+    # entries of the routing table are few among many memories, and each run begins with reading them.
     """CREATE TABLE jobs (
         job INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, job_id TEXT NOT NULL, origin BLOB NOT NULL,
         kind TEXT NOT NULL, state TEXT NOT NULL, created INTEGER NOT NULL, due INTEGER NOT NULL, body TEXT NOT NULL,
         UNIQUE (scope, job_id))""",
     "CREATE INDEX jobs_by_state ON jobs (scope, state, created)",
     "CREATE INDEX memories_meta ON memories (scope, created, memory_id) WHERE memory_type = 'meta'",
-)
-
-
-# digest: of what makes two offloads the same; created: microseconds since 1970, for its age; said: the same, for when
-# it was said; bytes: of the text, which comes last, so that reading the other columns needs none of its pages. Indexed
-# by age with all that a clean-up decides by.
-# Of holders, said: when a session said last what it holds; of holds, since: when it came to hold an offload, or said so
-# again.
-_SINCE_VERSION_3 = (
+    # digest: of what makes two offloads the same; created: microseconds since 1970, for its age; said: the same, for
+    # when it was said; bytes: of the text, which comes last, so that reading the other columns needs none of its pages.
+    # Indexed by age with all that a clean-up decides by. Of holders, said: when a session said last what it holds; of
+    # holds, since: when it came to hold an offload, or said so again.
     """CREATE TABLE offloads (
         offload INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session INTEGER NOT NULL,
         reference TEXT NOT NULL, kind TEXT NOT NULL, message_id TEXT, digest BLOB NOT NULL, created INTEGER NOT NULL,
@@ -64,12 +125,9 @@ _SINCE_VERSION_3 = (
         session INTEGER NOT NULL, offload INTEGER NOT NULL, scope INTEGER NOT NULL, since INTEGER NOT NULL,
         PRIMARY KEY (session, offload)) WITHOUT ROWID""",
     "CREATE INDEX holds_by_offload ON offload_holds (offload)",
-)
-
-# created: microseconds since 1970, with call the order of pages; error: the kind of a failure, NULL for a success. The
-# first index has all that statistics count, so that none of the bodies, which come last, is read for them; the second
-# is for pages of all tools.
-_SINCE_VERSION_4 = (
+    # created: microseconds since 1970, with call the order of pages; error: the kind of a failure, NULL for a success.
+    # The first index has all that statistics count, so that none of the bodies, which come last, is read for them; the
+    # second is for pages of all tools.
     """CREATE TABLE tool_calls (
         call INTEGER PRIMARY KEY, scope INTEGER NOT NULL, call_id TEXT NOT NULL, tool_name TEXT NOT NULL,
         created INTEGER NOT NULL, success INTEGER NOT NULL, time_cost REAL, token_cost INTEGER, error TEXT,
@@ -77,14 +135,10 @@ _SINCE_VERSION_4 = (
     """CREATE INDEX tool_calls_by_tool
         ON tool_calls (scope, tool_name, created, call, success, time_cost, token_cost, error)""",
     "CREATE INDEX tool_calls_by_age ON tool_calls (scope, created, call)",
-)
-
-# ranked: 0 keeps a memory out of rankings, not out of lists. path: each label followed by ".", which no label holds, so
-# that what lies under a prefix is one range. Times: microseconds since 1970; ttl: how many of them from one write, or
-# read that refreshes, to the expiry. memory_row: the memory that an item is as well. value: JSON; it comes last, so
-# that reading the other columns needs none of its pages.
-_SINCE_VERSION_5 = (
-    "ALTER TABLE memories ADD COLUMN ranked INTEGER NOT NULL DEFAULT 1",
+    # path: each label followed by ".", which no label holds, so that what lies under a prefix is one range. Times:
+    # microseconds since 1970; ttl: how many of them from one write, or read that refreshes, to the expiry. memory_row:
+    # the memory that an item is as well. value: JSON; it comes last, so that reading the other columns needs none of
+    # its pages.
     """CREATE TABLE item_namespaces (
         ns INTEGER PRIMARY KEY AUTOINCREMENT, memory_space TEXT NOT NULL, path TEXT NOT NULL,
         UNIQUE (memory_space, path))""",
@@ -97,130 +151,15 @@ _SINCE_VERSION_5 = (
     "CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL",
     "CREATE TABLE item_vectors (vector INTEGER PRIMARY KEY, item INTEGER NOT NULL, data BLOB NOT NULL)",
     "CREATE INDEX item_vectors_by_item ON item_vectors (item)",
-)
-
-# What changed in which partition, so that indexes in memory follow the file; see scope_numbers.py.
-_SINCE_VERSION_6 = (
+    # What changed in which partition, so that indexes in memory follow the file; see bookkeeping.py.
     """CREATE TABLE row_changes (
         owner INTEGER NOT NULL, layer INTEGER NOT NULL, change INTEGER NOT NULL, row INTEGER NOT NULL,
         PRIMARY KEY (owner, layer, change)) WITHOUT ROWID""",
     # In the order in which they are loaded; the other indexes have none, or hold what isn't ranked as well.
     "CREATE INDEX memories_ranked ON memories (scope, row) WHERE ranked",
-)
-
-# by_user: its role is user. wishes: it is a standing wish of the user. passages: packed by `segment_passages`, empty
-# for a short text; the terms of a long one are those of its passages one behind the other, and its vector is one blob
-# of those of the first passages.
-_SINCE_VERSION_7 = (
-    "ALTER TABLE messages ADD COLUMN by_user INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE messages ADD COLUMN wishes INTEGER NOT NULL DEFAULT 0",
-    "ALTER TABLE messages ADD COLUMN passages BLOB NOT NULL DEFAULT x''",
-)
-
-# waits: it has no vector yet and is to get one.
-_SINCE_VERSION_9 = (
-    "ALTER TABLE memories ADD COLUMN waits INTEGER NOT NULL DEFAULT 0",
+    """CREATE UNIQUE INDEX memories_current ON memories (scope, memory_type, memory_target, normal)
+        WHERE superseded_by IS NULL""",
     "CREATE INDEX memories_waiting ON memories (scope, row) WHERE waits",
-)
-
-# The scope of the user in whose run a plain item was written, if one was; it ends with that scope.
-_SINCE_VERSION_10 = (
-    "ALTER TABLE items ADD COLUMN erased_with INTEGER",
-    "CREATE INDEX items_of_scope ON items (erased_with) WHERE erased_with IS NOT NULL",
-)
-
-
-def _run(statements: Sequence[str], connection: sqlite3.Connection) -> None:
-    for statement in statements:
-        connection.execute(statement)
-
-
-def _to_version_3(connection: sqlite3.Connection) -> None:
-    _run(_SINCE_VERSION_3, connection)
-    if has_word_tables(connection):
-        connection.execute(_OFFLOAD_WORDS)
-
-
-def _to_version_6(connection: sqlite3.Connection) -> None:
-    # Nobody has an index in memory when a file is migrated but processes of older releases. These logged and read the
-    # changes of all scopes together: without their tables they fail from now on, in place of missing changes.
-    for table in ("changes", "item_changes"):
-        connection.execute(f"DROP TABLE IF EXISTS {table}")
-    _run(_SINCE_VERSION_6, connection)
-
-
-def _to_version_7(connection: sqlite3.Connection) -> None:
-    _run(_SINCE_VERSION_7, connection)
-    connection.execute("UPDATE messages SET by_user = 1 WHERE json_extract(body, '$.role') = 'user'")
-
-
-def _to_version_11(connection: sqlite3.Connection) -> None:
-    connection.execute(DIGEST_TABLE)
-    fill_digests(connection)
-
-
-MIGRATIONS: Sequence[Migration] = (
-    partial(_run, _SINCE_VERSION_2),
-    _to_version_3,
-    partial(_run, _SINCE_VERSION_4),
-    partial(_run, _SINCE_VERSION_5),
-    _to_version_6,
-    _to_version_7,
-    tell_ends_from_replacements,
-    partial(_run, _SINCE_VERSION_9),
-    partial(_run, _SINCE_VERSION_10),
-    _to_version_11,
-)
-"""Step i leads from version i + 1 to version i + 2."""
-
-SCHEMA_VERSION = len(MIGRATIONS) + 1
-
-TABLES = (
-    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    """CREATE TABLE scopes (
-        scope INTEGER PRIMARY KEY AUTOINCREMENT, memory_space TEXT NOT NULL, user_id TEXT NOT NULL,
-        UNIQUE (memory_space, user_id))""",
-    """CREATE TABLE sessions (
-        session INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session_id TEXT NOT NULL,
-        UNIQUE (scope, session_id))""",
-    # said_at: seconds since 1970; asks: it is a question; waits: it has no vector yet and is to get one.
-    """CREATE TABLE messages (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session INTEGER NOT NULL,
-        message_id TEXT NOT NULL, speaker TEXT NOT NULL, said_at REAL NOT NULL, asks INTEGER NOT NULL,
-        waits INTEGER NOT NULL, block INTEGER, terms BLOB NOT NULL, body TEXT NOT NULL,
-        UNIQUE (scope, message_id))""",
-    "CREATE INDEX messages_by_scope ON messages (scope, seq)",
-    "CREATE INDEX messages_by_session ON messages (session, seq)",
-    "CREATE INDEX messages_waiting ON messages (scope, seq) WHERE waits",
-    "CREATE INDEX messages_unsliced ON messages (session, seq) WHERE block IS NULL",
-    "CREATE TABLE message_vectors (seq INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
-    """CREATE TABLE blocks (
-        block INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, session INTEGER NOT NULL,
-        block_id TEXT NOT NULL, started_at REAL NOT NULL, ended_at REAL NOT NULL, terms BLOB NOT NULL,
-        body TEXT NOT NULL, UNIQUE (scope, block_id))""",
-    "CREATE INDEX blocks_by_scope ON blocks (scope, block)",
-    # normal: digest of the normalised content; created: microseconds since 1970, the order of pages.
-    """CREATE TABLE memories (
-        row INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, memory_id TEXT NOT NULL,
-        memory_type TEXT NOT NULL, memory_target TEXT NOT NULL, normal BLOB NOT NULL, created INTEGER NOT NULL,
-        observed_at REAL NOT NULL, valid_from REAL NOT NULL, valid_to REAL, revision INTEGER NOT NULL,
-        terms BLOB NOT NULL, body TEXT NOT NULL, UNIQUE (scope, memory_id))""",
-    "CREATE INDEX memories_by_age ON memories (scope, created, memory_id)",
-    "CREATE TABLE memory_vectors (row INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
-    """CREATE TABLE events (
-        sequence INTEGER PRIMARY KEY AUTOINCREMENT, scope INTEGER NOT NULL, memory_id TEXT NOT NULL,
-        operation TEXT NOT NULL, before TEXT, after TEXT, reason TEXT NOT NULL, run_id TEXT, actor TEXT NOT NULL,
-        at TEXT NOT NULL)""",
-    "CREATE INDEX events_by_memory ON events (scope, memory_id, sequence)",
-    "CREATE INDEX events_by_run ON events (scope, run_id, sequence) WHERE run_id IS NOT NULL",
-    *_SINCE_VERSION_2,
-    *_SINCE_VERSION_3,
-    *_SINCE_VERSION_4,
-    *_SINCE_VERSION_5,
-    *_SINCE_VERSION_6,
-    *_SINCE_VERSION_7,
-    *OWN_TIMES,
-    *_SINCE_VERSION_9,
     *_SINCE_VERSION_10,
     DIGEST_TABLE,
 )
@@ -228,15 +167,9 @@ TABLES = (
 WORD_TABLES = (
     f"CREATE VIRTUAL TABLE message_words USING fts5(scope, words, {_TOKENIZER}, detail=column, columnsize=0)",
     f"CREATE VIRTUAL TABLE memory_words USING fts5(scope, words, {_TOKENIZER}, detail=column, columnsize=0)",
-    _OFFLOAD_WORDS,
+    # With the places of the words, so that those next to each other can be asked for; other tables don't need them.
+    f"CREATE VIRTUAL TABLE offload_words USING fts5(scope, words, {_TOKENIZER}, columnsize=0)",
 )
-
-
-def insert_row(connection: sqlite3.Connection, table: str, columns: Mapping[str, object]) -> int:
-    """Insert a row; return its number. The names are ours, the values bound."""
-    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-    cursor = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values()))  # noqa: S608
-    return int(cursor.lastrowid or 0)
 
 
 def has_fts5(connection: sqlite3.Connection) -> bool:
@@ -272,10 +205,10 @@ def prepare(
     version of an older file before its tables are changed; no other process writes to it then.
 
     Raises:
-        SchemaVersionError: The file is newer than this release, is not ours, or has full-text tables that this build
-            of SQLite can't keep up to date; or it is older, and can only be read.
+        SchemaVersionError: The file is newer than this release or too old, is not ours, or has full-text tables that
+            this build of SQLite can't keep up to date; or it is older, and can only be read.
     """
-    newest = len(migrations) + 1
+    newest = OLDEST_VERSION + len(migrations)
     found = check_version(connection, path, newest=newest)
     if found == newest and _terms_version(connection, path) == TERMS_VERSION:
         _check_word_tables(connection, path, fts5=fts5)
@@ -290,12 +223,12 @@ def prepare(
             _check_word_tables(connection, path, fts5=fts5)
             if version < newest:
                 keep(version)
-            for step in migrations[version - 1 :]:
+            for step in migrations[version - OLDEST_VERSION :]:
                 step(connection)
         else:
             _create(connection, fts5=fts5)  # as the steps would have made it
         if _terms_version(connection, path) != TERMS_VERSION:
-            segment_anew(connection, fts5=has_word_tables(connection))
+            segment_anew(connection)
             connection.execute("UPDATE meta SET value = ? WHERE key = 'terms'", (str(TERMS_VERSION),))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {newest}")
@@ -349,6 +282,9 @@ def _version_of(connection: sqlite3.Connection, path: str, newest: int) -> int:
         if version > newest:
             msg = f"{path!r} has schema version {version}, this release reads up to {newest}: install a newer release"
             raise SchemaVersionError(msg)
+        if version < OLDEST_VERSION:
+            msg = f"{path!r} has schema version {version}, of before the first release: begin with a new file"
+            raise SchemaVersionError(msg)
         return int(version)
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables or version:
@@ -363,6 +299,54 @@ def _check_word_tables(connection: sqlite3.Connection, path: str, *, fts5: bool)
         raise SchemaVersionError(msg)
 
 
-def has_word_tables(connection: sqlite3.Connection) -> bool:
-    """Tell whether the file has full-text tables; one that a build without FTS5 made has none and is scanned."""
-    return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'message_words'").fetchone() is not None
+_CHUNK = 500
+
+
+def segment_anew(connection: sqlite3.Connection) -> None:
+    """Write the terms of all messages, blocks, memories and offloads again, within a transaction."""
+    if has_word_tables(connection):
+        for table in ("message_words", "memory_words", "offload_words"):
+            connection.execute(f"DELETE FROM {table}")  # noqa: S608  # three names
+        _segment_offloads(connection)
+    for row, scope, body in _rows(
+        connection, "SELECT seq, scope, body FROM messages WHERE seq > ? ORDER BY seq LIMIT ?"
+    ):
+        text = Message.model_validate_json(body).full_text
+        words, passages = segment_passages(text)
+        # A vector of a whole text that has passages now serves all of them, until each has its own.
+        connection.execute(
+            "UPDATE messages SET terms = ?, asks = ?, wishes = by_user AND ?, passages = ?, waits = waits OR"
+            " (length(?) > 0 AND EXISTS (SELECT 1 FROM message_vectors WHERE message_vectors.seq = messages.seq))"
+            " WHERE seq = ?",
+            (pack_terms(words), is_question(text), states_wish(text), passages, passages, row),
+        )
+        add_words(connection, "message_words", scope, row, words)
+    for row, scope, body in _rows(
+        connection, "SELECT row, scope, body FROM memories WHERE row > ? ORDER BY row LIMIT ?"
+    ):
+        words = terms(Memory.model_validate_json(body).index_text)
+        connection.execute("UPDATE memories SET terms = ? WHERE row = ?", (pack_terms(words), row))
+        add_words(connection, "memory_words", scope, row, words)
+    for row, _, body in _rows(
+        connection, "SELECT block, scope, body FROM blocks WHERE block > ? ORDER BY block LIMIT ?"
+    ):
+        words = terms(Block.model_validate_json(body).summary)
+        connection.execute("UPDATE blocks SET terms = ? WHERE block = ?", (pack_terms(words), row))
+
+
+def _segment_offloads(connection: sqlite3.Connection) -> None:
+    """Write the words of all passages again; one text at a time, since one may be as large as many others."""
+    for (offload,) in connection.execute("SELECT offload FROM offloads ORDER BY offload").fetchall():
+        scope, text = connection.execute("SELECT scope, text FROM offloads WHERE offload = ?", (offload,)).fetchone()
+        passages = connection.execute(
+            "SELECT passage, start, chars FROM offload_passages WHERE offload = ? ORDER BY passage", (offload,)
+        ).fetchall()
+        for passage, start, chars in passages:
+            add_words(connection, "offload_words", scope, passage, terms(text[start : start + chars]))
+
+
+def _rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[int, int, str]]:
+    after = 0
+    while rows := connection.execute(query, (after, _CHUNK)).fetchall():
+        yield from rows
+        after = rows[-1][0]

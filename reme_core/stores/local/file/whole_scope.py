@@ -5,11 +5,11 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from reme_core.ports import Counts, Target
-from reme_core.schema import NO_STATEMENTS, Erased, MemoryType, Scope
-from reme_core.stores.local.file.file_location import reading_rows
+from reme_core.ports import Counts
+from reme_core.schema import Erased, MemoryType, Scope
+from reme_core.stores.local.file.bookkeeping import find_scope
+from reme_core.stores.local.file.connection_threads import reading_rows
 from reme_core.stores.local.file.purging import mark_erased
-from reme_core.stores.local.file.scope_numbers import find_scope
 from reme_core.stores.local.items.row_links import items_of_scope, remove_items_of_scope
 from reme_core.stores.local.offload_rows import count_offloads
 
@@ -62,16 +62,6 @@ def list_scopes(connection: sqlite3.Connection) -> list[HeldScope]:
         HeldScope(scope=Scope(memory_space=space, user_id=user), memories=memories, messages=messages)
         for space, user, memories, messages in rows
     ]
-
-
-def count_targets(connection: sqlite3.Connection, scope: Scope) -> dict[Target, int]:
-    """Count the current memories of each target, along the index of these."""
-    rows = connection.execute(
-        "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL"
-        " AND memory_type NOT IN (?, ?) GROUP BY memory_type, memory_target ORDER BY memory_type, memory_target",
-        (find_scope(connection, scope), *NO_STATEMENTS),
-    )
-    return {Target(MemoryType(kind), target): count for kind, target, count in rows}
 
 
 def _count(connection: sqlite3.Connection, query: str, scope: int) -> int:

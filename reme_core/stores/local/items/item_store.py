@@ -20,7 +20,6 @@ from reme_core.ports import (
 from reme_core.rules import namespace_path, split_path
 from reme_core.schema import MemoryType
 from reme_core.stores.local.file.database import Database, Work
-from reme_core.stores.local.file.tables import has_word_tables
 from reme_core.stores.local.items.checked_writes import address_path, check_space, prepare_writes
 from reme_core.stores.local.items.item_rows import (
     ItemRow,
@@ -145,9 +144,7 @@ class ItemCalls:
         batch = await asyncio.to_thread(prepare_writes, write)
         if batch.writes:
             removes = all(write.put is None for write in batch.writes)
-            await self._database.write(
-                lambda c: write_items(c, memory_space, batch, fts5=has_word_tables(c)), frees=removes
-            )
+            await self._database.write(lambda c: write_items(c, memory_space, batch), frees=removes)
         if any(write.put is None for write in batch.writes):
             self._database.begin_purge()
 
@@ -157,9 +154,7 @@ class ItemCalls:
         moment = microseconds(at)
         if not await self._database.read(lambda c: sweepable(c, moment)):
             return 0
-        swept = await self._database.write(
-            lambda c: sweep_items(c, memory_space, moment, fts5=has_word_tables(c)), frees=True
-        )
+        swept = await self._database.write(lambda c: sweep_items(c, memory_space, moment), frees=True)
         self._database.begin_purge()
         return swept
 

@@ -25,8 +25,7 @@ from reme_core.ports import Item, ItemValue, RecordPlace, SearchItems, Vector
 from reme_core.retrieval import MEMORY_WEIGHTS, IntArray, Query, RankingIndex, plain_rows
 from reme_core.rules import check_vector, meets, namespace_path, needle, read_value
 from reme_core.schema import Memory, Scope
-from reme_core.stores.local.file.scope_numbers import find_scope
-from reme_core.stores.local.file.vectors_and_words import stored_dimension
+from reme_core.stores.local.file.bookkeeping import find_scope, stored_dimension
 from reme_core.stores.local.items.item_rows import (
     NOT_ITEMS,
     ItemRow,

@@ -23,7 +23,7 @@ from reme_core.ports import Matrix, Vector
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.retrieval.arrays import GrowingArray
 from reme_core.schema import parse_time
-from reme_core.stores.local.file.scope_numbers import ITEMS, Layer, changed_since, newest_change
+from reme_core.stores.local.file.bookkeeping import ITEMS, Layer, changed_since, newest_change
 from reme_core.stores.local.memory_rows import microseconds
 from reme_core.stores.local.partitions import RecentlyUsed
 
@@ -83,7 +83,7 @@ class VectorSource(Protocol):
 
     @property
     def log(self) -> tuple[int, int]:
-        """Owner and layer under which their changes are logged; see `scope_numbers.py`."""
+        """Owner and layer under which their changes are logged; see `bookkeeping.py`."""
         ...
 
     def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:

@@ -11,8 +11,8 @@ from reme_core.errors import DimensionMismatchError
 from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
 from reme_core.rules import metadata_of, read_value, texts_of
 from reme_core.schema import Memory
+from reme_core.stores.local.file.bookkeeping import Layer, log_changes, make_scope_number
 from reme_core.stores.local.file.purging import mark_pages
-from reme_core.stores.local.file.scope_numbers import Layer, log_changes, make_scope_number
 from reme_core.stores.local.items.checked_writes import ReadyBatch, ReadyWrite
 from reme_core.stores.local.items.item_rows import (
     ItemRow,
@@ -34,30 +34,28 @@ from reme_core.stores.local.memory_rows import from_microseconds, put_batch
 _ACTOR = "store"
 
 
-def write_with_memory(
-    connection: sqlite3.Connection, memory_space: str, write: ReadyWrite, batch: ReadyBatch, *, fts5: bool
-) -> None:
+def write_with_memory(connection: sqlite3.Connection, memory_space: str, write: ReadyWrite, batch: ReadyBatch) -> None:
     """Write one item that is, or was, a memory as well; or empty its address."""
     row = _row_at(connection, memory_space, write)
     anew = write.put is None or write.fresh
     if row is not None and (anew or row.is_closed or (batch.omit_expired and row.is_over(batch.at))):
-        _remove(connection, row, batch.at, fts5=fts5)
+        _remove(connection, row, batch.at)
         row = None
     if row is None and write.record is not None:
         row = find_unlinked(connection, write.record, write.key)
         if row is not None and row.memory_row is not None and anew:
-            delete_memory(connection, row.memory_row, batch.at, fts5=fts5)
+            delete_memory(connection, row.memory_row, batch.at)
             row = None
     if write.put is not None:
-        _put(connection, memory_space, write, batch, row, fts5=fts5)
+        _put(connection, memory_space, write, batch, row)
 
 
-def delete_memory(connection: sqlite3.Connection, memory_row: int, at: int, *, fts5: bool) -> None:
+def delete_memory(connection: sqlite3.Connection, memory_row: int, at: int) -> None:
     """Delete a memory with all that hangs on it, its item included, and what its history says."""
     (body,) = connection.execute("SELECT body FROM memories WHERE row = ?", (memory_row,)).fetchone()
     memory = Memory.model_validate_json(body)
     deletes = [DeleteMemory(memory_id=memory.memory_id, erase=True)]
-    put_batch(connection, memory.scope, WriteBatch(deletes=deletes, actor=_ACTOR, at=from_microseconds(at)), fts5=fts5)
+    put_batch(connection, memory.scope, WriteBatch(deletes=deletes, actor=_ACTOR, at=from_microseconds(at)))
 
 
 def _row_at(connection: sqlite3.Connection, memory_space: str, write: ReadyWrite) -> ItemRow | None:
@@ -65,10 +63,10 @@ def _row_at(connection: sqlite3.Connection, memory_space: str, write: ReadyWrite
     return None if ns is None else rows_by_keys(connection, ns, [write.key]).get(write.key)
 
 
-def _remove(connection: sqlite3.Connection, row: ItemRow, at: int, *, fts5: bool) -> None:
+def _remove(connection: sqlite3.Connection, row: ItemRow, at: int) -> None:
     """Remove an item and its memory; one that was superseded stays, as history."""
     if row.memory_row is not None and not row.is_closed:
-        delete_memory(connection, row.memory_row, at, fts5=fts5)
+        delete_memory(connection, row.memory_row, at)
     elif row.item is not None and row.ns is not None:
         remove_items(connection, [row.item])
         remove_empty(connection, [row.ns])
@@ -86,8 +84,6 @@ def _put(
     write: ReadyWrite,
     batch: ReadyBatch,
     row: ItemRow | None,
-    *,
-    fts5: bool,
 ) -> None:
     """Write the item in place of a row, if there is one: its own, or that of a memory not written as an item."""
     times = _Times(batch.at, batch.at) if row is None else _Times(row.created, max(batch.at, row.updated + 1))
@@ -95,9 +91,9 @@ def _put(
     kept = before is not None and write.record is not None and before.scope == write.record.scope
     if before is not None and row is not None and row.memory_row is not None and not kept:
         connection.execute("UPDATE items SET memory_row = NULL WHERE item = ?", (row.item,))
-        delete_memory(connection, row.memory_row, batch.at, fts5=fts5)
+        delete_memory(connection, row.memory_row, batch.at)
         before = None
-    memory_row = _put_memory(connection, write, batch, before, times, fts5=fts5)
+    memory_row = _put_memory(connection, write, batch, before, times)
     ns = make_namespace(connection, memory_space, write.path)
     expires = None if write.ttl is None else batch.at + write.ttl
     columns = (times.updated, expires, write.ttl, memory_row, write.text)
@@ -125,8 +121,6 @@ def _put_memory(
     batch: ReadyBatch,
     before: Memory | None,
     times: _Times,
-    *,
-    fts5: bool,
 ) -> int | None:
     """Write the memory of an item, if it is to be one, in place of the one before; return its row."""
     record, put = write.record, write.put
@@ -152,7 +146,6 @@ def _put_memory(
         connection,
         record.scope,
         WriteBatch(puts=[PutMemory(memory=memory, vector=vector)], actor=_ACTOR, at=from_microseconds(batch.at)),
-        fts5=fts5,
         distinct=True,
     )
     scope = make_scope_number(connection, record.scope)
@@ -168,7 +161,7 @@ def _put_memory(
     return int(memory_row)
 
 
-def write_items(connection: sqlite3.Connection, memory_space: str, batch: ReadyBatch, *, fts5: bool) -> None:
+def write_items(connection: sqlite3.Connection, memory_space: str, batch: ReadyBatch) -> None:
     """Write a batch that `prepare_writes` made ready; see `Store.write_items`."""
     if batch.dimension is not None:
         expected = item_dimension(connection)
@@ -188,10 +181,10 @@ def write_items(connection: sqlite3.Connection, memory_space: str, batch: ReadyB
             _write_plain(connection, memory_space, list(run), held, batch)
         else:
             for write in run:
-                write_with_memory(connection, memory_space, write, batch, fts5=fts5)
+                write_with_memory(connection, memory_space, write, batch)
 
 
-def sweep_items(connection: sqlite3.Connection, memory_space: str, at: int, *, fts5: bool) -> int:
+def sweep_items(connection: sqlite3.Connection, memory_space: str, at: int) -> int:
     """Remove the items whose time is over; see `Store.sweep_items`."""
     found = connection.execute(
         "SELECT item, ns, memory_row, superseded_by FROM items JOIN item_namespaces USING (ns)"
@@ -201,7 +194,7 @@ def sweep_items(connection: sqlite3.Connection, memory_space: str, at: int, *, f
     # The item of a memory that was superseded is none any more, and the memory is history, which stays.
     for _, _, memory_row, superseded_by in found:
         if memory_row is not None and superseded_by is None:
-            delete_memory(connection, memory_row, at, fts5=fts5)
+            delete_memory(connection, memory_row, at)
     remove_items(connection, [item for item, *_ in found])
     remove_empty(connection, {ns for _, ns, *_ in found})
     if found:

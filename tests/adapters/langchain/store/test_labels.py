@@ -15,7 +15,7 @@ TEXTS = st.text(
 
 
 @pytest.mark.requirement("LG-STORE-16")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS, TEXTS)
 def test_encoding_is_injective_inverted_by_decoding_and_accepted_by_langgraph(one: str, other: str) -> None:
     label = encode_label(one)

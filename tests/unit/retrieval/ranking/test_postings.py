@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from reme_core.retrieval.ranking import postings
-from reme_core.retrieval.ranking.postings import Postings
+from reme_core.retrieval import query_words
+from reme_core.retrieval.query_words import Postings
 from reme_core.text import pack_terms, unpack_terms
 
 WORDS = [f"word{number}" for number in range(40)]
@@ -23,7 +23,7 @@ def found(index: Postings) -> list[tuple[int, int, float]]:
 def test_segments_too_large_to_be_merged_are_looked_up_beside_each_other(
     monkeypatch: pytest.MonkeyPatch, merged_pairs: int
 ) -> None:
-    monkeypatch.setattr(postings, "_MERGED_PAIRS", merged_pairs)
+    monkeypatch.setattr(query_words, "_MERGED_PAIRS", merged_pairs)
     chance = random.Random(merged_pairs)
     texts = [pack_terms(chance.choices(WORDS, k=chance.randint(0, 12))) for _ in range(600)]
     whole, parts = Postings(), Postings()

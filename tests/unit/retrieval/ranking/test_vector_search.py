@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reme_core.retrieval import Matrix
-from reme_core.retrieval.ranking.vector_search import VectorColumn
+from reme_core.retrieval.arrays import VectorColumn
 
 
 def unit_rows(n: int, seed: int = 0) -> Matrix:

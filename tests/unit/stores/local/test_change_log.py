@@ -10,8 +10,7 @@ from pathlib import Path
 from reme_core.ports import AppendMessages, MemorySearch, MessageSearch
 from reme_core.schema import Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local.file import tables as schema
-from reme_core.stores.local.file.scope_numbers import (
+from reme_core.stores.local.file.bookkeeping import (
     ITEMS,
     Layer,
     changed_since,
@@ -24,8 +23,6 @@ from reme_core.stores.local.partitions import Partition
 from reme_core.testing.store_values import ALICE, BOB, axis, batch, in_new_process, memory, message
 from tests.contract.suites.item_values import address, put, write
 from tests.support.file_checks import problems_of_file
-
-VERSION_4 = Path(__file__).with_name("version_4.sql")
 
 
 async def say(store: LocalStore, scope: Scope, *texts: str) -> None:
@@ -169,24 +166,3 @@ async def test_processes_that_write_and_read_at_once_agree(tmp_path: Path) -> No
         assert len(await reader.search(ALICE, MemorySearch(text="tea", limit=1_000))) == 100
         await reader.close()
     assert problems_of_file(path) == []
-
-
-async def test_an_older_file_loses_its_common_log_and_is_followed_from_then_on(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(VERSION_4.read_text(encoding="utf-8"))
-        schema.MIGRATIONS[3](connection)
-        connection.execute("PRAGMA user_version = 5")
-        connection.execute(
-            "CREATE TABLE item_changes (change INTEGER PRIMARY KEY AUTOINCREMENT, ns INTEGER NOT NULL, item INTEGER)"
-        )
-    store = LocalStore(path)
-    before = await store.search(ALICE, MemorySearch(text="tea"))
-    await store.put(ALICE, batch(memory("more tea")))
-    assert len(await store.search(ALICE, MemorySearch(text="tea"))) == len(before) + 1
-    await store.close()
-    assert problems_of_file(path) == []
-    with closing(sqlite3.connect(path)) as connection:
-        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    assert not names & {"changes", "item_changes"}, "a process of an older release must fail, not miss changes"
-    assert "row_changes" in names

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from reme_core.stores.local.file.database import Database, FileSettings
+from reme_core.stores.local.file.database import Database
+from reme_core.stores.local.file.file_location import FileSettings
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="locks and forks of POSIX")
 

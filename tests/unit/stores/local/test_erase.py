@@ -113,14 +113,14 @@ class Life:
             await self.store.settle_job(self.scope, failure)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 async def test_nothing_of_an_erased_user_is_left_in_the_bytes_on_disk(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "memory.db"
     store = LocalStore(path, synchronous="NORMAL")
     reme = ReMe("space", tmp_path, llm=None, embedding=HashedEmbedder(16), vector_store=store)
     chance = random.Random(seed)
     gone, stays = Life(reme, store, GONE, chance), Life(reme, store, STAYS, chance)
-    for step in range(250):
+    for step in range(160):
         await (gone if chance.random() < 0.5 else stays).step()
         if step % 50 == 0:
             await reme.retrieve("words of 猫", user_id="secretuser")

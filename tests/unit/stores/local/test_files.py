@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import logging
 import multiprocessing
@@ -11,7 +12,6 @@ import random
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -28,42 +28,23 @@ from reme_core.errors import (
 )
 from reme_core.ports import (
     AppendMessages,
-    Counts,
-    EventQuery,
     FindMessages,
     ListMemories,
     MemoryFilter,
     MemorySearch,
-    PutItem,
     PutMemory,
-    RecordPlace,
-    SearchItems,
-    UseMemory,
-    WriteItems,
 )
-from reme_core.schema import EventKind, Memory, MemoryType
 from reme_core.stores import LocalStore
 from reme_core.stores.local.file import database
 from reme_core.stores.local.file import tables as schema
 from reme_core.stores.local.file.file_location import check_place
-from reme_core.testing.store_values import ALICE, NOW, axis, batch, memory, message
-from tests.contract.suites.item_values import address
+from reme_core.testing.store_values import ALICE, axis, batch, memory, message
 from tests.contract.suites.job_values import job
-from tests.contract.suites.offload_values import clean, put, references, search, text_of
-from tests.contract.suites.tool_call_values import call
+from tests.contract.suites.offload_values import clean, put, search, text_of
 from tests.support.file_checks import problems_of_file
-from tests.support.snapshots import snapshot
 
-VERSION_1 = Path(__file__).with_name("version_1.sql")
-"""The statements that make a file as the first release wrote it, with a little of everything in it."""
-VERSION_2 = Path(__file__).with_name("version_2.sql")
-"""The same of the version that has jobs and no offloads."""
-VERSION_3 = Path(__file__).with_name("version_3.sql")
-"""The same of the version that has offloads and no tool calls."""
-VERSION_4 = Path(__file__).with_name("version_4.sql")
-"""The same of the version that has tool calls and no items."""
-VERSION_5 = Path(__file__).with_name("version_5.sql")
-"""The same of the version that has items, and in which a memory with an end is not current."""
+VERSION_9 = Path(__file__).resolve().parents[3] / "data" / "memory_v9.db.gz"
+"""A file of the oldest version that is brought up to date, with a little of everything in it."""
 
 
 async def fill(path: Path, count: int = 3) -> None:
@@ -256,188 +237,17 @@ async def test_a_fresh_file_needs_no_migration(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION + 1,)
 
 
-def tables(path: Path) -> set[tuple[str, str]]:
+def tables(path: Path) -> set[str]:
     with closing(sqlite3.connect(path)) as connection:
-        return set(connection.execute("SELECT name, coalesce(sql, '') FROM sqlite_master"))
+        return {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
 
 
-async def test_a_file_of_version_1_keeps_everything_and_gains_the_jobs(tmp_path: Path) -> None:
+async def test_an_older_file_without_word_tables_gains_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "memory.db"
+    path.write_bytes(gzip.decompress(VERSION_9.read_bytes()))
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_1.read_text(encoding="utf-8"))
-    store = LocalStore(path)
-    await store.add_jobs(ALICE, [job("a")])
-    assert await store.list_jobs(ALICE) == [job("a")]
-    kept = await snapshot(store, ALICE)
-    counts = Counts(
-        current_memories={MemoryType.PERSONAL: 2}, memories=3, messages=3, waiting_for_vectors=1, blocks=1, sessions=1,
-        events=6, jobs=1,
-    )  # fmt: skip
-    assert kept["counts"] == counts.model_dump(mode="json")
-    found = await store.search(ALICE, MemorySearch(text="violin", vector=axis(0)))
-    assert [item.memory.content for item in found] == ["She sold her violin"]
-    assert len((await store.find_messages(ALICE, FindMessages(keyword="网球"))).messages) == 1
-    await store.close()
-    again = LocalStore(path)
-    assert await snapshot(again, ALICE) == kept
-    await again.close()
-    assert problems_of_file(path) == []
-    fresh = LocalStore(tmp_path / "fresh.db")
-    assert (await fresh.count(ALICE)).jobs == 0
-    await fresh.close()
-    assert tables(path) == tables(tmp_path / "fresh.db")
-
-
-async def test_a_file_of_version_2_keeps_everything_and_gains_the_offloads(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_2.read_text(encoding="utf-8"))
-    store = LocalStore(path)
-    before = await snapshot(store, ALICE)
-    counts = Counts(
-        current_memories={MemoryType.META: 1, MemoryType.PERSONAL: 2}, memories=4, messages=3, waiting_for_vectors=1,
-        blocks=1, sessions=1, events=5, jobs=2, dead_jobs=1,
-    )  # fmt: skip
-    assert before["counts"] == counts.model_dump(mode="json")
-    assert [item.job_id for item in await store.list_jobs(ALICE)] == ["j1", "j2"]
-    found = await store.search(ALICE, MemorySearch(text="violin", vector=axis(0)))
-    assert [item.memory.content for item in found] == ["She sold her violin"]
-    assert len((await store.find_messages(ALICE, FindMessages(keyword="网球"))).messages) == 1
-    await put(store, text_of("what a tool said of 海象"))
-    assert [hit.score for hit in await search(store, "海象")] == [pytest.approx(1.0)]
-    kept = await snapshot(store, ALICE)
-    assert {**kept, "offloads": [], "counts": before["counts"]} == before
-    await store.close()
-    again = LocalStore(path)
-    assert await snapshot(again, ALICE) == kept
-    await again.close()
-    assert problems_of_file(path) == []
-    fresh = LocalStore(tmp_path / "fresh.db")
-    assert (await fresh.count(ALICE)).offloads == 0
-    await fresh.close()
-    assert tables(path) == tables(tmp_path / "fresh.db")
-
-
-async def test_a_file_of_version_3_keeps_everything_and_gains_the_tool_calls(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_3.read_text(encoding="utf-8"))
-    store = LocalStore(path)
-    before = await snapshot(store, ALICE)
-    counts = Counts(
-        current_memories={MemoryType.META: 1, MemoryType.PERSONAL: 2}, memories=4, messages=3, blocks=1, sessions=2,
-        events=5, jobs=2, dead_jobs=1, offloads=2, offload_bytes=26,
-    )  # fmt: skip
-    assert before["counts"] == counts.model_dump(mode="json")
-    found = await store.search(ALICE, MemorySearch(text="violin", vector=axis(0)))
-    assert [item.memory.content for item in found] == ["She sold her violin"]
-    assert references((await clean(store, max_bytes=0)).held) == ["held"]
-    [used] = await store.record_uses(ALICE, [UseMemory(memory_id="tea", uses=2, helpful=0.5)])
-    assert (used.freq, used.utility) == (2, 0.5)
-    assert (await store.add_tool_calls(ALICE, [call("first")])).added == ("first",)
-    kept = await snapshot(store, ALICE)
-    assert {**kept, "memories": [], "tool_calls": [], "counts": before["counts"]} == {**before, "memories": []}
-    await store.close()
-    again = LocalStore(path)
-    assert await snapshot(again, ALICE) == kept
-    await again.close()
-    assert problems_of_file(path) == []
-    fresh = LocalStore(tmp_path / "fresh.db")
-    assert (await fresh.count(ALICE)).tool_calls == 0
-    await fresh.close()
-    assert tables(path) == tables(tmp_path / "fresh.db")
-
-
-async def test_a_file_of_version_4_keeps_everything_and_gains_the_items(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_4.read_text(encoding="utf-8"))
-    store = LocalStore(path)
-    before = await snapshot(store, ALICE)
-    assert (await store.count(ALICE)).tool_calls == 2
-    found = await store.search(ALICE, MemorySearch(text="violin", vector=axis(0)))
-    assert [item.memory.content for item in found] == ["She sold her violin"]
-    place = RecordPlace(memory_space="space", user_id="alice", memory_types=(MemoryType.PERSONAL,))
-    search = SearchItems(prefix=(), records=[place], vector=axis(0), at=NOW)
-    [sold, tea] = await store.search_items("space", search)
-    assert (sold.key, sold.value["content"], tea.key, tea.score) == ("sold", "She sold her violin", "tea", None)
-    await store.write_items("space", WriteItems(writes=[PutItem(address=address("k"), value={"n": 1})], at=NOW))
-    assert await snapshot(store, ALICE) == before
-    await store.close()
-    assert problems_of_file(path) == []
-    fresh = LocalStore(tmp_path / "fresh.db")
-    await fresh.count(ALICE)
-    await fresh.close()
-    assert tables(path) == tables(tmp_path / "fresh.db")
-
-
-async def own_times(store: LocalStore) -> dict[str, str | None]:
-    page = await store.list_memories(ALICE, ListMemories(filter=MemoryFilter(include_superseded=True)))
-    return {item.memory_id: item.superseded_by for item in page.memories if len(item.memory_id) < 32}
-
-
-async def test_what_had_ended_in_a_file_of_version_5_is_found_again_and_nothing_is_lost(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_5.read_text(encoding="utf-8"))
-        before = dict(connection.execute("SELECT memory_id, body FROM memories"))
-        told = connection.execute("SELECT count(*) FROM events").fetchone()[0]
-    store = LocalStore(path)
-    held = await store.get(ALICE, list(before))
-    assert await own_times(store) == {
-        "violin": "sold", "tea": None, "entry": None, "sold": None,
-        "rome": None, "opening": None, "flute": "elsewhere",
-        "acme then": "acme now", "acme now": None,
-        "holiday 2021": "holiday 2023", "holiday 2022": "holiday 2023", "holiday 2023": None,
-    }  # fmt: skip
-    ignored = {"superseded_by": None, "revision": 1, "updated_at": NOW}
-    for memory_before, now in zip(before.values(), held, strict=True):
-        was = Memory.model_validate_json(memory_before)
-        assert was.model_copy(update=ignored) == now.model_copy(update=ignored)
-    for query, vector, found in (("trip to Rome", axis(2), "rome"), ("works at Acme", axis(3), "acme now")):
-        [first, *_] = await store.search(ALICE, MemorySearch(text=query, vector=vector))
-        assert (first.memory.memory_id, first.score) == (found, pytest.approx(1.0))
-    then = await store.search(
-        ALICE, MemorySearch(text="Acme", filter=MemoryFilter(as_of=datetime(2016, 1, 1, tzinfo=UTC)))
-    )
-    assert [item.memory.memory_id for item in then] == ["acme then"]
-    events = await store.events(ALICE, EventQuery(after=told))
-    assert {(event.operation, event.memory_id, event.actor) for event in events} == {
-        (EventKind.SUPERSEDE, name, "migration") for name in ("acme then", "flute", "holiday 2021", "holiday 2022")
-    }
-    place = RecordPlace(memory_space="space", user_id="alice", memory_types=(MemoryType.PERSONAL,))
-    items = await store.search_items("space", SearchItems(prefix=("memories",), records=[place], at=NOW))
-    assert sorted(item.key for item in items if item.namespace is not None) == ["k", "m"]
-    [again] = await store.put(ALICE, batch(memory("THE OPENING NIGHT of the studio.", minute=99)))
-    assert again.memory_id == "opening"
-    await store.close()
-    assert problems_of_file(path) == []
-    fresh = LocalStore(tmp_path / "fresh.db")
-    await fresh.count(ALICE)
-    await fresh.close()
-    assert tables(path) == tables(tmp_path / "fresh.db")
-
-
-async def test_of_many_that_open_a_file_of_version_5_at_once_one_settles_it(tmp_path: Path) -> None:
-    path = tmp_path / "memory.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_5.read_text(encoding="utf-8"))
-    stores = [LocalStore(path) for _ in range(6)]
-    seen = await asyncio.gather(*(own_times(store) for store in stores))
-    assert all(one == seen[0] for one in seen)
-    assert len(await stores[0].events(ALICE, EventQuery(memory_id="holiday 2021"))) == 2
-    for store in stores:
-        await store.close()
-    assert problems_of_file(path) == []
-
-
-async def test_a_file_of_version_2_without_word_tables_gains_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "memory.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_2.read_text(encoding="utf-8"))
-        connection.executescript("DROP TABLE message_words; DROP TABLE memory_words;")
+        for table in ("message_words", "memory_words", "offload_words"):
+            connection.execute(f"DROP TABLE {table}")
     store = LocalStore(path)
     await put(store, text_of("what a tool said of 海象"))
     assert len(await search(store, "海象 tools")) == 1
@@ -446,19 +256,30 @@ async def test_a_file_of_version_2_without_word_tables_gains_none(
     without = LocalStore(tmp_path / "fresh.db")
     await without.count(ALICE)
     await without.close()
-    assert tables(path) == tables(tmp_path / "fresh.db")
+    assert tables(path) >= tables(tmp_path / "fresh.db")
+    assert not any("words" in name for name in tables(path))
 
 
-async def test_of_many_that_open_a_file_of_version_1_at_once_all_succeed(tmp_path: Path) -> None:
+async def test_of_many_that_open_an_older_file_at_once_all_succeed(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_1.read_text(encoding="utf-8"))
+    path.write_bytes(gzip.decompress(VERSION_9.read_bytes()))
     stores = [LocalStore(path) for _ in range(8)]
     await asyncio.gather(*(store.add_jobs(ALICE, [job(f"{n}")]) for n, store in enumerate(stores)))
     assert len(await stores[0].list_jobs(ALICE)) == 8
     for store in stores:
         await store.close()
     assert problems_of_file(path) == []
+
+
+async def test_a_file_from_before_the_first_release_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    await fill(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 8")
+    before = digest(path)
+    with pytest.raises(SchemaVersionError, match="schema version 8, of before the first release: begin with a new"):
+        await use(path)
+    assert digest(path) == before
 
 
 TEXTS = ["The cat sat on the mat.", "Katzen sitzen 猫が好きです", "no animals here", "cats and mats", "我喜欢喝乌龙茶"]
@@ -606,7 +427,10 @@ async def test_a_file_that_another_program_keeps_to_itself_is_an_error_that_may_
     await store.close()
 
 
-async def test_a_deletion_that_a_reader_holds_up_says_so_and_can_be_repeated(tmp_path: Path) -> None:
+async def test_a_deletion_that_a_reader_holds_up_says_so_and_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_PURGE_PATIENCE_S", 0.1)
     path = tmp_path / "memory.db"
     await fill(path)
     store = LocalStore(path, busy_timeout_s=0.05)

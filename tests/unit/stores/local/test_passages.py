@@ -12,11 +12,9 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.ports import MessageSearch, MessageVector, Vector
-from reme_core.schema import Message
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, axis, message
-from reme_core.text import pack_terms, terms
 from tests.contract.suites.transcript_messages import append
 
 FILLER = "Start with a list of what matters to you and why, and give each item a number of its own. "
@@ -138,29 +136,3 @@ async def test_all_that_an_embedder_is_given_of_a_long_message_is_embedded(tmp_p
     assert "locksmith" in hit.memory
     with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
         assert connection.execute("SELECT count(*) FROM messages WHERE waits").fetchone() == (0,)
-
-
-async def test_a_long_message_of_an_older_file_gains_passages_and_keeps_its_vector_until_they_have_theirs(
-    tmp_path: Path,
-) -> None:
-    old = Message(role="user", content=LONG, created_at="2024-05-01 10:00:00")
-    with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
-        connection.executescript(Path(__file__).with_name("version_4.sql").read_text(encoding="utf-8"))
-        scope, session = connection.execute("SELECT scope, session FROM sessions LIMIT 1").fetchone()
-        row = connection.execute(
-            "INSERT INTO messages (scope, session, message_id, speaker, said_at, asks, waits, terms, body)"
-            " VALUES (?, ?, ?, 'user', 0, 0, 0, ?, ?)",
-            (scope, session, old.message_id, pack_terms(terms(LONG)), old.model_dump_json()),
-        ).lastrowid
-        connection.execute("INSERT INTO message_vectors VALUES (?, ?)", (row, axis(2).tobytes()))
-        connection.commit()
-    async with opened(tmp_path) as store:
-        [by_words, *_] = await store.search_messages(ALICE, MessageSearch(text="When does my locksmith open?"))
-        assert by_words.stored.message == old
-        assert by_words.passage is not None
-        assert "locksmith" in LONG[slice(*by_words.passage)]
-        [by_vector, *_] = await store.search_messages(ALICE, MessageSearch(text="zebra", vector=axis(2)))
-        assert by_vector.stored.message == old
-        assert await give(store, axis(1), to="locksmith", others=axis(3)) > 5
-        [by_passage, *_] = await store.search_messages(ALICE, MessageSearch(text="zebra", vector=axis(1)))
-        assert by_passage.passage == by_words.passage

@@ -136,17 +136,6 @@ async def test_a_folder_that_another_index_has_open_is_unavailable(tmp_path: Pat
     await second.close()
 
 
-async def test_a_collection_in_which_an_earlier_release_kept_memories_is_refused(tmp_path: Path) -> None:
-    index = QdrantIndex(dimension=DIMENSION, path=tmp_path)
-    await index.find_position(ALICE)
-    await index.close()
-    client = QdrantClient(path=str(tmp_path))
-    client.upsert("reme_memories", [models.PointStruct(id=1, vector={}, payload={"kind": "commit"})])
-    client.close()
-    with pytest.raises(ConfigurationError, match="reme export"):
-        await index_in(tmp_path).find_position(ALICE)
-
-
 async def test_who_closes_second_waits_until_it_is_closed(tmp_path: Path) -> None:
     index = index_in(tmp_path)
     await upsert(index, entry("fact"))

@@ -31,7 +31,6 @@ from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
 from reme_core.stores.qdrant.points import payload_indexes
 from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurability
 from reme_core.testing._memory_search import MemoryFilters
-from reme_core.testing._memory_writes import MemoryRevisions
 from reme_core.testing.memory_index_contract import entry, found, upsert
 from reme_core.testing.store_values import ALICE, DIMENSION, Opener, StoreCapabilities
 from tests.support.indexed import on_server
@@ -185,7 +184,7 @@ def server() -> Iterator[RestServer]:
 
 # The client says that a key over plain HTTP can be read on the way; here it only goes to the loopback address.
 @pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
-class TestIndexedOverRest(MemoryConcurrency, MemoryDurability, MemoryFilters, MemoryRevisions):
+class TestIndexedOverRest(MemoryConcurrency, MemoryDurability, MemoryFilters):
     """The parts of the contract in which the way to the server matters; the whole of it holds too, and takes longer."""
 
     capabilities = StoreCapabilities(persistent=True, shared=True)
@@ -255,9 +254,7 @@ class TestRequests:
         await found(index, MemorySearch(text="fact"))
         await index.delete(ALICE, DeleteEntries())
         asked = [body for _, path, _, body in server.seen if "/points" in path and not path.endswith("/batch")]
-        opening = {"must": [{"key": "kind", "match": {"value": "commit"}}]}  # asked of all: left by an earlier release?
-        assert [body for body in asked if body.get("filter") == opening] == [asked[0]]
-        for body in asked[1:]:
+        for body in asked:
             assert body["shard_key"] == ALICE.memory_space
             if "filter" in body:
                 assert body["filter"]["must"][0] == {"key": "scope", "match": {"value": '["space", "alice"]'}}

@@ -10,7 +10,7 @@ from typing import Any
 from reme_core.ports import ChatModel, ChatRequest, Embedder
 from reme_core.schema import Hit, Memory, MemoryType, Message, ToolCallBlock, ToolResultBlock
 from reme_core.steps.flow import FlowContext
-from reme_core.stores.local import LocalStore
+from reme_core.stores import LocalStore
 from reme_core.tasks.task_values import TaskAnswer, TaskQuestion
 from reme_core.testing import FixedClock
 from tests.unit.remember.distilling import NOW, SAID, SCOPE, known

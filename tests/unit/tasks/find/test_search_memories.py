@@ -265,7 +265,7 @@ async def test_the_least_score_is_one_of_the_answer_and_not_of_the_store() -> No
     assert set(texts(await found_by(*items, min_score=0.6))) == {"helpful", "plain"}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.floats(-1, 1), SHARES, SHARES, SHARES)
 def test_weighing_keeps_the_defaults_grows_with_both_and_takes_nothing_away_altogether(
     score: float, importance: float, confidence: float, more: float

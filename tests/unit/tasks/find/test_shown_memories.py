@@ -94,7 +94,7 @@ MEMORIES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(MEMORIES, st.integers(1, 400))
 def test_a_text_never_passes_its_budget_and_what_fits_is_whole(memories: Any, budget: int) -> None:
     whole = lessons_text(memories, token_budget=None)

@@ -1,0 +1,147 @@
+"""The command that serves a memory to other programs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.file_settings import settings_of_files
+from reme_core.cli.mcp import check_serving
+from reme_core.cli.options import CommonOptions, with_common_options
+from reme_core.cli.output import Output
+from reme_core.errors import ConfigurationError, InvalidInputError
+from reme_core.schema import make_scope
+
+if TYPE_CHECKING:
+    from reme_core.serve.access import Principal
+    from reme_core.serve.guard import GuardRules
+    from reme_core.serve.service import Service
+
+_LOCAL = "127.0.0.1"
+_PORT, _MOST_PORT = 2334, 65_535
+
+
+def _take_settings(context: typer.Context, path: str | None) -> str | None:
+    """Let the settings of a file stand in the environment until the command ends (ConfigurationError)."""
+    if path is None:
+        return None
+    file = Path(path).expanduser()
+    if not file.is_file():
+        msg = f"--config {path!r}: there is no such file"
+        raise ConfigurationError(msg)
+    context.with_resource(settings_of_files(file))
+    return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlan:
+    """What is served, and where; see the options of `reme serve`."""
+
+    host: str
+    port: int
+    allow_host: Sequence[str]
+    allow_origin: Sequence[str]
+    upstream: str | None
+    read_only: bool
+
+
+async def _serve(
+    where: CommonOptions,
+    output: Output,
+    *,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to listen on; beyond this machine keys are asked.")
+    ] = _LOCAL,
+    port: Annotated[int, typer.Option("--port", help="The port; 0 takes one that is free.")] = _PORT,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", callback=_take_settings, is_eager=True, help="Settings instead of reme.toml."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", help="A name that this service has; repeatable.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option("--allow-origin", help="An origin whose pages may call; repeatable.")
+    ] = None,
+    upstream: Annotated[
+        str | None,
+        typer.Option("--upstream", envvar="REME_UPSTREAM_BASE_URL", help="The model behind /v1/chat/completions."),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Nobody may write.")] = False,
+) -> int:
+    """Serve the memory by HTTP until Ctrl-C: whoever has a key, and on this machine as --user without one."""
+    if not 0 <= port <= _MOST_PORT:
+        msg = f"--port: wanted a number from 0 to {_MOST_PORT}, found {port}"
+        raise InvalidInputError(msg)
+    plan = ServicePlan(
+        host=host,
+        port=port,
+        allow_host=allow_host or (),
+        allow_origin=allow_origin or (),
+        upstream=upstream,
+        read_only=read_only,
+    )
+    check_serving("reme serve")
+    await run_service(where, output, plan)
+    return ExitCode.DONE
+
+
+serve = with_common_options(_serve, without={"shared", "as_json"})
+
+
+async def run_service(where: CommonOptions, output: Output, plan: ServicePlan) -> None:
+    """Serve until a signal comes (ConfigurationError: it can't listen, or nobody could call)."""
+    from reme_core.serve import doors, process  # noqa: PLC0415  # the other commands need none of it
+    from reme_core.serve.chat.upstream import Upstream  # noqa: PLC0415  # as above
+    from reme_core.serve.guard import is_loopback  # noqa: PLC0415  # as above
+    from reme_core.serve.service import make_service  # noqa: PLC0415  # as above
+
+    is_local = is_loopback(plan.host)
+    service = make_service(replace(where, hints=False).open(with_llm=True, with_embedding=True))
+    rules = _rules(where, plan, is_local=is_local)
+    model = None if plan.upstream is None else Upstream(plan.upstream, os.environ.get("REME_UPSTREAM_API_KEY") or None)
+    async with process.opened(doors.make_served(service, rules, model)) as app:
+        await _check_callers(service, rules, is_local=is_local)
+        listening = process.listen(plan.host, plan.port)
+        who = f"as user {where.user!r} of space {where.space!r}, or " if rules.anonymous is not None else ""
+        output.line(f"reme serves {listening.address}, {who}by key; Ctrl-C ends it")
+        sys.stdout.flush()
+        with process.logging_to_stderr():
+            await process.serve(app, listening)
+
+
+def _rules(where: CommonOptions, plan: ServicePlan, *, is_local: bool) -> GuardRules:
+    from reme_core.serve.guard import GuardRules  # noqa: PLC0415  # as above
+
+    return GuardRules(
+        hosts=[name.lower() for name in (*plan.allow_host, plan.host)],
+        origins=plan.allow_origin,
+        anonymous=_anonymous(where) if is_local and where.user else None,
+        read_only=plan.read_only,
+    )
+
+
+def _anonymous(where: CommonOptions) -> Principal:
+    """Return who calls from this machine without a key: the user could do all of it by the other commands, too."""
+    from reme_core.serve.access import Principal, Right  # noqa: PLC0415  # as above
+
+    rights = frozenset({Right.READ, Right.WRITE, Right.ADMIN})
+    return Principal(scope=make_scope(where.space, **where.whose), rights=rights)
+
+
+async def _check_callers(service: Service, rules: GuardRules, *, is_local: bool) -> None:
+    """Refuse to serve nobody, or everybody (ConfigurationError)."""
+    if rules.anonymous is not None or await service.keys.list():
+        return
+    if is_local:
+        msg = "whose memory? Give --user NAME, who needs no key on this machine, or make a key: `reme keys add`"
+    else:
+        msg = "there is no key, and beyond this machine nobody is let in without one: `reme keys add` makes one"
+    raise ConfigurationError(msg)
