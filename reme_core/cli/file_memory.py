@@ -43,28 +43,67 @@ async def rebuild(where: CommonOptions, output: Output, root: Root, *, no_embedd
 @with_common_options
 async def status(where: CommonOptions, output: Output, root: Root) -> int:
     """Tell what the folder holds as it was synced last."""
-    return await _status(where, output, root)
+    _there(root)
+    async with _opened(where, root) as opened:
+        index = await opened.status()
+    entries = [entry for file in index.files.values() for entry in file.entries]
+    counts = {
+        "files": len(index.files),
+        "statements": len({entry.memory_id for entry in entries if not entry.is_passage}),
+        "passages": len({entry.memory_id for entry in entries if entry.is_passage}),
+    }
+    if output.as_json:
+        output.value({"folder": root, **counts})
+    else:
+        output.table({name: f"{count:,}" for name, count in counts.items()})
+    return ExitCode.DONE
 
 
 @files.command("check")
 @with_common_options
 async def check(where: CommonOptions, output: Output, root: Root) -> int:
     """Compare every line with the memory, change nothing, and tell what does not agree."""
-    return await _check(where, output, root)
+    _there(root)
+    async with _opened(where, root) as opened:
+        problems = await opened.check()
+    if output.as_json:
+        output.value({"folder": root, "problems": [{"path": item.path, "message": item.message} for item in problems]})
+    else:
+        _print_problems(output, problems)
+        output.line(f"checked {root}: {counted(len(problems), 'problem')}")
+    return ExitCode.CONFLICT if problems else ExitCode.DONE
 
 
 @files.command("watch")
 @with_common_options
 async def watch(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
     """Take over changes of both sides until Ctrl-C."""
-    return await _watch(where, output, root, with_embedding=not no_embedding)
+    async with _opened(where, root, with_embedding=not no_embedding, watch=True) as opened, opened:
+        if not opened.is_watching:
+            msg = f"{root!r} is watched by another process, which takes over what changes: nothing is to be done here"
+            raise ConflictError(msg)
+        _print_report(output, root, opened.last_report)
+        output.remark("watching; Ctrl-C ends it")
+        await asyncio.Event().wait()
+    return ExitCode.DONE
 
 
 @files.command("export")
 @with_common_options
 async def export(where: CommonOptions, output: Output, root: Root) -> int:
     """Write all memories as files into an empty folder: a copy, which nothing keeps in step."""
-    return await _export(where, output, root)
+    from reme_core.files.export import export_pages  # noqa: PLC0415  # as above
+    from reme_core.schema import make_scope  # noqa: PLC0415
+
+    folder = _folder(root)
+    async with where.existing() as (memory, whose):
+        written = await export_pages(memory.store, make_scope(where.space, **whose), folder)
+    if output.as_json:
+        output.value({"folder": root, "files": dict(written)})
+        return ExitCode.DONE
+    for path, count in written.items():
+        output.line(path, counted(count, "memory"))
+    return ExitCode.DONE if written else ExitCode.NOTHING_FOUND
 
 
 @asynccontextmanager
@@ -86,73 +125,17 @@ def _folder(root: str) -> Path:
     return Path(root).expanduser()
 
 
-def _there(root: str) -> Path:
-    folder = _folder(root)
-    if not (folder / ".reme" / "folder.json").is_file():
+def _there(root: str) -> None:
+    """Refuse to look where no folder was ever made (StoreAccessError)."""
+    if not (_folder(root) / ".reme" / "folder.json").is_file():
         msg = f"{root!r} is no folder of files yet: reme files init makes it one"
         raise StoreAccessError(msg)
-    return folder
 
 
 async def _sync(where: CommonOptions, output: Output, root: str, *, with_embedding: bool, rebuild: bool) -> ExitCode:
     async with _opened(where, root, with_embedding=with_embedding) as opened:
         report = await (opened.rebuild() if rebuild else opened.sync())
     return _print_report(output, root, report)
-
-
-async def _status(where: CommonOptions, output: Output, root: str) -> ExitCode:
-    _there(root)
-    async with _opened(where, root) as opened:
-        index = await opened.status()
-    entries = [entry for file in index.files.values() for entry in file.entries]
-    counts = {
-        "files": len(index.files),
-        "statements": len({entry.memory_id for entry in entries if not entry.is_passage}),
-        "passages": len({entry.memory_id for entry in entries if entry.is_passage}),
-    }
-    if output.as_json:
-        output.value({"folder": root, **counts})
-    else:
-        output.table({name: f"{count:,}" for name, count in counts.items()})
-    return ExitCode.DONE
-
-
-async def _check(where: CommonOptions, output: Output, root: str) -> ExitCode:
-    _there(root)
-    async with _opened(where, root) as opened:
-        problems = await opened.check()
-    if output.as_json:
-        output.value({"folder": root, "problems": [{"path": item.path, "message": item.message} for item in problems]})
-    else:
-        _print_problems(output, problems)
-        output.line(f"checked {root}: {counted(len(problems), 'problem')}")
-    return ExitCode.CONFLICT if problems else ExitCode.DONE
-
-
-async def _watch(where: CommonOptions, output: Output, root: str, *, with_embedding: bool) -> ExitCode:
-    async with _opened(where, root, with_embedding=with_embedding, watch=True) as opened, opened:
-        if not opened.is_watching:
-            msg = f"{root!r} is watched by another process, which takes over what changes: nothing is to be done here"
-            raise ConflictError(msg)
-        _print_report(output, root, opened.last_report)
-        output.remark("watching; Ctrl-C ends it")
-        await asyncio.Event().wait()
-    return ExitCode.DONE
-
-
-async def _export(where: CommonOptions, output: Output, root: str) -> ExitCode:
-    from reme_core.files.export import export_pages  # noqa: PLC0415  # as above
-    from reme_core.schema import make_scope  # noqa: PLC0415
-
-    folder = _folder(root)
-    async with where.existing() as (memory, whose):
-        written = await export_pages(memory.store, make_scope(where.space, **whose), folder)
-    if output.as_json:
-        output.value({"folder": root, "files": dict(written)})
-        return ExitCode.DONE
-    for path, count in written.items():
-        output.line(path, counted(count, "memory"))
-    return ExitCode.DONE if written else ExitCode.NOTHING_FOUND
 
 
 def _print_report(output: Output, root: str, report: SyncReport) -> ExitCode:

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from reme_core.files.file_index import IndexedFile
+from reme_core.files.folder import is_page_path
 from reme_core.files.markdown import Page
 from reme_core.ports import Target
 from reme_core.schema import STATEMENTS, MemoryType
@@ -68,7 +69,7 @@ class TargetPaths:
         number = 1
         while path is None:
             tried = _path(target, number)
-            path = None if tried.casefold() in self.taken else tried
+            path = tried if is_page_path(tried) and tried.casefold() not in self.taken else None
             number += 1
         self.named[target] = path
         self.taken.add(path.casefold())

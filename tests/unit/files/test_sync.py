@@ -182,6 +182,34 @@ async def test_targets_whose_names_differ_in_case_get_files_that_differ_in_more(
     assert await contents(memory, "bo") == {"two"}
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "..",
+        "../../up",
+        "/etc/x",
+        ".hidden",
+        "AGENTS",
+        "x (conflict 2026-11-22 1042)",
+        "~",
+        "a\\b",
+        "#x#",
+        "日" * 300,
+        "-",
+    ],
+)
+async def test_whatever_a_target_is_called_its_file_lies_in_the_folder_and_is_read_again(
+    files: FileMemory, memory: ReMe, root: Path, target: str
+) -> None:
+    await memory.add_memory("one", user_id="ann", memory_target=target)
+    [path] = (await files.sync()).written
+    assert path.startswith("targets/personal/")
+    assert (await files.sync()).written == ()
+    put(root / path, (root / path).read_text().replace("one", "two"))
+    await files.sync()
+    assert await contents(memory, target) == {"two"}
+
+
 async def test_changed_and_deleted_memories_change_their_lines_alone(
     files: FileMemory, memory: ReMe, root: Path
 ) -> None:
