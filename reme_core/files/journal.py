@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from reme_core.files.writer import write_page
 from reme_core.private_drafts import sync_folder
 from reme_core.schema import Message
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
 _TRIES = 20  # each fails only where somebody has saved the page within a millisecond
 
 
@@ -38,7 +40,7 @@ def add_entry(root: Path, text: str, *, title: str, session_id: str, at: datetim
     path = f"memory/{at:%Y-%m-%d}.md"
     session = f"session {session_id}" if session_id else ""
     heading = " · ".join(part for part in (f"## {at:%H:%M}", _one_line(title), _one_line(session)) if part)
-    lines = [heading, "", *text.strip("\r\n").splitlines()]
+    lines = [heading, "", *_LINE_END.split(text.strip("\r\n"))]
     for _ in range(_TRIES):
         try:
             return _append(root, path, lines, at)
