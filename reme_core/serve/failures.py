@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections.abc import Mapping
 
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
@@ -77,7 +78,7 @@ _STATUS: tuple[tuple[type[ReMeError], int], ...] = (
 )
 """The first class that an error is an instance of decides; any other failure is 500."""
 
-_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
+_HEADERS: Mapping[int, Mapping[str, str]] = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 
 
 def status_of(error: BaseException) -> int:
@@ -94,18 +95,15 @@ def failure_response(path: str, error: Exception) -> JSONResponse:
     if isinstance(error, HTTPException):
         return _response(path, None, error.detail, "HTTPError", error.status_code, dict(error.headers or {}))
     status = status_of(error)
-    headers = (
-        {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "1"} if status == 503 else {}
-    )  # named above
     if isinstance(error, ReMeError):
-        return _response(path, error, error.message, type(error).__name__, status, headers)
+        return _response(path, error, error.message, type(error).__name__, status, _HEADERS.get(status, {}))
     where = "".join(traceback.format_tb(error.__traceback__))
     _LOG.error("%s failed with %s\n%s", path, type(error).__name__, where)
     return _response(path, None, "something went wrong here; the service's log says where", "InternalError", 500, {})
 
 
 def _response(
-    path: str, error: ReMeError | None, words: str, kind: str, status: int, headers: dict[str, str]
+    path: str, error: ReMeError | None, words: str, kind: str, status: int, headers: Mapping[str, str]
 ) -> JSONResponse:
     if path.startswith(OPENAI_PATHS):
         return JSONResponse(_openai_error(words, kind, status), status, headers=headers)

@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from reme_core.schema import Usage
+
 _MAX_BYTES = 8 << 20
+# Of one answer and its prompt: far more than any model's window.
+_MAX_TOKENS = 1 << 40
 DONE = b"[DONE]"
 
 
@@ -24,9 +28,9 @@ class AnswerReader:
         is_whole: Whether the answer has come to its end.
     """
 
-    is_stream: bool
+    is_stream: bool = False
     is_whole: bool = False
-    usage: Mapping[str, JsonValue] = field(default_factory=dict)
+    _usage: Mapping[str, JsonValue] = field(default_factory=dict)
     _kept: bytearray = field(default_factory=bytearray)
     _taken: int = 0
     _texts: list[str] = field(default_factory=list)
@@ -36,6 +40,15 @@ class AnswerReader:
     def is_between_events(self) -> bool:
         """Whether a line of our own would not fall into one of the model's."""
         return not self._kept
+
+    @property
+    def spent(self) -> Usage:
+        """What the model says that the answer took; a number that can't be one counts as none."""
+        return Usage(
+            model_calls=1,
+            prompt_tokens=_tokens(self._usage.get("prompt_tokens")),
+            completion_tokens=_tokens(self._usage.get("completion_tokens")),
+        )
 
     def feed(self, piece: bytes) -> None:
         """Take over the next bytes."""
@@ -82,7 +95,7 @@ class AnswerReader:
         self._take(_mapping(choice.get("message")))
 
     def _take_usage(self, event: Mapping[str, JsonValue]) -> None:
-        self.usage = _mapping(event.get("usage")) or self.usage
+        self._usage = _mapping(event.get("usage")) or self._usage
 
     def _take(self, part: Mapping[str, JsonValue]) -> None:
         content = part.get("content")
@@ -114,6 +127,10 @@ def _object(text: bytes) -> Mapping[str, JsonValue]:
 
 def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
     return value if isinstance(value, dict) else {}
+
+
+def _tokens(told: JsonValue) -> int:
+    return told if isinstance(told, int) and 0 <= told <= _MAX_TOKENS else 0
 
 
 def _first_choice(event: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
-
-from pydantic import JsonValue
 
 from reme_core.errors import MessageNotFoundError, ReMeError
 from reme_core.facade.reme import ReMe
@@ -80,8 +78,8 @@ class ChatMemory:
         found = await _bounded(
             self.memory.retrieve(self.talk.question, user_id=self.principal.scope.user_id, token_budget=budget * _SPARE)
         )
-        held = {message.message_id for message in self.talk.messages}
-        hits = [hit for hit in found.results if hit.reference is None and not _is_held(hit, held)]
+        told = frozenset(message.message_id for message in self.talk.messages)
+        hits = [hit for hit in found.results if hit.reference is None and not hit.stands_in(told)]
         return self._within(hits, budget)
 
     async def record_answer(self, message: Message) -> None:
@@ -93,14 +91,8 @@ class ChatMemory:
         if Right.WRITE in self.principal.rights:
             await _bounded(self._append_answer(message))
 
-    async def record_cost(self, usage: Mapping[str, JsonValue]) -> None:
+    async def record_cost(self, spent: Usage) -> None:
         """Write down what the model says that the answer took."""
-        prompt, completion = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
-        spent = Usage(
-            model_calls=1,
-            prompt_tokens=prompt if isinstance(prompt, int) else 0,
-            completion_tokens=completion if isinstance(completion, int) else 0,
-        )
         await CostBook(self.memory.store, self.memory.clock).add(self.principal.scope, "chat door", spent)
 
     async def _append_new(self) -> None:
@@ -141,10 +133,6 @@ class ChatMemory:
                 taken.append(hit)
                 left -= cost
         return found_text(taken)
-
-
-def _is_held(hit: Hit, held: set[str]) -> bool:
-    return bool(hit.message_ids) and held.issuperset(hit.message_ids)
 
 
 async def _bounded(work: Awaitable[T]) -> T:
