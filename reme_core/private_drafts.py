@@ -17,23 +17,36 @@ _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
 
 @contextmanager
-def private_draft(target: Path) -> Iterator[Path]:
+def private_draft(target: Path, *, tidy: bool = True) -> Iterator[Path]:
     """Make an empty draft beside a target; hand out its path. It goes unless it is moved.
 
-    Drafts that killed processes have left in this folder are removed: those of running ones are locked.
+    Drafts that killed processes have left in this folder are removed: those of running ones are locked. Who writes many
+    files of a folder leaves that to the first of them: `tidy=False`.
 
     Raises:
         OSError: It can't be made, or what is done within fails so.
     """
-    _remove_left_ones(target.parent)
-    draft = target.with_name(f"{DRAFT_PREFIX}{uuid.uuid4().hex}{DRAFT_SUFFIX}")
-    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-    try:
-        with locked_draft(descriptor):
+    if tidy:
+        _remove_left_ones(target.parent)
+    with contextlib.ExitStack() as lock:
+        draft = _begin(target, lock)
+        try:
             yield draft
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+
+def _begin(target: Path, lock: contextlib.ExitStack) -> Path:
+    """Make a draft that is locked; one that somebody took for a left one, before it was locked, is made again."""
+    while True:
+        draft = target.with_name(f"{DRAFT_PREFIX}{uuid.uuid4().hex}{DRAFT_SUFFIX}")
+        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+        with contextlib.suppress(BlockingIOError):
+            lock.enter_context(locked_draft(descriptor))
+            if draft.exists():
+                return draft
+            lock.close()
 
 
 def put_in_place(draft: Path, target: Path) -> None:

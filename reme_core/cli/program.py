@@ -20,6 +20,7 @@ from reme_core.cli import (
     brief,
     chat,
     doctor,
+    file_memory,
     jobs,
     keys,
     learning,
@@ -79,6 +80,7 @@ for _name, _command in (
     ("serve", serve.serve),
 ):
     app.command(_name)(_command)
+app.add_typer(file_memory.files)
 app.add_typer(keys.keys, name="keys")
 
 

@@ -143,6 +143,11 @@ class AdapterSupport:
         return self._ports.store
 
     @property
+    def start_waiting(self: MemoryParts) -> Callable[[Scope], None]:
+        """What has all that waits in a scope, such as memories that lack a vector, done in the background."""
+        return self._work.start
+
+    @property
     def database(self: MemoryParts) -> Database:
         """The local file, for tables of adapters; it is open as long as the memory.
 

@@ -75,6 +75,7 @@ class PutMemory:
             answer with that one, unchanged, or raise. To answer is right for what repeats it: where the own time of one
             ends before that of the other begins, both are kept, and the earlier one is superseded by the later one.
         reason: Why this memory is written, where that is not the reason of its batch; None: the batch's.
+        run_id: The run that this is part of, where a batch writes several; None: the batch's.
     """
 
     memory: Memory
@@ -83,6 +84,7 @@ class PutMemory:
     expected_revision: int | None = None
     on_duplicate: Literal["existing", "raise"] = "existing"
     reason: str | None = None
+    run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,8 +140,8 @@ class WriteBatch:
     """Changes that become visible and durable together, or not at all; deletes first, then puts in their order.
 
     So a batch that closes a memory and adds the one that replaces it may add the same content, and a put may take the
-    id that a delete of the batch freed. Each change becomes one event with this run and actor, and with its own
-    reason or else this one.
+    id that a delete of the batch freed. Each change becomes one event with this actor, and with its own reason or
+    else this one; puts likewise with their own run.
     """
 
     puts: Sequence[PutMemory] = ()

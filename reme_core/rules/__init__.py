@@ -44,4 +44,5 @@ from reme_core.rules.plan import plan_batch as plan_batch
 from reme_core.rules.plan import reason_for as reason_for
 from reme_core.rules.plan import repetition as repetition
 from reme_core.rules.plan import replaced_elsewhere as replaced_elsewhere
+from reme_core.rules.plan import run_for as run_for
 from reme_core.rules.plan import settle_equal as settle_equal

@@ -42,6 +42,7 @@ class Change:
         keeps_vector: Whether the stored vector, if any, stays.
         wants_vector: Whether it brings none, and waits for one.
         reason: Its own; None: that of the batch.
+        run_id: Likewise.
     """
 
     before: Memory | None
@@ -50,6 +51,7 @@ class Change:
     keeps_vector: bool = False
     wants_vector: bool = False
     reason: str | None = None
+    run_id: str | None = None
 
     @property
     def memory_id(self) -> str:
@@ -268,7 +270,8 @@ class _PlannedScope:
             displaced, wanted = settled
             if displaced is not held:
                 after = _next_state(held, displaced)
-                self._replace(Change(before=held, after=after, keeps_vector=True, reason=put.reason))
+                way = Change(before=held, after=after, keeps_vector=True, reason=put.reason, run_id=put.run_id)
+                self._replace(way)
         after = _next_state(before, wanted)
         keeps = put.vector is None and before is not None and before.index_text == after.index_text
         wants = put.wants_vector and put.vector is None and not keeps
@@ -280,6 +283,7 @@ class _PlannedScope:
                 keeps_vector=keeps,
                 wants_vector=wants,
                 reason=put.reason,
+                run_id=put.run_id,
             )
         )
         return after
@@ -310,6 +314,11 @@ def _expect(revision: int | None, found: Memory | None, memory_id: str) -> None:
 def reason_for(own: str | None, batch: WriteBatch) -> str:
     """Return the reason that an event tells: that of the change itself, where it has one."""
     return batch.reason if own is None else own
+
+
+def run_for(own: str | None, batch: WriteBatch) -> str | None:
+    """Return the run that an event is part of: that of the change itself, where it has one."""
+    return batch.run_id if own is None else own
 
 
 def kept_by_updates(before: Memory) -> dict[str, object]:

@@ -30,6 +30,7 @@ from reme_core.schema.jobs import Job as Job
 from reme_core.schema.jobs import JobState as JobState
 from reme_core.schema.mapping import Cost as Cost
 from reme_core.schema.mapping import Usage as Usage
+from reme_core.schema.memories import NO_STATEMENTS as NO_STATEMENTS
 from reme_core.schema.memories import STATEMENTS as STATEMENTS
 from reme_core.schema.memories import Event as Event
 from reme_core.schema.memories import EventKind as EventKind

@@ -48,8 +48,9 @@ _MOST_USES = 1 << 53
 class MemoryType(StrEnum):
     """What a memory is about. `history` is a block seen as a memory; `meta` an entry of the routing table.
 
-    A `meta` memory says that there is a target ("personal/Alice") and what it is about; it is no statement, and only
-    those who ask for it by name see it. `self` and `task`, older names of identity and procedural, are read as these.
+    A `meta` memory says that there is a target ("personal/Alice") and what it is about, a `passage` is a piece of a
+    file that a person keeps; they are no statements, and only those who ask for them by name see them. `self` and
+    `task`, older names of identity and procedural, are read as these.
     """
 
     IDENTITY = "identity"
@@ -59,6 +60,7 @@ class MemoryType(StrEnum):
     SUMMARY = "summary"
     HISTORY = "history"
     META = "meta"
+    PASSAGE = "passage"
 
     @classmethod
     def _missing_(cls, value: object) -> MemoryType | None:
@@ -66,8 +68,11 @@ class MemoryType(StrEnum):
         return {"self": cls.IDENTITY, "task": cls.PROCEDURAL}.get(value) if isinstance(value, str) else None
 
 
-STATEMENTS = tuple(kind for kind in MemoryType if kind is not MemoryType.META)
-"""Every type but `meta`: what `auto` means to those who search or list."""
+NO_STATEMENTS = frozenset({MemoryType.META, MemoryType.PASSAGE})
+"""Types that only those see who ask for them by name."""
+
+STATEMENTS = tuple(kind for kind in MemoryType if kind not in NO_STATEMENTS)
+"""The other types: what `auto` means to those who search or list."""
 
 
 class Source(BaseModel):

@@ -37,8 +37,9 @@ from reme_core.rules import (
     matches,
     plan_batch,
     reason_for,
+    run_for,
 )
-from reme_core.schema import Erased, Event, Memory, MemoryPage, MemoryType, Scope, parse_time
+from reme_core.schema import NO_STATEMENTS, Erased, Event, Memory, MemoryPage, Scope, parse_time
 from reme_core.schema.checks import check_id
 from reme_core.steps.message_lines import find_all
 from reme_core.steps.similar_memories import find_equal_memories
@@ -97,6 +98,7 @@ class DraftStore(WrappedStore):
                 expected_revision=0 if change.before is None else change.before.revision,
                 on_duplicate="raise" if after.memory_id in linked | self._strict else "existing",
                 reason=change.reason,
+                run_id=change.run_id,
             )
             for change in _ordered(changes)
             if (after := change.after) is not None
@@ -203,7 +205,7 @@ class DraftStore(WrappedStore):
         counts = await self._store.count_targets(scope)
         for change in self._touched_in(scope).values():
             for memory, step in ((change.before, -1), (change.after, 1)):
-                if memory is not None and memory.is_current and memory.memory_type is not MemoryType.META:
+                if memory is not None and memory.is_current and memory.memory_type not in NO_STATEMENTS:
                     target = Target(memory.memory_type, memory.memory_target)
                     counts[target] = counts.get(target, 0) + step
         return {target: count for target, count in counts.items() if count > 0}
@@ -230,7 +232,7 @@ class DraftStore(WrappedStore):
                 before=change.before,
                 after=change.after,
                 reason=reason_for(change.reason, batch),
-                run_id=batch.run_id,
+                run_id=run_for(change.run_id, batch),
                 actor=batch.actor,
                 at=batch.at,
             )

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from reme_core.errors import ConfigurationError, ToolFeedback
 from reme_core.ports import ListMemories, MemoryFilter, MetaMemory, Store, Target, ToolContext
 from reme_core.rules import Claim
-from reme_core.schema import Hit, Memory, MemoryType, Scope, Source, last_part, shown_end
+from reme_core.schema import NO_STATEMENTS, Hit, Memory, MemoryType, Scope, Source, last_part, shown_end
 from reme_core.schema.checks import check_id
 from reme_core.schema.times import may_end, parse_said_time
 from reme_core.steps.message_lines import all_pages
@@ -67,7 +67,7 @@ def same_name(one: Target, other: Target) -> bool:
 def may_touch(context: ToolContext, target: Target) -> bool:
     """Tell whether a call is about a target: it is of the call's type and target and among its targets, where set."""
     return (
-        target.memory_type is not MemoryType.META
+        target.memory_type not in NO_STATEMENTS
         and context.memory_type in {None, target.memory_type}
         and context.memory_target in {None, target.memory_target}
         and (context.targets is None or target in context.targets)
@@ -97,7 +97,7 @@ def assigned_target(context: ToolContext, what: str) -> Target:
 
 def reachable(context: ToolContext, types: Iterable[MemoryType]) -> list[MemoryFilter]:
     """Return filters that together mean the current memories of these types that a call may read; no other ones."""
-    kinds = [kind for kind in types if kind is not MemoryType.META and context.memory_type in {None, kind}]
+    kinds = [kind for kind in types if kind not in NO_STATEMENTS and context.memory_type in {None, kind}]
     if context.targets is None:
         targets = None if context.memory_target is None else (context.memory_target,)
         return [MemoryFilter(types=tuple(kinds), targets=targets)] if kinds else []

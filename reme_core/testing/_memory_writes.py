@@ -530,6 +530,19 @@ class MemoryEvents:
         reasons = [event.reason for event in (await store.events(ALICE, EventQuery()))[2:]]
         assert reasons == ["of the delete", "of the update", "of the add", "", "of the batch"]
 
+    async def test_a_put_with_a_run_of_its_own_is_told_with_that_and_the_others_with_the_batchs(
+        self, store: Store
+    ) -> None:
+        [old] = await add(store, memory("old"))
+        puts = [
+            PutMemory(memory=changed(old, {"importance": 0.9}), run_id="of the update"),
+            PutMemory(memory=memory("new"), run_id="of the add"),
+            PutMemory(memory=memory("plain")),
+        ]
+        await store.put(ALICE, WriteBatch(puts=puts, run_id="of the batch", at=NOW))
+        runs = [event.run_id for event in (await store.events(ALICE, EventQuery()))[1:]]
+        assert runs == ["of the update", "of the add", "of the batch"]
+
     async def test_events_stay_when_their_memory_is_deleted(self, store: Store) -> None:
         [fact] = await add(store, memory("fact"))
         await store.put(ALICE, batch(deletes=(DeleteMemory(memory_id=fact.memory_id),), reason="asked to"))

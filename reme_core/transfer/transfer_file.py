@@ -57,6 +57,7 @@ _NAMED = frozenset({MemoryType.PROCEDURAL, MemoryType.TOOL})
 _NOT_LOADED = {
     MemoryType.HISTORY: "it stands for a block, which a library doesn't bring: export and import the scope instead",
     MemoryType.META: "entries of the routing table are made by the scope itself: leave the line out",
+    MemoryType.PASSAGE: "it is a piece of a file: put the file into a folder of files instead, and sync it",
 }
 _NAMED_LINES = 5
 

@@ -13,6 +13,7 @@ from types import ModuleType
 import beam
 import chat_door
 import context
+import file_memory
 import footprint
 import http_door
 import langchain_middleware
@@ -43,7 +44,7 @@ def langchain() -> list[Figure]:
 
 
 def speeds() -> list[Figure]:
-    return [*speed.measure(), *scale.measure(), *chat_door.measure(), *http_door.measure()]
+    return [*speed.measure(), *scale.measure(), *chat_door.measure(), *http_door.measure(), *file_memory.measure()]
 
 
 def main() -> int:

@@ -10,8 +10,18 @@ from datetime import datetime, timedelta
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
 from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, Target, WriteBatch
-from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition
-from reme_core.schema import Event, EventKind, Memory, MemoryPage, MemoryType, Scope, format_time, parse_time
+from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition, run_for
+from reme_core.schema import (
+    NO_STATEMENTS,
+    Event,
+    EventKind,
+    Memory,
+    MemoryPage,
+    MemoryType,
+    Scope,
+    format_time,
+    parse_time,
+)
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
 from reme_core.stores.local import row_conditions as waiting
 from reme_core.stores.local.file.bookkeeping import (
@@ -117,7 +127,7 @@ def _delete_one(connection: sqlite3.Connection, scope: int, batch: WriteBatch, d
     item_links.remove_item_of(connection, row)
     remove_words(connection, "memory_words", [row])
     if not delete.erase:
-        _add_event(connection, scope, batch, delete.reason, EventKind.DELETE, memory, None)
+        _add_event(connection, scope, batch, delete, EventKind.DELETE, memory, None)
     return [row]
 
 
@@ -146,7 +156,7 @@ def _put_one(
         displaced, wanted = settled
         put = replace(put, memory=wanted)
         if displaced is not twin[1]:
-            way = PutMemory(memory=displaced, reason=put.reason)
+            way = PutMemory(memory=displaced, reason=put.reason, run_id=put.run_id)
             rows.append(_write(connection, scope, batch, way, twin, normal)[1])
     memory, row = _write(connection, scope, batch, put, found, normal)
     return memory, [*rows, row]
@@ -168,7 +178,7 @@ def _write(
         words = terms(memory.index_text)
         name = {"scope": scope, "memory_id": memory.memory_id}
         row = insert_row(connection, "memories", {**name, **_columns(memory, words, normal)})
-        _add_event(connection, scope, batch, put.reason, EventKind.ADD, None, memory)
+        _add_event(connection, scope, batch, put, EventKind.ADD, None, memory)
         add_words(connection, "memory_words", scope, row, words)
     else:
         row, before = found
@@ -179,7 +189,7 @@ def _write(
         connection.execute(f"UPDATE memories SET {setting} WHERE row = ?", (*columns.values(), row))  # noqa: S608  # ours
         superseded = before.is_current and not memory.is_current
         kind = EventKind.SUPERSEDE if superseded else EventKind.UPDATE
-        _add_event(connection, scope, batch, put.reason, kind, before, memory)
+        _add_event(connection, scope, batch, put, kind, before, memory)
         said_anew = memory.index_text != before.index_text
         item_links.follow_edit(connection, row, microseconds(memory.updated_at), put.vector, said_anew=said_anew)
         if said_anew:
@@ -254,7 +264,7 @@ def _add_event(
     connection: sqlite3.Connection,
     scope: int,
     batch: WriteBatch,
-    reason: str | None,
+    change: PutMemory | DeleteMemory,
     operation: EventKind,
     before: Memory | None,
     after: Memory | None,
@@ -266,8 +276,8 @@ def _add_event(
         "operation": operation,
         "before": None if before is None else before.model_dump_json(),
         "after": None if after is None else after.model_dump_json(),
-        "reason": reason_for(reason, batch),
-        "run_id": batch.run_id,
+        "reason": reason_for(change.reason, batch),
+        "run_id": run_for(change.run_id if isinstance(change, PutMemory) else None, batch),
         "actor": batch.actor,
         "at": format_time(batch.at),
     }
@@ -343,7 +353,7 @@ def count_targets(connection: sqlite3.Connection, scope: Scope) -> dict[Target, 
     """Count the current memories of each target, along the index of these."""
     rows = connection.execute(
         "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL"
-        " AND memory_type <> ? GROUP BY memory_type, memory_target ORDER BY memory_type, memory_target",
-        (find_scope(connection, scope), MemoryType.META),
+        " AND memory_type NOT IN (?, ?) GROUP BY memory_type, memory_target ORDER BY memory_type, memory_target",
+        (find_scope(connection, scope), *NO_STATEMENTS),
     )
     return {Target(MemoryType(kind), target): count for kind, target, count in rows}

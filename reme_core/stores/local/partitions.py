@@ -33,7 +33,7 @@ from reme_core.retrieval import (
     RankingIndex,
     Rows,
 )
-from reme_core.schema import STATEMENTS, MemoryType
+from reme_core.schema import NO_STATEMENTS, STATEMENTS, MemoryType
 from reme_core.stores.local.file.bookkeeping import Layer, changed_since, newest_change, stored_dimension
 from reme_core.stores.local.file.connection_threads import reading_rows
 from reme_core.stores.local.row_conditions import conditions
@@ -58,7 +58,10 @@ _CHUNK_ROWS = 4_000
 _CHUNK_BYTES = 1 << 21
 _MASKS = 16
 _NOTHING_LOADED = 1 << 62
-_ENTRIES = MemoryFilter(types=(MemoryType.META,), include_superseded=True)
+# Each found along an index; nothing ever replaces a passage.
+_NO_STATEMENTS = tuple(
+    MemoryFilter(types=(kind,), include_superseded=kind is MemoryType.META) for kind in NO_STATEMENTS
+)
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -236,7 +239,8 @@ class Partition:
             if wanted.types is not None and set(wanted.types) == set(STATEMENTS):
                 # Most searches: taking the few others out costs less than reading the type of every row.
                 mask = self._meeting(connection, scope, replace(wanted, types=None))
-                mask &= ~self._meeting(connection, scope, _ENTRIES)
+                for others in _NO_STATEMENTS:
+                    mask &= ~self._meeting(connection, scope, others)
             else:
                 mask = self._meeting(connection, scope, wanted)
             self._masks[name] = mask

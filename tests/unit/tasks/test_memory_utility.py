@@ -25,7 +25,7 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.remember.memory_editor import undo_run
-from reme_core.schema import Event, Feedback, Memory, MemoryType, Scope, Verdict
+from reme_core.schema import STATEMENTS, Event, Feedback, Memory, MemoryType, Scope, Verdict
 from reme_core.stores import LocalStore
 from reme_core.tasks.memory_utility import MAX_COUNT, PATIENCE_S, forget, observe, parse_feedback, record_use
 from reme_core.testing import HashedEmbedder
@@ -164,7 +164,7 @@ async def test_what_was_used_often_and_seldom_helped_is_removed_and_the_rest_sta
 async def test_without_a_type_every_one_but_entries_of_the_routing_table_may_be_forgotten(store: LocalStore) -> None:
     await store_of(*(used(kind, 9, memory_type=kind) for kind in MemoryType), into=store)
     answer = await forgotten(store, types=None)
-    assert {memory.memory_type for memory in answer.memories} == set(MemoryType) - {MemoryType.META}
+    assert {memory.memory_type for memory in answer.memories} == set(STATEMENTS)
 
 
 async def test_targets_narrow_what_is_forgotten_and_the_newest_comes_first(store: LocalStore) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from reme_core.errors import DimensionMismatchError
 from reme_core.ports import IndexedBy, Item, ItemRecord, ItemValue
 from reme_core.rules import overlaid, path_after, read_value, split_path, value_of
-from reme_core.schema import Memory, MemoryType
+from reme_core.schema import NO_STATEMENTS, Memory, MemoryType
 from reme_core.stores.local.file.bookkeeping import find_scope
 from reme_core.stores.local.memory_rows import find_memory, from_microseconds, microseconds
 
@@ -54,7 +54,7 @@ _SELECT = (
     " FROM items LEFT JOIN memories ON memories.row = memory_row"
 )
 _SOME = 500
-NOT_ITEMS = frozenset({MemoryType.META, MemoryType.HISTORY})
+NOT_ITEMS = NO_STATEMENTS | {MemoryType.HISTORY}
 """Types of memories that are never items: no statements."""
 
 

@@ -1,0 +1,170 @@
+"""`reme files`: a folder of Markdown as the memory of a user."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+
+from reme_core.cli.exits import ExitCode
+from reme_core.cli.options import CommonOptions, NoEmbedding, with_common_options
+from reme_core.cli.output import Output, counted, listed
+from reme_core.errors import ConflictError, InvalidInputError, StoreAccessError
+
+if TYPE_CHECKING:
+    from reme_core.files import FileMemory
+    from reme_core.files.folder import FileProblem
+    from reme_core.files.sync import SyncReport
+
+files = typer.Typer(name="files", no_args_is_help=True, help="Keep a user's memory as Markdown files in a folder.")
+
+Root: TypeAlias = Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of the files.")]
+
+
+@files.command("init")
+@with_common_options
+async def init(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
+    """Make a folder, or take one over: its lines become memories, and memories become lines. Again, it syncs."""
+    return await _sync(where, output, root, with_embedding=not no_embedding, rebuild=False)
+
+
+@files.command("rebuild")
+@with_common_options
+async def rebuild(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
+    """Index all files anew, as after the database was lost; the files say what holds."""
+    return await _sync(where, output, root, with_embedding=not no_embedding, rebuild=True)
+
+
+@files.command("status")
+@with_common_options
+async def status(where: CommonOptions, output: Output, root: Root) -> int:
+    """Tell what the folder holds as it was synced last."""
+    _there(root)
+    async with _opened(where, root) as opened:
+        index = await opened.status()
+    entries = [entry for file in index.files.values() for entry in file.entries]
+    counts = {
+        "files": len(index.files),
+        "statements": len({entry.memory_id for entry in entries if not entry.is_passage}),
+        "passages": len({entry.memory_id for entry in entries if entry.is_passage}),
+    }
+    if output.as_json:
+        output.value({"folder": root, **counts})
+    else:
+        output.table({name: f"{count:,}" for name, count in counts.items()})
+    return ExitCode.DONE
+
+
+@files.command("check")
+@with_common_options
+async def check(where: CommonOptions, output: Output, root: Root) -> int:
+    """Compare every line with the memory, change nothing, and tell what does not agree."""
+    _there(root)
+    async with _opened(where, root) as opened:
+        problems = await opened.check()
+    if output.as_json:
+        output.value({"folder": root, "problems": [{"path": item.path, "message": item.message} for item in problems]})
+    else:
+        _print_problems(output, problems)
+        output.line(f"checked {root}: {counted(len(problems), 'problem')}")
+    return ExitCode.CONFLICT if problems else ExitCode.DONE
+
+
+@files.command("watch")
+@with_common_options
+async def watch(where: CommonOptions, output: Output, root: Root, *, no_embedding: NoEmbedding = False) -> int:
+    """Take over changes of both sides until Ctrl-C."""
+    async with _opened(where, root, with_embedding=not no_embedding, watch=True) as opened, opened:
+        if not opened.is_watching:
+            msg = f"{root!r} is watched by another process, which takes over what changes: nothing is to be done here"
+            raise ConflictError(msg)
+        _print_report(output, root, opened.last_report)
+        output.remark("watching; Ctrl-C ends it")
+        await asyncio.Event().wait()
+    return ExitCode.DONE
+
+
+@files.command("export")
+@with_common_options
+async def export(where: CommonOptions, output: Output, root: Root) -> int:
+    """Write all memories as files into an empty folder: a copy, which nothing keeps in step."""
+    from reme_core.files.export import export_pages  # noqa: PLC0415  # as above
+    from reme_core.schema import make_scope  # noqa: PLC0415
+
+    folder = _folder(root)
+    async with where.existing() as (memory, whose):
+        written = await export_pages(memory.store, make_scope(where.space, **whose), folder)
+    if output.as_json:
+        output.value({"folder": root, "files": dict(written)})
+        return ExitCode.DONE
+    for path, count in written.items():
+        output.line(path, counted(count, "memory"))
+    return ExitCode.DONE if written else ExitCode.NOTHING_FOUND
+
+
+@asynccontextmanager
+async def _opened(
+    where: CommonOptions, root: str, *, with_embedding: bool = False, watch: bool = False
+) -> AsyncIterator[FileMemory]:
+    from reme_core.files import FileMemory  # noqa: PLC0415  # help is shown without it
+
+    whose = where.whose
+    where.check_folder()
+    async with where.open(with_embedding=with_embedding) as memory:
+        yield FileMemory(_folder(root), memory=memory, watch=watch, **whose)
+
+
+def _folder(root: str) -> Path:
+    if not root.strip():
+        msg = "FOLDER is empty: give the path of a folder"
+        raise InvalidInputError(msg)
+    return Path(root).expanduser()
+
+
+def _there(root: str) -> None:
+    """Refuse to look where no folder was ever made (StoreAccessError)."""
+    if not (_folder(root) / ".reme" / "folder.json").is_file():
+        msg = f"{root!r} is no folder of files yet: reme files init makes it one"
+        raise StoreAccessError(msg)
+
+
+async def _sync(where: CommonOptions, output: Output, root: str, *, with_embedding: bool, rebuild: bool) -> ExitCode:
+    async with _opened(where, root, with_embedding=with_embedding) as opened:
+        report = await (opened.rebuild() if rebuild else opened.sync())
+    return _print_report(output, root, report)
+
+
+def _print_report(output: Output, root: str, report: SyncReport) -> ExitCode:
+    """Print what a sync did; partly done is what left files out."""
+    if output.as_json:
+        output.value(
+            {
+                "folder": root,
+                "files": report.files,
+                "runs": [
+                    {"path": run.path, "run_id": run.run_id, "put": run.put, "deleted": run.deleted}
+                    for run in report.runs
+                ],
+                "written": list(report.written),
+                "conflicts": list(report.conflicts),
+                "problems": [{"path": item.path, "message": item.message} for item in report.problems],
+            }
+        )
+    else:
+        for run in report.runs:
+            put, deleted = counted(run.put, "line") + " taken over", counted(run.deleted, "line") + " deleted"
+            output.line(run.path, listed(put if run.put else "", deleted if run.deleted else ""), f"run {run.run_id}")
+        for copy in report.conflicts:
+            output.line(f"both sides changed a line: the other text is in {copy}")
+        _print_problems(output, report.problems)
+        output.line(f"{root}: {counted(report.files, 'file')}, {len(report.written)} written")
+    return ExitCode.PARTLY_DONE if report.problems else ExitCode.DONE
+
+
+def _print_problems(output: Output, problems: tuple[FileProblem, ...] | list[FileProblem]) -> None:
+    for problem in problems:
+        output.line(f"{problem.path}: {problem.message}")

@@ -1,0 +1,72 @@
+"""The fenced block of AGENTS.md and CLAUDE.md: what MEMORY.md says, where agents of any kind read it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reme_core.errors import ConflictError
+from reme_core.files.folder import UnreadableFileError, read_page
+from reme_core.files.markdown import Page
+from reme_core.files.targets import MEMORY_PAGE
+from reme_core.files.writer import write_page
+
+MAX_LINES = 200
+"""At most so many, the two marks included. Source: the specification of files, section 8."""
+
+_BEGIN, _END = "<!-- reme:begin -->", "<!-- reme:end -->"
+_TRIES = 5
+
+
+def write_block(root: Path, name: str, *, make: bool) -> int:
+    """Bring the block of a page up to date; return how many lines it has, 0 where there is none and none is made.
+
+    The newest statements are kept where there are too many. Nothing else of the page is touched.
+
+    Raises:
+        ConflictError: Somebody else is writing the page.
+        UnreadableFileError: The page can't be read as text.
+        StorageFullError: No room; the old block is there.
+        StoreAccessError: The system refuses it.
+    """
+    for _ in range(_TRIES):
+        is_there = (root / name).is_file()
+        if not is_there and not make:
+            return 0
+        read = read_page(root, name) if is_there else None
+        page = Page(()) if read is None else Page.parse(read.data)
+        place = _find(page)
+        if place is None and not make:
+            return 0
+        block = _block(root)
+        if place is None:
+            gap = [""] if page.lines and page.lines[-1].strip() else []
+            longer = page.spliced(len(page.lines), len(page.lines), [*gap, *block])
+        else:
+            longer = page.spliced(place[0], place[1] + 1, block)
+        try:
+            if longer != page:
+                write_page(root / name, longer.print(), expected=None if read is None else read.sha256)
+        except ConflictError:
+            continue
+        return len(block)
+    msg = f"{name!r} is written by somebody else all the time: try again"
+    raise ConflictError(msg)
+
+
+def _find(page: Page) -> tuple[int, int] | None:
+    """Return the first and the last line of the block; one without an end is none of ours."""
+    lines = [line.strip() for line in page.lines]
+    if _BEGIN not in lines:
+        return None
+    first = lines.index(_BEGIN)
+    return (first, lines.index(_END, first)) if _END in lines[first:] else None
+
+
+def _block(root: Path) -> list[str]:
+    try:
+        statements = Page.parse(read_page(root, MEMORY_PAGE).data).statements
+    except UnreadableFileError:
+        return [_BEGIN, _END]  # there is no such page
+    # What a memory says ends no block and opens none.
+    told = [f"- {statement.shown.replace('<!--', '&lt;!--')}" for statement in statements]
+    return [_BEGIN, *told[-(MAX_LINES - 2) :], _END]

@@ -1,0 +1,53 @@
+"""Comparing a folder with its index and the store, line by line, without changing either."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from reme_core.files.changes import says
+from reme_core.files.file_index import Entry, FileIndex, IndexedFile
+from reme_core.files.folder import FileProblem, UnreadableFileError, read_page, scan
+from reme_core.files.markdown import digest
+from reme_core.files.store_changes import find_memories
+from reme_core.ports import Store
+
+_SYNC = "sync the folder"
+
+
+async def check_folder(root: Path, store: Store, index: FileIndex) -> list[FileProblem]:
+    """Return what does not agree, with what to do: files, their index, and what the store holds."""
+    scanned = await asyncio.to_thread(scan, root)
+    problems = list(scanned.problems)
+    new = scanned.stamps.keys() - index.files.keys() - {problem.path for problem in problems}
+    problems += [FileProblem(path, f"is not indexed yet: {_SYNC}") for path in sorted(new)]
+    for path, file in index.files.items():
+        problem = await asyncio.to_thread(_of_file, root, path, file)
+        if problem is not None:
+            problems.append(FileProblem(path, problem))
+        else:
+            problems += await _of_lines(path, file.entries, store, index)
+    return problems
+
+
+def _of_file(root: Path, path: str, file: IndexedFile) -> str | None:
+    try:
+        read = read_page(root, path)
+    except UnreadableFileError as exc:
+        return exc.message
+    return None if read.sha256 == file.sha256 else f"was changed since it was synced last: {_SYNC}"
+
+
+async def _of_lines(path: str, entries: Sequence[Entry], store: Store, index: FileIndex) -> list[FileProblem]:
+    found = await find_memories(store, index.scope, list({entry.memory_id for entry in entries}))
+    problems = []
+    for entry in entries:
+        memory = found.get(entry.memory_id)
+        place = f"{path}:{entry.first + 1}"
+        if memory is None or not memory.is_current:
+            what = f"its memory {entry.memory_id!r} is gone, as by an erasure: remove the line, or {_SYNC}"
+            problems.append(FileProblem(place, what))
+        elif digest(says(memory)) != entry.mark:
+            problems.append(FileProblem(place, f"its memory {entry.memory_id!r} says something else by now: {_SYNC}"))
+    return problems

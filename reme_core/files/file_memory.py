@@ -1,0 +1,314 @@
+"""FileMemory: a folder of Markdown that a person owns, with the memory of that person as its index and history."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from reme_core.errors import ConflictError, InvalidInputError, ReMeError, StorageFullError, StoreAccessError
+from reme_core.files.agent_page import write_block
+from reme_core.files.check import check_folder
+from reme_core.files.file_index import FileIndex
+from reme_core.files.folder import AGENT_PAGES, FileProblem, UnreadableFileError, held, mapped_errors, open_folder
+from reme_core.files.journal import FilePlace, add_entry, add_messages
+from reme_core.files.search import FileHit, FileText, read_lines, search_files
+from reme_core.files.sync import FolderSync, SyncReport
+from reme_core.schema import Scope, make_scope, parse_messages
+from reme_core.steps import user_input as inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reme_core.ports import Clock, Embedder, Store, TokenCounter
+
+_LOG = logging.getLogger("reme")
+
+
+class HasMemories(Protocol):
+    """A `ReMe`, as a folder sees it."""
+
+    @property
+    def memory_space(self) -> str: ...  # noqa: D102  # each as `ReMe` says
+
+    @property
+    def store(self) -> Store: ...  # noqa: D102
+
+    @property
+    def resting_embedder(self) -> Embedder | None: ...  # noqa: D102
+
+    @property
+    def clock(self) -> Clock: ...  # noqa: D102
+
+    @property
+    def token_counter(self) -> TokenCounter: ...  # noqa: D102
+
+    @property
+    def start_waiting(self) -> Callable[[Scope], None]: ...  # noqa: D102
+
+
+class FileMemory:
+    """A folder of one user of one space: `MEMORY.md`, a journal, a file for each memory target, what was said.
+
+    A line `- text` of `MEMORY.md` and of the files under `targets/` is a memory; other text of Markdown files is found
+    in passages. `sync` takes over both sides' changes; with `watch=True` that happens by itself as long as it is open.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        *,
+        memory: HasMemories,
+        user_id: str | None = None,
+        shared: bool = False,
+        watch: bool = False,
+    ) -> None:
+        """Keep the settings; nothing is touched before the first call.
+
+        Args:
+            root: The folder, made if it is not there.
+            memory: Where its memories are; it is not closed with the folder.
+            user_id: Whose folder it is.
+            shared: It is that of the space's shared scope.
+            watch: Take over changes while it is open (extra `files`), unless another process does that already.
+
+        Raises:
+            InvalidInputError: Neither or both of user and shared scope are named.
+        """
+        self._root = Path(root).expanduser()
+        self._memory = memory
+        self._scope = make_scope(memory.memory_space, user_id, shared=shared)
+        self._wants_watch = watch
+        self._index: FileIndex | None = None
+        self._gate = asyncio.Lock()
+        self._stop = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+        self._lock = ExitStack()
+        self._holds = False
+        self.last_report = SyncReport()
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        return self._root
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether this object takes over changes by itself; False where another process does."""
+        return self._watching is not None
+
+    async def __aenter__(self) -> Self:
+        """Sync the folder, and watch it if that was asked for; where another process watches, just search."""
+        await self._open()
+        try:
+            if self._wants_watch:
+                await self._begin_watching()
+            else:
+                await self.sync()
+        except ConflictError as exc:
+            _LOG.info("%s", exc)
+        return self
+
+    async def _begin_watching(self) -> None:
+        from reme_core.files import watch_folder  # noqa: PLC0415  # its library is an extra
+
+        self._lock.enter_context(held(self._root))
+        self._holds = True
+        watching = asyncio.create_task(watch_folder(self._root, self._try_sync, self._stop))
+        try:
+            await asyncio.sleep(0)  # it listens by now, so that nothing is missed between the sync and the first event
+            await self.sync()
+        except BaseException:
+            self._stop.set()
+            await watching
+            self._release()
+            raise
+        self._watching = watching
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop watching, after what changed by now was taken over."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop watching and give the folder free; closing twice is harmless."""
+        watching, self._watching = self._watching, None
+        try:
+            if watching is not None:
+                self._stop.set()
+                await watching
+                await self.sync()
+        finally:
+            self._release()
+
+    async def sync(self) -> SyncReport:
+        """Take over what changed in the files and in the memory since the last time.
+
+        Raises:
+            ConflictError: Another process watches the folder, and does this.
+            StoreError: The store or the folder can't be read or written; files that can't be are in the report.
+        """
+        index = await self._open()
+        async with self._gate:
+            await asyncio.to_thread(open_folder, self._root, self._scope, make=False)
+            with ExitStack() as stack:
+                if not self._holds:
+                    stack.enter_context(held(self._root))
+                syncing = FolderSync(
+                    root=self._root,
+                    store=self._memory.store,
+                    clock=self._memory.clock,
+                    counter=self._memory.token_counter,
+                    index=index,
+                    wants_vectors=self._memory.resting_embedder is not None,
+                )
+                report = await syncing.run()
+                problems = await asyncio.to_thread(self._write_blocks)
+                self.last_report = replace(report, problems=(*report.problems, *problems))
+        if self.last_report.runs:
+            self._memory.start_waiting(self._scope)
+        return self.last_report
+
+    async def memory_search(self, query: str, max_results: int = 5, min_score: float = 0.1) -> list[FileHit]:
+        """Return the best statements and passages of the files, each with its file and lines, best first.
+
+        Raises:
+            InvalidInputError: A query without a word, or a number that can't be one.
+        """
+        index = await self._open()
+        return await search_files(
+            self._memory.store,
+            self._memory.resting_embedder,
+            index,
+            inputs.read_query(query),
+            max_results=inputs.read_count(max_results, "max_results"),
+            min_score=min_score,
+        )
+
+    async def memory_get(self, path: str, start_line: int = 1, end_line: int | None = None) -> FileText:
+        """Return lines of any file in the folder, from 1, both inclusive; at most 65,536 characters of them.
+
+        Raises:
+            InvalidInputError: Lines that the file does not have.
+            StoreAccessError: The path leads out of the folder, or the file can't be read.
+        """
+        await self._open()
+        start = inputs.read_count(start_line, "start_line")
+        end = None if end_line is None else inputs.read_count(end_line, "end_line")
+        return await asyncio.to_thread(read_lines, self._root, inputs.read_query(path, "path"), start, end)
+
+    async def append_journal(
+        self, text: str, *, title: str = "", session_id: str = "", at: datetime | str | None = None
+    ) -> FilePlace:
+        """Append an entry to `memory/YYYY-MM-DD.md` (UTC), under a heading with its time, title and session.
+
+        It is on disk when this returns, and found by a search once it is synced, which is tried at once.
+
+        Raises:
+            InvalidInputError: An empty text, or a time that is none.
+            StoreError: It can't be written.
+        """
+        entry = inputs.read_query(text, "text")
+        name, session = inputs.read_text(title, "title"), inputs.read_text(session_id, "session_id")
+        moment = inputs.read_time(at, "at") or self._memory.clock.now()
+        await self._open()
+        place = await asyncio.to_thread(add_entry, self._root, entry, title=name, session_id=session, at=moment)
+        try:
+            await self.sync()
+        except ConflictError as exc:  # whoever watches finds it
+            _LOG.debug("%s", exc)
+        return place
+
+    async def add_dialog(self, messages: Iterable[object]) -> list[str]:
+        """Append messages to `dialog/YYYY-MM-DD.jsonl`, by the days on which they were said; return the files.
+
+        Raises:
+            InvalidInputError: A message that can't be read; nothing was written.
+            StoreError: They can't be written.
+        """
+        parsed = parse_messages(list(messages), now=self._memory.clock.now)
+        await self._open()
+        return await asyncio.to_thread(add_messages, self._root, parsed)
+
+    async def write_agent_page(self, name: str = "AGENTS.md") -> int:
+        """Write what `MEMORY.md` says into a fenced block of AGENTS.md or CLAUDE.md; return how many lines it has.
+
+        Other text of the page stays as it is. From then on each sync keeps the block up to date.
+
+        Raises:
+            InvalidInputError: Another name.
+            ConflictError: Somebody else is writing the page.
+            StoreError: It can't be written.
+        """
+        if name not in AGENT_PAGES:
+            msg = f"name: wanted {' or '.join(AGENT_PAGES)}, found {name!r}"
+            raise InvalidInputError(msg)
+        await self._open()
+        return await asyncio.to_thread(write_block, self._root, name, make=True)
+
+    async def rebuild(self) -> SyncReport:
+        """Index all files anew, as after the database was lost: statements keep their ids.
+
+        Raises:
+            ConflictError: Another process watches the folder.
+            StoreError: As `sync`.
+        """
+        index = await self._open()
+        await index.load()
+        await index.forget()
+        return await self.sync()
+
+    async def check(self) -> list[FileProblem]:
+        """Compare files, index and memory without changing anything; return what does not agree, and what to do."""
+        index = await self._open()
+        await index.load()
+        return await check_folder(self._root, self._memory.store, index)
+
+    async def status(self) -> FileIndex:
+        """Return the index of the folder, as it is now."""
+        index = await self._open()
+        await index.load()
+        return index
+
+    async def _open(self) -> FileIndex:
+        if self._index is None:
+            self._root = await asyncio.to_thread(_made, self._root)
+            mark = await asyncio.to_thread(open_folder, self._root, self._scope)
+            self._index = FileIndex(
+                store=self._memory.store, clock=self._memory.clock, scope=self._scope, folder_id=mark.folder_id
+            )
+        return self._index
+
+    async def _try_sync(self) -> None:
+        """Sync; what fails is told once by the log, and tried again with the next change."""
+        try:
+            await self.sync()
+        except ReMeError as exc:
+            _LOG.warning("files in %s could not be taken over: %s", self._root, exc)
+
+    def _write_blocks(self) -> list[FileProblem]:
+        problems = []
+        for name in AGENT_PAGES:
+            try:
+                write_block(self._root, name, make=False)
+            except (ConflictError, UnreadableFileError, StorageFullError, StoreAccessError) as exc:
+                problems.append(FileProblem(name, exc.message))
+        return problems
+
+    def _release(self) -> None:
+        self._lock.close()
+        self._holds = False
+
+
+def _made(root: Path) -> Path:
+    """Make a folder, its owner's alone, unless it is there (StoreAccessError)."""
+    with mapped_errors(root):
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return root.resolve(strict=True)

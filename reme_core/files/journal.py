@@ -1,0 +1,97 @@
+"""The journal and the dialogues of a folder: headings with their time and session, and JSON Lines of what was said."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from reme_core.errors import ConflictError
+from reme_core.files.folder import mapped_errors, read_page
+from reme_core.files.markdown import Page
+from reme_core.files.writer import write_page
+from reme_core.private_drafts import sync_folder
+from reme_core.schema import Message
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_TRIES = 20  # each fails only where somebody has saved the page within a millisecond
+
+
+class FilePlace(NamedTuple):
+    """Lines of a file, from 1, both inclusive."""
+
+    path: str
+    start_line: int
+    end_line: int
+
+
+def add_entry(root: Path, text: str, *, title: str, session_id: str, at: datetime) -> FilePlace:
+    """Append an entry to the page of a day, under a heading with its time, title and session.
+
+    Raises:
+        ConflictError: The page changed each time that it was read.
+        UnreadableFileError: It can't be read as it is, and so not be written.
+        StorageFullError: No room.
+        StoreAccessError: The system refuses it.
+    """
+    path = f"memory/{at:%Y-%m-%d}.md"
+    session = f"session {session_id}" if session_id else ""
+    heading = " · ".join(part for part in (f"## {at:%H:%M}", _one_line(title), _one_line(session)) if part)
+    lines = [heading, "", *_LINE_END.split(text.strip("\r\n"))]
+    for _ in range(_TRIES):
+        try:
+            return _append(root, path, lines, at)
+        except ConflictError:
+            continue
+    msg = f"{path!r} is written by somebody else all the time: try again"
+    raise ConflictError(msg)
+
+
+def _append(root: Path, path: str, lines: list[str], at: datetime) -> FilePlace:
+    read = read_page(root, path) if (root / path).is_file() else None
+    page = Page((f"# {at:%Y-%m-%d}\n",)) if read is None else Page.parse(read.data)
+    gap = [""] if page.lines and page.lines[-1].strip() else []
+    longer = page.spliced(len(page.lines), len(page.lines), [*gap, *lines])
+    write_page(root / path, longer.print(), expected=None if read is None else read.sha256)
+    return FilePlace(path, len(longer.lines) - len(lines) + 1, len(longer.lines))
+
+
+def add_messages(root: Path, messages: Sequence[Message]) -> list[str]:
+    """Append messages to the files of their days, a line each; return the files. They are durable then.
+
+    Raises:
+        StorageFullError: No room.
+        StoreAccessError: The system refuses it.
+    """
+    days: dict[str, list[str]] = {}
+    for message in messages:
+        days.setdefault(f"dialog/{message.created_at:%Y-%m-%d}.jsonl", []).append(message.model_dump_json() + "\n")
+    for path, lines in days.items():
+        with mapped_errors(root / path):
+            _append_whole(root / path, "".join(lines).encode())
+    return list(days)
+
+
+def _append_whole(path: Path, data: bytes) -> None:
+    """Append in one write, after the end of a line that a crash may have left without one."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    is_new = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "a+b", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            data = data if file.read(1) == b"\n" else b"\n" + data
+        written = file.write(data)
+        if written != len(data):
+            raise OSError(28, "No space left on device")
+        os.fsync(file.fileno())
+    if is_new:
+        sync_folder(path.parent)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,265 @@
+"""Markdown pages: lines kept byte for byte, statements among them by their block ids, and all other text in passages.
+
+A statement is a line `- text ^mem-<id>` outside frontmatter and fenced code; a line without an id is one that has none
+yet. Lines end with LF, or CRLF where the page has it so; anything else of a page is text like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from reme_core.schema import new_id
+from reme_core.schema.memories import MAX_MEMORY_CHARS
+
+PASSAGE_TOKENS = 200
+"""At most so many a passage. Source: the specification of files, section 6."""
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_BLOCK_ID = re.compile(r"(?:^|[ \t])\^mem-(?P<id>[0-9A-Za-z-]+)[ \t]*$")
+_PLAIN_ID = re.compile(r"(?!x-)[0-9A-Za-z-]{1,64}")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HEADING = re.compile(r"#{1,6}[ \t]+(?P<title>.*?)[ \t#]*$")
+_FIELD = re.compile(r"(?P<name>[A-Za-z_][\w-]*)[ \t]*:[ \t]*(?P<value>.*?)[ \t]*$")
+_BREAK = re.compile(r"\r\n|[\r\n]")
+_PIECE_CHARS = 400  # of a line that is longer than a passage may be: some 100 tokens, or 400 of Chinese
+_SHORT_ID = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement of a page: its line, from 0; what it says, as it is written; the id of its memory, if it has one."""
+
+    line: int
+    shown: str
+    memory_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A piece of other text: its first and last line, from 0, and the headings above it."""
+
+    first: int
+    last: int
+    text: str
+    above: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page as its lines, each with its end. The mark of the byte order, if there is one, is part of the first."""
+
+    lines: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, data: bytes) -> Page:
+        """Read a page (UnicodeDecodeError: it is not UTF-8)."""
+        return cls(tuple(_LINE.findall(data.decode())))
+
+    def print(self) -> bytes:
+        """Return the bytes that `parse` read, or those of the lines that replaced some."""
+        return "".join(self.lines).encode()
+
+    @property
+    def line_end(self) -> str:
+        """How a line that is added ends: as the first one does."""
+        return "\r\n" if self.lines and self.lines[0].endswith("\r\n") else "\n"
+
+    @cached_property
+    def head(self) -> int:
+        """How many lines the frontmatter has, 0 without one."""
+        if not self.lines or self.lines[0].removeprefix("\ufeff").rstrip() != "---":
+            return 0
+        return next((n + 1 for n, line in enumerate(self.lines) if n and line.rstrip() == "---"), 0)
+
+    def field(self, name: str) -> str | None:
+        """Return a plain field of the frontmatter, without the quotes around it; None where there is none."""
+        for line in self.lines[1 : self.head]:
+            found = _FIELD.match(line.rstrip("\r\n"))
+            if found is not None and found["name"] == name:
+                return _unquoted(found["value"]) or None
+        return None
+
+    @cached_property
+    def statements(self) -> tuple[Statement, ...]:
+        """Return the statements, in their order."""
+        return tuple(self._statements())
+
+    def _statements(self) -> Iterator[Statement]:
+        fence = ""
+        for number, line in enumerate(self.lines):
+            mark = _FENCE.match(line)
+            if number < self.head:
+                continue
+            if mark is not None and (not fence or mark[1].startswith(fence)):
+                fence = "" if fence else mark[1]
+            elif not fence and (statement := _statement(number, line)) is not None:
+                yield statement
+
+    def with_ids(self, ids: dict[int, str]) -> Page:
+        """Return the page with the block ids of statements by their lines, in place of those that stand there."""
+        lines = list(self.lines)
+        for number, memory_id in ids.items():
+            body, end = _parts(lines[number])
+            lines[number] = f"{_BLOCK_ID.sub('', body).rstrip()} {_block_id(memory_id)}{end}"
+        return Page(tuple(lines))
+
+    def spliced(self, first: int, last: int, texts: Sequence[str]) -> Page:
+        """Return the page with lines `first` up to `last`, which stays, replaced by texts without line ends."""
+        new = [text + self.line_end for text in texts]
+        before = list(self.lines[:first])
+        if new and before and not before[-1].endswith("\n"):
+            before[-1] += self.line_end
+        return Page((*before, *new, *self.lines[last:]))
+
+
+def statement_line(memory_id: str, content: str) -> str:
+    """Write a statement as a line, without its end."""
+    return f"- {shown_content(content)} {_block_id(memory_id)}"
+
+
+def shown_content(content: str) -> str:
+    """Write what a memory says within a line: line breaks as `<br>`, which Markdown reads as such."""
+    return _BREAK.sub("<br>", content.strip())
+
+
+def read_content(shown: str) -> str:
+    """Read what a line says."""
+    return shown.replace("<br>", "\n").strip()
+
+
+def new_line_id() -> str:
+    """Return a random id for a statement that was born in a file: 64 bits, as people have to look at it."""
+    return new_id()[:_SHORT_ID]
+
+
+def digest(text: str) -> str:
+    """Return a mark that tells whether a line or passage still says the same."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def passages(page: Page, count: Callable[[str], int], *, keep_statements: bool) -> list[Passage]:
+    """Cut the text of a page that is in no statement into passages of at most 200 tokens, along its headings.
+
+    Args:
+        page: The page.
+        count: Counts tokens.
+        keep_statements: Its statements are memories, and in no passage; False: they are text like any other.
+    """
+    taken = {statement.line for statement in page.statements} if keep_statements else set[int]()
+    found: list[Passage] = []
+    titles: list[tuple[int, str]] = []
+    for paragraph in _paragraphs(page, taken):
+        heading = _HEADING.match(_parts(page.lines[paragraph[0]])[0]) if paragraph[0] >= page.head else None
+        if heading is not None:
+            level = len(heading[0]) - len(heading[0].lstrip("#"))
+            titles = [*(title for title in titles if title[0] < level), (level, heading["title"])]
+        above = " › ".join(title for _, title in (titles[:-1] if heading is not None else titles))
+        _add(found, page, paragraph, above, count, begins=heading is not None)
+    return found
+
+
+def _paragraphs(page: Page, taken: set[int]) -> Iterator[list[int]]:
+    """Yield runs of lines that belong together; a heading begins one, the frontmatter is one."""
+
+    def kind(number: int) -> int:
+        if number < page.head:
+            return -1
+        return 0 if number in taken or not page.lines[number].strip() else 1
+
+    for what, run in groupby(range(len(page.lines)), kind):
+        numbers = list(run)
+        if what == 0:
+            continue
+        begins = [n for n in numbers if what > 0 and n != numbers[0] and _HEADING.match(page.lines[n])]
+        for start, end in zip([numbers[0], *begins], [*begins, numbers[-1] + 1], strict=True):
+            yield list(range(start, end))
+
+
+def _add(
+    found: list[Passage], page: Page, lines: list[int], above: str, count: Callable[[str], int], *, begins: bool
+) -> None:
+    """Add a paragraph to the passage before it, where both fit; else as one, or as several if it is too long."""
+    first, last = lines[0], lines[-1]
+    before = found[-1] if found else None
+    if before is not None and not begins and before.first >= page.head and _is_blank(page, before.last + 1, first):
+        joined = _text(page, before.first, last)
+        if count(joined) <= PASSAGE_TOKENS:
+            found[-1] = Passage(before.first, last, joined, before.above)
+            return
+    text = _text(page, first, last)
+    if count(text) <= PASSAGE_TOKENS:
+        found.append(Passage(first, last, text, above))
+    elif first == last:
+        found += [Passage(first, last, piece, above) for piece in _pieces(text)]
+    else:
+        middle = (first + last) // 2
+        _add(found, page, list(range(first, middle + 1)), above, count, begins=True)
+        _add(found, page, list(range(middle + 1, last + 1)), above, count, begins=True)
+
+
+def _is_blank(page: Page, start: int, end: int) -> bool:
+    return all(not line.strip() for line in page.lines[start:end])
+
+
+def _text(page: Page, first: int, last: int) -> str:
+    return "\n".join(_parts(line)[0] for line in page.lines[first : last + 1])
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut a line at blanks; the pieces together are the line, and none of them is blank."""
+    while len(text) > _PIECE_CHARS and text[_PIECE_CHARS:].strip():
+        end = text.rfind(" ", _PIECE_CHARS // 2, _PIECE_CHARS) + 1 or _PIECE_CHARS
+        if text[:end].strip():
+            yield text[:end]
+            text = text[end:]
+        else:
+            break
+    yield text
+
+
+def _statement(number: int, line: str) -> Statement | None:
+    body, _ = _parts(line)
+    if not body.startswith("- "):
+        return None
+    found = _BLOCK_ID.search(body[2:])
+    shown = (body[2:] if found is None else body[2 : 2 + found.start()]).strip()
+    if not shown or len(shown) > MAX_MEMORY_CHARS or not read_content(shown):
+        return None
+    return Statement(number, shown, None if found is None else _memory_id(found["id"]))
+
+
+def _parts(line: str) -> tuple[str, str]:
+    """Part a line from its end."""
+    body = line.removesuffix("\n")
+    body = body.removesuffix("\r") if body != line else body
+    return body, line[len(body) :]
+
+
+def _block_id(memory_id: str) -> str:
+    """Write an id with the characters that Obsidian takes; one that has others in hexadecimal."""
+    plain = _PLAIN_ID.fullmatch(memory_id) is not None
+    return f"^mem-{memory_id if plain else 'x-' + memory_id.encode().hex()}"
+
+
+def _memory_id(block_id: str) -> str:
+    if block_id.startswith("x-"):
+        with suppress(ValueError):
+            return bytes.fromhex(block_id[2:]).decode()
+    return block_id
+
+
+def _unquoted(value: str) -> str:
+    if value.startswith('"'):
+        with suppress(ValueError):
+            read = json.loads(value)
+            return read if isinstance(read, str) else value
+    if value.startswith("'") and value.endswith("'") and len(value) > 1:
+        return value[1:-1].replace("''", "'")
+    return value

@@ -1,0 +1,72 @@
+"""Writing pages: only over what was read last; where somebody else has written meanwhile, both stay."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from datetime import datetime
+from pathlib import Path
+
+from reme_core.errors import ConflictError
+from reme_core.files.folder import MAX_FILE_BYTES, Stamp, mapped_errors, write_file
+
+_NEW_FILE = 0o600
+
+
+def write_page(path: Path, data: bytes, *, expected: str | None, tidy: bool = True) -> Stamp:
+    """Write a page in place of the one that was read; return its stamp.
+
+    Args:
+        path: Where.
+        data: What it says from now on.
+        expected: The SHA-256 that it had when it was read; None: there was none.
+        tidy: See `private_draft`.
+
+    Raises:
+        ConflictError: It says something else by now. Nothing was written; or, where an editor was just writing into
+            the file that this one replaced, what it wrote stands in the copy that the message names.
+        StorageFullError: No room; the old one is there, whole.
+        StoreAccessError: The system refuses it.
+    """
+    with mapped_errors(path):
+        try:
+            with path.open("rb") as old:
+                _check(path, old.read(MAX_FILE_BYTES + 1), expected)
+                write_file(path, data, mode=os.fstat(old.fileno()).st_mode & 0o777, tidy=tidy)
+                old.seek(0)
+                # Of an editor that had opened it before and wrote after the first look.
+                late = old.read(MAX_FILE_BYTES + 1)
+        except FileNotFoundError:
+            if expected is not None:
+                msg = f"{str(path)!r} is gone: nothing was written"
+                raise ConflictError(msg) from None
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_file(path, data, mode=_NEW_FILE, tidy=tidy)
+            late = None
+        status = path.stat()
+    if late is not None and hashlib.sha256(late).hexdigest() != expected:
+        kept = keep_both(path, late, datetime.fromtimestamp(status.st_mtime).astimezone())
+        msg = f"{str(path)!r} was written by somebody else in the same moment: that is kept as {kept.name!r}"
+        raise ConflictError(msg)
+    return status.st_size, status.st_mtime_ns
+
+
+def keep_both(path: Path, data: bytes, at: datetime) -> Path:
+    """Write a version beside the file that it was meant for, as `name (conflict 2026-11-22 1042).md`; return where."""
+    for number in range(1, 1000):
+        more = "" if number == 1 else f" {number}"
+        copy = path.with_name(f"{path.stem} (conflict {at:%Y-%m-%d %H%M}{more}){path.suffix}")
+        if not copy.exists():
+            break
+    else:
+        msg = f"{str(path)!r} has a thousand copies of conflicts of this minute: look through them and remove them"
+        raise ConflictError(msg)
+    with mapped_errors(copy):
+        write_file(copy, data, mode=_NEW_FILE)
+    return copy
+
+
+def _check(path: Path, data: bytes, expected: str | None) -> None:
+    if hashlib.sha256(data).hexdigest() != expected:
+        msg = f"{str(path)!r} was changed since it was read: nothing was written; read it again"
+        raise ConflictError(msg)

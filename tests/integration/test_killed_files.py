@@ -1,0 +1,91 @@
+"""Files that a killed process was writing are old or new, and what it left undone is done by the next sync."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+from pathlib import Path
+
+import pytest
+
+from reme_core import FileMemory, ReMe
+from tests.support.file_children import edit_as_a_person, sync_folder_of, version, write_versions
+
+_PROCESSES = multiprocessing.get_context("spawn")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_page_is_whole_wherever_its_writer_was_killed(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "page.md"
+    path.write_bytes(version(0))
+    ours, theirs = _PROCESSES.Pipe(duplex=False)
+    child = _PROCESSES.Process(target=write_versions, args=(path, theirs))
+    child.start()
+    chance, begun = random.Random(seed), 0
+    for _ in range(5 + chance.randrange(20)):
+        begun = int(ours.recv_bytes())
+    for _ in range(chance.randrange(2000)):
+        path.read_bytes()[:1]
+        if chance.random() < 0.01:
+            break
+    child.kill()
+    child.join()
+    while ours.poll():
+        begun = int(ours.recv_bytes())
+    read = path.read_bytes()
+    number = int(read.split(b"\n", 1)[0].split()[1])
+    assert read == version(number)
+    assert number in {begun, begun - 1}
+
+
+@pytest.mark.parametrize("marked", [0, 3, 17])
+async def test_a_sync_that_was_killed_is_completed_by_the_next_one(tmp_path: Path, marked: int) -> None:
+    root = tmp_path / "files"
+    (root / "targets" / "personal").mkdir(parents=True)
+    for number in range(40):
+        page = root / "targets" / "personal" / f"p{number}.md"
+        page.write_text(f"# P{number}\n\n- likes fish {number}\n- lives in street {number}\n\nMet in {number}.\n")
+    ours, theirs = _PROCESSES.Pipe(duplex=False)
+    child = _PROCESSES.Process(target=sync_folder_of, args=(tmp_path / "store", root, theirs))
+    child.start()
+    assert ours.recv_bytes() == b"begins"
+    while sum("^mem-" in page.read_text() for page in root.rglob("*.md")) < marked:
+        pass
+    child.kill()
+    child.join()
+    async with ReMe("space", tmp_path / "store", llm=None, embedding=None) as memory:
+        files = FileMemory(root, user_id="ann", memory=memory)
+        await files.sync()
+        held = await memory.list_memories(user_id="ann", limit=1000)
+        assert len(held.memories) == 80
+        for item in held.memories:
+            page = (root / "targets" / "personal" / f"{item.memory_target}.md").read_text()
+            assert page.count(f"- {item.content} ^mem-{item.memory_id}\n") == 1
+        passages = await memory.list_memories(user_id="ann", memory_type="passage", limit=1000)
+        assert len(passages.memories) == 80
+        again = await files.sync()
+        assert (again.runs, again.written, again.problems) == ((), (), ())
+
+
+async def test_a_person_and_an_agent_who_write_one_file_at_once_lose_no_line(tmp_path: Path) -> None:
+    root, count = tmp_path / "files", 60
+    root.mkdir()
+    page = root / "MEMORY.md"
+    page.write_text("# Me\n")
+    child = _PROCESSES.Process(target=edit_as_a_person, args=(page, count))
+    async with ReMe("space", tmp_path / "store", llm=None, embedding=None) as memory:
+        files = FileMemory(root, user_id="ann", memory=memory)
+        child.start()
+        written = 0
+        while child.is_alive():
+            await memory.add_memory(f"by agent {written}", user_id="ann")
+            await files.sync()
+            written += 1
+        child.join()
+        await files.sync()
+        expected = {f"by hand {n}" for n in range(count)} | {f"by agent {n}" for n in range(written)}
+        held = await memory.list_memories(user_id="ann", limit=1000)
+    assert child.exitcode == 0
+    assert {item.content for item in held.memories} == expected
+    lines = [line for line in page.read_text().splitlines() if line.startswith("- ")]
+    assert sorted(line[2:].split(" ^mem-")[0] for line in lines) == sorted(expected)
