@@ -43,6 +43,8 @@ from reme_core.text import query_terms, terms
 # What a budget of tokens is filled from.
 BUDGET_CANDIDATES = 200
 _MOST_CANDIDATES = 1000
+# Candidates for each result: some repeat others, and some don't fit any more.
+_A_RESULT = 3
 _MANY_HITS = 50
 # Memories that were replaced are looked for among this many.
 _OUTDATED = 30
@@ -86,7 +88,7 @@ class SimpleRetriever:
         if request.include_shared and not scope.is_shared:
             scopes.append(Scope(memory_space=scope.memory_space, user_id=""))
         goal = request.limit or DEFAULT_LIMIT
-        wanted = goal if request.token_budget is None else BUDGET_CANDIDATES
+        wanted = goal if request.token_budget is None else _candidates(request.limit)
         while True:
             degraded = [*without]
             if by_time:
@@ -258,6 +260,11 @@ def check_request(request: RetrieveRequest) -> None:
     if not request.query.strip() and request.said_from is None and request.said_to is None:
         msg = "query: is empty; give the question in words, a time to see what lies there, or list_memories for all"
         raise InvalidInputError(msg)
+
+
+def _candidates(limit: int | None) -> int:
+    """Return how many are looked at for a budget; each is read whole, so fewer where few are wanted."""
+    return BUDGET_CANDIDATES if limit is None else min(BUDGET_CANDIDATES, _A_RESULT * limit)
 
 
 def _layers(request: RetrieveRequest) -> tuple[Layer, ...]:

@@ -23,6 +23,7 @@ T = TypeVar("T")
 DEFAULT_BUDGET = 800
 MAX_BUDGET = 100_000
 _PATIENCE_S = 2.0
+_MOST_NOTES = 32
 # A token of any counter has fewer characters: more of a text needs no count to be more than a budget.
 _CHARS = 16
 
@@ -79,6 +80,7 @@ class ChatMemory:
             self.memory.retrieve(
                 self.talk.question,
                 user_id=self.principal.scope.user_id,
+                limit=_MOST_NOTES,
                 token_budget=budget + self._tokens_of_talk(budget),
             )
         )
