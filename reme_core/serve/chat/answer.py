@@ -6,13 +6,17 @@ Source: https://platform.openai.com/docs/api-reference/chat-streaming.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
-_MAX_BYTES = 8 << 20
-DONE = b"[DONE]"
+MAX_BYTES = 8 << 20
+"""Of an answer that is read along, and of one that is held back until it is on disk."""
+_DONE = b"[DONE]"
+_COMPRESSED = frozenset({"gzip", "x-gzip", "deflate"})
+_ANY_HEADER = 47  # of zlib: that of gzip or its own, with a window of any size
 
 
 @dataclass(slots=True)
@@ -21,29 +25,35 @@ class AnswerReader:
 
     Attributes:
         is_stream: Whether the pieces are those of an event stream.
+        encoding: What the bytes are compressed with, though nobody asked for it; "" for nothing.
         is_whole: Whether the answer has come to its end.
     """
 
     is_stream: bool
+    encoding: str = ""
     is_whole: bool = False
     usage: Mapping[str, JsonValue] = field(default_factory=dict)
     _kept: bytearray = field(default_factory=bytearray)
     _taken: int = 0
+    _end: bytes = b"\n\n"
+    _decoder: zlib._Decompress = field(default_factory=lambda: zlib.decompressobj(_ANY_HEADER))
     _texts: list[str] = field(default_factory=list)
     _calls: dict[int, dict[str, str]] = field(default_factory=dict)
 
     @property
     def is_between_events(self) -> bool:
-        """Whether a line of our own would not fall into one of the model's."""
-        return not self._kept
+        """Whether a line of our own would not fall into an event of the model's, nor into compressed bytes."""
+        return not self.encoding and self._end.endswith((b"\n\n", b"\n\r\n"))
 
     def feed(self, piece: bytes) -> None:
         """Take over the next bytes."""
+        self._end = (self._end + piece[-3:])[-3:]
+        piece = self._decoded(piece)
         self._taken += len(piece)
-        if self._taken > _MAX_BYTES:
+        if self._taken > MAX_BYTES:
             return
         self._kept += piece
-        if self.is_stream:
+        if self.is_stream and b"\n" in piece:
             *lines, rest = bytes(self._kept).split(b"\n")
             self._kept[:] = rest
             for line in lines:
@@ -61,12 +71,23 @@ class AnswerReader:
         message: dict[str, JsonValue] = {"content": "".join(self._texts) or None}
         return {**message, "tool_calls": calls} if calls else message
 
+    def _decoded(self, piece: bytes) -> bytes:
+        """Return what a piece says; nothing where that can't be told."""
+        if not self.encoding:
+            return piece
+        if self.encoding not in _COMPRESSED:
+            return b""
+        try:
+            return self._decoder.decompress(piece, MAX_BYTES + 1 - min(self._taken, MAX_BYTES))
+        except zlib.error:
+            return b""
+
     def _read_line(self, line: bytes) -> None:
         name, _, value = line.strip().partition(b":")
         if name != b"data":
             return
-        if value.strip() == DONE:
-            self.is_whole = self._taken <= _MAX_BYTES
+        if value.strip() == _DONE:
+            self.is_whole = self._taken <= MAX_BYTES
             return
         event = _object(value)
         self._take_usage(event)
@@ -89,13 +110,13 @@ class AnswerReader:
         if isinstance(content, str):
             self._texts.append(content)
         calls = part.get("tool_calls")
-        for place, call in enumerate(calls if isinstance(calls, list) else []):
-            self._take_call(_mapping(call), place)
+        for call in calls if isinstance(calls, list) else []:
+            self._take_call(_mapping(call))
 
-    def _take_call(self, call: Mapping[str, JsonValue], place: int) -> None:
-        index = call.get("index", place)
-        if not isinstance(index, int):
-            return
+    def _take_call(self, call: Mapping[str, JsonValue]) -> None:
+        index = call.get("index")
+        if not isinstance(index, int):  # some endpoints tell calls apart by their ids alone
+            index = max(self._calls, default=-1) + bool(call.get("id"))
         known = self._calls.setdefault(index, {"id": "", "name": "", "arguments": ""})
         function = _mapping(call.get("function"))
         for name, value in (("id", call.get("id")), ("name", function.get("name"))):

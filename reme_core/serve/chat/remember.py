@@ -25,6 +25,8 @@ T = TypeVar("T")
 DEFAULT_BUDGET = 800
 MAX_BUDGET = 100_000
 _PATIENCE_S = 2.0
+# Of one answer: a thousand times the largest window.
+_MOST_TOKENS = 1_000_000_000
 # What is asked for beside the budget, since of what is found some stands in the talk already.
 _SPARE = 2
 
@@ -95,12 +97,8 @@ class ChatMemory:
 
     async def record_cost(self, usage: Mapping[str, JsonValue]) -> None:
         """Write down what the model says that the answer took."""
-        prompt, completion = (usage.get(name) for name in ("prompt_tokens", "completion_tokens"))
-        spent = Usage(
-            model_calls=1,
-            prompt_tokens=prompt if isinstance(prompt, int) else 0,
-            completion_tokens=completion if isinstance(completion, int) else 0,
-        )
+        prompt, completion = (_tokens(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+        spent = Usage(model_calls=1, prompt_tokens=prompt, completion_tokens=completion)
         await CostBook(self.memory.store, self.memory.clock).add(self.principal.scope, "chat door", spent)
 
     async def _append_new(self) -> None:
@@ -141,6 +139,13 @@ class ChatMemory:
                 taken.append(hit)
                 left -= cost
         return found_text(taken)
+
+
+def _tokens(told: JsonValue) -> int:
+    """Return a number of tokens as a model tells it; 0 for what can be none."""
+    if not isinstance(told, int) or isinstance(told, bool):
+        return 0
+    return told if 0 <= told <= _MOST_TOKENS else 0
 
 
 def _is_held(hit: Hit, held: set[str]) -> bool:
