@@ -12,6 +12,7 @@ from reme_core import ReMe, RetrieveResult
 from reme_core.schema import Memory
 from reme_core.serve.access import Right
 from reme_core.serve.http.calls import CALLS, Call
+from reme_core.serve.http.forms import MAX_MESSAGES
 
 NOT_SERVED = {
     "set_summarizer": "takes an object",
@@ -268,3 +269,17 @@ def test_answers_are_json_of_the_facades_results(client):
     found = client.get("/v1/memories", params={"metadata": json.dumps({"k": 1})}).json()
     assert len(found["memories"]) == 1
     assert found["memories"][0]["metadata"]["n"][2] == {"deep": "漢"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/summary", {"messages": [["user", "x"]] * (MAX_MESSAGES + 1)}),
+        ("/v1/context/check", {"messages": [["user", "x"]] * (MAX_MESSAGES + 1)}),
+        ("/summary_personal_memory", {"messages": [["user", "x"]] * (MAX_MESSAGES + 1)}),
+    ],
+)
+def test_a_list_that_takes_much_memory_is_refused(client, path, body):
+    answer = client.post(path, json=body)
+    assert answer.status_code == 422
+    assert str(MAX_MESSAGES) in answer.json()["detail"]
