@@ -221,6 +221,17 @@ def test_a_failure_of_our_own_making_says_nothing_of_what_was_said(client, caplo
     assert "in fails" in caplog.text
 
 
+def test_a_failure_of_the_disk_tells_the_log_alone_where_the_file_lies(client, tmp_path, caplog):
+    client.post("/v1/memories", json={"content": "My boat is called Rosa"})
+    (tmp_path / "memory.db").rename(tmp_path / "away.db")
+    with caplog.at_level(logging.ERROR):
+        answer = client.post("/v1/memories", json={"content": "It is red"})
+    assert answer.status_code >= 500
+    assert answer.json()["detail"].startswith("the store ")
+    assert str(tmp_path) not in answer.text
+    assert str(tmp_path) in caplog.text
+
+
 def test_the_request_log_has_paths_and_no_texts_and_no_forged_lines(client, caplog):
     with caplog.at_level(logging.INFO, "reme.serve"):
         client.post("/v1/retrieve", json={"query": "the secret question"})
