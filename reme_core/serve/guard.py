@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reme_core.errors import InvalidInputError
@@ -94,6 +95,8 @@ class Guard:
         try:
             await self._admit(scope)
             await self.app(scope, body, answer)
+        except ClientDisconnect:  # in the middle of the body: there is nobody to answer
+            return
         except Exception as exc:  # noqa: BLE001  # the outer edge of a request
             response = failure_response(scope["path"], exc)
             if answer.status is not None:

@@ -50,8 +50,12 @@ class Turn:
             notes = await self.memory.recall(budget)
         except DegradedError as exc:
             self.problem = exc.reason
+        try:
+            told = _with_notes(body, self.memory.talk.place, notes) if notes else raw
+        except RecursionError:
+            self.problem, notes, told = "a request that lies too deep for notes", "", raw
         self.has_notes = bool(notes)
-        return _with_notes(body, self.memory.talk.place, notes) if notes else raw
+        return told
 
     async def keep(self, reader: AnswerReader) -> None:
         """Put the answer on disk, once; what broke off is marked so."""

@@ -156,3 +156,19 @@ def test_a_body_above_the_bound_is_refused(service, is_streamed):
         body = iter([b"12345", b"67890", b"1"]) if is_streamed else b"12345678901"
         assert client.post("/takes", content=body).status_code == 413
         assert client.post("/takes", content=b"1234567890").json() == 10
+
+
+async def test_a_caller_who_leaves_within_the_body_is_no_failure_of_ours(service, caplog):
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        pytest.fail(f"nobody is there to be told {message}")
+
+    rules = GuardRules(anonymous=Principal(scope=make_scope("space", "me")))
+    app = make_app(service, rules, [Route("/takes", takes, methods=["POST"])])
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "method": "POST", "path": "/takes", "query_string": b"", "headers": headers}
+    with caplog.at_level("INFO"):
+        await app(scope, receive, send)
+    assert [record.levelname for record in caplog.records] == ["INFO"]

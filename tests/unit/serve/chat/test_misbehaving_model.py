@@ -191,6 +191,15 @@ def test_more_messages_than_a_talk_has_pass_without_memory(address, model):
     assert answer.headers["x-reme-memory"] == "degraded; reason=messages that the memory can't read"
 
 
+def test_a_request_that_lies_as_deep_as_json_is_read_passes(address, model):
+    ask(address, "My boat is called Rosa.")
+    for depth in range(900, 1000, 4):
+        deep = "[" * depth + "]" * depth
+        body = f'{{"messages": [{{"role": "user", "content": "My boat is called?"}}], "tools": {deep}}}'
+        answer = httpx2.post(f"{address}/chat/completions", content=body)
+        assert answer.status_code in {200, 422}, depth
+
+
 @pytest.mark.parametrize(
     ("told", "kept"), [(-5, 0), (True, 0), (10**30, 0), ("7", 0), (7, 7)], ids=["less", "bool", "huge", "text", "good"]
 )
