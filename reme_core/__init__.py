@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from reme_core.facade.strategies import SimpleSummarizer as SimpleSummarizer
     from reme_core.facade.sync import SyncInContextMemory as SyncInContextMemory
     from reme_core.facade.sync import SyncReMe as SyncReMe
-    from reme_core.jobs.job_outcomes import RetryPolicy as RetryPolicy
-    from reme_core.jobs.job_outcomes import holder as holder
-    from reme_core.jobs.job_outcomes import is_gone as is_gone
+    from reme_core.jobs.retry_policy import RetryPolicy as RetryPolicy
+    from reme_core.jobs.retry_policy import holder as holder
+    from reme_core.jobs.retry_policy import is_gone as is_gone
     from reme_core.models.defaults import CharacterTokenCounter as CharacterTokenCounter
     from reme_core.models.foreign_calls import CallOptions as CallOptions
     from reme_core.models.foreign_calls import SpokenAnswer as SpokenAnswer
@@ -108,7 +108,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "facade.reme": "ReMe",
         "facade.strategies": "AgenticRetriever AgenticSummarizer RerankingRetriever SimpleSummarizer",
         "facade.sync": "SyncInContextMemory SyncReMe",
-        "jobs.job_outcomes": "RetryPolicy holder is_gone",
+        "jobs.retry_policy": "RetryPolicy holder is_gone",
         "models.defaults": "CharacterTokenCounter",
         "models.foreign_failures": "model_error unit_rows",
         "models.foreign_calls": (

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PREFIX, _SUFFIX = ".reme-", ".part"
+DRAFT_PREFIX, DRAFT_SUFFIX = ".reme-", ".part"
 # What some file systems say of a folder that they can't sync. SQLite passes over every failure of that.
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
@@ -26,10 +26,10 @@ def private_draft(target: Path) -> Iterator[Path]:
         OSError: It can't be made, or what is done within fails so.
     """
     _remove_left_ones(target.parent)
-    draft = target.with_name(f"{_PREFIX}{uuid.uuid4().hex}{_SUFFIX}")
+    draft = target.with_name(f"{DRAFT_PREFIX}{uuid.uuid4().hex}{DRAFT_SUFFIX}")
     descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     try:
-        with _locked(descriptor):
+        with locked_draft(descriptor):
             yield draft
     finally:
         with contextlib.suppress(OSError):
@@ -59,16 +59,25 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def remove_left_drafts(folder: int) -> None:
+    """Remove from an open folder the drafts that killed processes have left there; nothing is followed."""
+    for name in os.listdir(folder):
+        if name.startswith(DRAFT_PREFIX) and name.endswith(DRAFT_SUFFIX):
+            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+            with contextlib.suppress(OSError), locked_draft(os.open(name, flags, dir_fd=folder)):
+                os.unlink(name, dir_fd=folder)
+
+
 def _remove_left_ones(folder: Path) -> None:
-    for draft in folder.glob(f"{_PREFIX}*{_SUFFIX}"):
+    for draft in folder.glob(f"{DRAFT_PREFIX}*{DRAFT_SUFFIX}"):
         # An OSError: it is gone meanwhile, locked, or not ours.
-        with contextlib.suppress(OSError), _locked(os.open(draft, os.O_RDWR)):
+        with contextlib.suppress(OSError), locked_draft(os.open(draft, os.O_RDWR)):
             draft.unlink()
 
 
 @contextmanager
-def _locked(descriptor: int) -> Iterator[None]:
-    """Hold the lock of an open file, then close it (OSError if another process holds the lock).
+def locked_draft(descriptor: int) -> Iterator[None]:
+    """Hold the lock of an open draft, then close it (OSError if another process holds the lock).
 
     Windows has no such lock and needs none: there a file that is being written can't be removed.
     """

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from langchain_core.runnables.config import ensure_config
+from langchain_core.runnables.config import var_child_runnable_config
 
 from reme_core.schema import shown
 from reme_core.schema.checks import check_scope_part
@@ -43,16 +43,11 @@ def resolve_owner(owner: Owner, runtime: object | None, config: Mapping[str, obj
     runtime = _running_runtime() if runtime is None else runtime
     if owner is not None:
         return _user_id(owner(runtime) if callable(owner) else owner, "owner")
-    named = _named_in(getattr(runtime, "context", None))  # a foreign object, which may have none
-    if named is not None:
-        return _user_id(named, "context.user_id")
-    # A tool's runtime has the config of its call, also where a thread has lost it.
-    for source in (config, getattr(runtime, "config", None), ensure_config()):
-        named = _named_in(source.get("configurable")) if isinstance(source, Mapping) else None
-        if named is not None:
-            return _user_id(named, "config['configurable']['user_id']")
-    msg = f"whose memory? no user is named: {_ADVICE}"
-    raise ValueError(msg)
+    named, where = _named_by(runtime, config)
+    if named is None:
+        msg = f"whose memory? no user is named: {_ADVICE}"
+        raise ValueError(msg)
+    return _user_id(named, where)
 
 
 def find_owner(config: Mapping[str, Any] | None = None) -> str | None:
@@ -62,10 +57,24 @@ def find_owner(config: Mapping[str, Any] | None = None) -> str | None:
         config: As a checkpointer was given it; None: that of what is running.
     """
     runtime = ((config or {}).get("configurable") or {}).get("__pregel_runtime")
+    named, where = _named_by(_running_runtime() if runtime is None else runtime, config)
     try:
-        return resolve_owner(None, runtime, config)
+        return None if named is None else _user_id(named, where)
     except ValueError:
         return None
+
+
+def _named_by(runtime: object | None, config: Mapping[str, object] | None) -> tuple[object, str]:
+    """Return what names the user, None if nothing does, and where it stands."""
+    named = _named_in(getattr(runtime, "context", None))  # a foreign object, which may have none
+    if named is not None:
+        return named, "context.user_id"
+    # A tool's runtime has the config of its call, also where a thread has lost it.
+    for source in (config, getattr(runtime, "config", None), var_child_runnable_config.get()):
+        named = _named_in(source.get("configurable")) if isinstance(source, Mapping) else None
+        if named is not None:
+            return named, "config['configurable']['user_id']"
+    return None, ""
 
 
 def _named_in(place: object) -> object:
@@ -75,10 +84,13 @@ def _named_in(place: object) -> object:
 def _running_runtime() -> object | None:
     # LangGraph is no library of ours here; where nobody has loaded it, no graph is running.
     module = sys.modules.get("langgraph.runtime")
+    if module is None or var_child_runnable_config.get() is None:
+        return None
     try:
-        return None if module is None else module.get_runtime()
+        runtime: object = module.get_runtime()
     except (RuntimeError, KeyError):  # outside a graph
         return None
+    return runtime
 
 
 def _user_id(value: object, where: str) -> str:

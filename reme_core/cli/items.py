@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 from reme_core.cli.options import Whose
@@ -17,6 +18,7 @@ from reme_core.errors import (
 )
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Block, Hit, Memory, OffloadKind, Reloaded, StoredMessage, shown_validity
+from reme_core.steps.message_lines import find_all
 
 Item: TypeAlias = Memory | StoredMessage | Block | Reloaded
 # Of an offloaded text `show` prints the beginning; `reload` prints all of it.
@@ -61,12 +63,7 @@ async def sources_of(memory: ReMe, item: Item, whose: Whose) -> list[StoredMessa
         ids += source.message_ids
         if source.block_id is not None and not source.message_ids:
             ids += await _block_messages(memory, source.block_id, whose)
-    wanted = list(dict.fromkeys(ids))
-    try:
-        return await memory.get_messages(wanted, **whose)
-    except MessageNotFoundError as exc:
-        present = [message_id for message_id in wanted if message_id not in exc.missing]
-        return await memory.get_messages(present, **whose)
+    return await find_all(partial(memory.get_messages, **whose), ids)
 
 
 async def _block_messages(memory: ReMe, block_id: str, whose: Whose) -> Sequence[str]:

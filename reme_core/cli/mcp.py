@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import logging
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,8 +25,9 @@ def mcp(
     *,
     read_only: Annotated[bool, typer.Option("--read-only", help="Offer only the tools that read.")] = False,
     profile: Annotated[
-        str, typer.Option("--profile", help="Which tools: default, or chatgpt (search and fetch alone).")
+        str, typer.Option("--profile", help="Which tools: default, chatgpt (search and fetch), or files.")
     ] = "default",
+    root: Annotated[Path | None, typer.Option("--root", help="The folder that the profile files works on.")] = None,
     user: User = None,
     space: Space = "default",
     folder: Folder = DEFAULT_FOLDER,
@@ -36,9 +38,10 @@ def mcp(
     scope = make_scope(where.space, where.whose["user_id"])
     where.check_folder()
     check_serving("reme mcp")
-    from reme_core.serve.mcp.options import McpOptions, read_profile  # noqa: PLC0415  # loads the SDK
+    from reme_core.serve.mcp.options import FileFolder, McpOptions, read_profile  # noqa: PLC0415  # loads the SDK
 
-    options = McpOptions(profile=read_profile(profile), read_only=read_only)
+    files = None if root is None else FileFolder(root, scope)
+    options = McpOptions(profile=read_profile(profile), read_only=read_only, folder=files)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="reme mcp: %(message)s")
     if sys.stdin.isatty():
         typer.echo("reme: waits for an MCP client on standard input; Ctrl-C ends it", err=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
 
@@ -12,9 +11,6 @@ from reme_core.facade.parts import MemoryParts
 from reme_core.schema import STATEMENTS, Event, Memory, MemoryPage, UndoResult
 from reme_core.steps import user_input as inputs
 from reme_core.telemetry import traced
-
-if TYPE_CHECKING:
-    pass
 
 _HISTORY_PAGE = 1000
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
     from reme_core.facade.sync import SyncReMe
-    from reme_core.jobs.job_outcomes import RetryPolicy
+    from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.ports import (
         ChatModel,
         Clock,
@@ -144,9 +144,9 @@ class ReMe(
         """
         from reme_core.facade import config
         from reme_core.facade.strategies import AgenticRetriever, AgenticSummarizer, RuntimePorts, SimpleSummarizer
-        from reme_core.jobs.job_outcomes import RetryPolicy
         from reme_core.jobs.job_runner import JobRunner
         from reme_core.jobs.job_service import JobService
+        from reme_core.jobs.retry_policy import RetryPolicy
         from reme_core.models import CharacterTokenCounter, SystemClock
         from reme_core.remember.memory_editor import Editor
         from reme_core.remember.summarizer import VerbatimSummarizer

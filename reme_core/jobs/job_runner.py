@@ -22,7 +22,8 @@ from reme_core.errors import (
     RunError,
     StoreError,
 )
-from reme_core.jobs.job_outcomes import JobOutcome, RetryPolicy, distinct, holder, is_gone, outcome_of
+from reme_core.jobs.job_outcomes import JobOutcome, distinct, outcome_of
+from reme_core.jobs.retry_policy import RetryPolicy, holder, is_gone
 from reme_core.ports import (
     ClaimJob,
     Clock,
@@ -174,9 +175,10 @@ class JobRunner:
                 await self._give_back(scope, job, owner)
                 return JobOutcome(job=job, failure=_nobody(job))
             outcome = await self._attempt(scope, job, owner, worker)
-        await self._costs.add(scope, job.kind, outcome.usage)
         if job.job_id in self._awaited and not outcome.is_lost:
             self._awaited[job.job_id] = outcome
+        # After that: whoever waits for the job finds it settled meanwhile, and is to be told how it ended.
+        await self._costs.add(scope, job.kind, outcome.usage)
         return outcome
 
     async def _claim(self, scope: Scope, claim: ClaimJob) -> Job | None:

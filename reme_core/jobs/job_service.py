@@ -11,8 +11,9 @@ from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from reme_core.errors import ModelError, ModelUnavailableError, PartialFailureError, ReMeError
-from reme_core.jobs.job_outcomes import JobOutcome, is_gone
+from reme_core.jobs.job_outcomes import JobOutcome
 from reme_core.jobs.job_runner import JobRunner
+from reme_core.jobs.retry_policy import is_gone
 from reme_core.ports import Clock, SettleJob, Store
 from reme_core.retrieval.embedding import embed_waiting
 from reme_core.retrieval.resting_embedder import RestingEmbedder

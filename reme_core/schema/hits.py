@@ -280,7 +280,8 @@ class Erased(MappingModel):
     """What a deletion of a whole scope removed, and from where.
 
     Attributes:
-        store_items: Items that were memories, or written in the user's name: LangGraph's, and sessions of AgentScope.
+        store_items: Items that were memories, or written in the user's name: LangGraph's, sessions of AgentScope, and
+            notes of what models cost.
         adapter_rows: Rows of tables of adapters, such as threads and checkpoints, by table.
         files: Files beside the store: drafts of exports, and what adapters keep outside of it.
         pages_cleared: Whether the pages of the file hold nothing of it any more.

@@ -112,14 +112,15 @@ class CostBook:
         ]
 
     async def _rows(self, day: date, conditions: Sequence[ItemCondition]) -> list[_Row]:
-        rows: list[_Row] = []
-        at, prefix = self.clock.now(), (_COSTS, day.isoformat())
+        rows: dict[str, _Row | None] = {}  # by key: those that are written meanwhile move others to the next page
+        at, prefix, read = self.clock.now(), (_COSTS, day.isoformat()), 0
         while True:
-            search = SearchItems(prefix=prefix, conditions=conditions, limit=_PAGE, offset=len(rows), at=at)
+            search = SearchItems(prefix=prefix, conditions=conditions, limit=_PAGE, offset=read, at=at)
             page = await self.store.search_items(SERVICE_SPACE, search)
-            rows += [_read(item.value) for item in page]
+            rows |= {item.key: _read(item.value) for item in page}
+            read += len(page)
             if len(page) < _PAGE:
-                return rows
+                return [row for row in rows.values() if row is not None]
 
 
 def _conditions(memory_space: str, user_id: str | None) -> list[ItemCondition]:
@@ -129,9 +130,9 @@ def _conditions(memory_space: str, user_id: str | None) -> list[ItemCondition]:
     return [ItemCondition(field=name, operator=FilterOperator.EQ, operand=value) for name, value in wanted.items()]
 
 
-def _read(value: dict[str, JsonValue]) -> _Row:
-    """Read a row; one of a newer release counts as nothing spent."""
+def _read(value: dict[str, JsonValue]) -> _Row | None:
+    """Read a row; None for one that this release can't read, such as one of a newer release."""
     try:
         return _Row.model_validate(value)
     except ValidationError:
-        return _Row(memory_space="", user_id="", purpose="unknown", model_calls=0, prompt_tokens=0, completion_tokens=0)
+        return None

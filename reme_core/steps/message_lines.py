@@ -46,7 +46,11 @@ def pieces_of(items: Sequence[T], size: int = _PAGE) -> Iterator[Sequence[T]]:
 
 
 async def find_all(get: Callable[[Sequence[str]], Awaitable[Sequence[T]]], ids: Iterable[str]) -> list[T]:
-    """Return those of the things with these ids that there are, in the order named, each once."""
+    """Return those of the things with these ids that there are, in the order named, each once.
+
+    Raises:
+        NotFoundError: It names none of those asked for, so that to ask again would never end.
+    """
     found: list[T] = []
     for piece in pieces_of(list(dict.fromkeys(ids))):
         wanted = piece
@@ -56,6 +60,8 @@ async def find_all(get: Callable[[Sequence[str]], Awaitable[Sequence[T]]], ids: 
                 break
             except NotFoundError as exc:
                 missing = frozenset(exc.missing)
+                if missing.isdisjoint(wanted):
+                    raise
                 wanted = [name for name in wanted if name not in missing]
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -21,6 +21,8 @@ from reme_langchain.saver._value_codec import EncodedValue, Typed, ValueCodec, V
 Version: TypeAlias = str | int | float
 ValueKey: TypeAlias = tuple[int, str, str, Version]
 """Thread, namespace, channel and version."""
+RowPlace: TypeAlias = tuple[int, str, str]
+"""Thread, namespace and id of a checkpoint."""
 
 
 # `json.dumps` with options makes an encoder at each call.
@@ -60,7 +62,7 @@ class PutRow:
     metadata: str
     new: Mapping[str, tuple[Version, EncodedValue | None]]
     kept: Mapping[str, Version]
-    held: frozenset[str]
+    held: Set[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,9 +228,9 @@ _ROW = (
 )
 
 
-def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[int]:
-    """Return the row numbers of checkpoints, newest first."""
-    found: list[int] = []
+def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[RowPlace]:
+    """Return the places of checkpoints, newest first."""
+    found: list[RowPlace] = []
     thread = None if query.thread is None else find_thread(connection, query.thread)
     if query.limit == 0 or (query.thread is not None and thread is None):
         return found
@@ -241,14 +243,15 @@ def list_rows(connection: sqlite3.Connection, query: ListQuery) -> list[int]:
     }
     asked = {condition: value for condition, value in wanted.items() if value is not None}
     rows = connection.execute(
-        f"SELECT id, {'metadata' if query.metadata else 'NULL'} FROM langgraph_checkpoints "  # noqa: S608  # constants
-        f"WHERE {' AND '.join(['NOT hidden', *asked])} ORDER BY checkpoint_id DESC, id DESC",
+        f"SELECT thread, ns, checkpoint_id, {'metadata' if query.metadata else 'NULL'} "  # noqa: S608  # constants
+        f"FROM langgraph_checkpoints WHERE {' AND '.join(['NOT hidden', *asked])} "
+        "ORDER BY checkpoint_id DESC, thread DESC, ns DESC",
         tuple(asked.values()),
     )
-    for id_, metadata in rows:
+    for *place, metadata in rows:
         if query.metadata and not _holds(json.loads(metadata), query.metadata):
             continue
-        found.append(id_)
+        found.append(tuple(place))
         if len(found) == query.limit:
             break
     return found
@@ -266,17 +269,12 @@ def _field(metadata: Mapping[str, Any], name: str) -> object:
     return found
 
 
-def read_rows(connection: sqlite3.Connection, ids: Sequence[int]) -> list[StoredTuple]:
-    """Read checkpoints by row number; those that are gone by now are left out."""
+def read_rows(connection: sqlite3.Connection, places: Sequence[RowPlace]) -> list[StoredTuple]:
+    """Read checkpoints by their places; those that are gone by now are left out."""
     reader = BlobReader(connection)
-    read = [read_row(connection, id_, reader) for id_ in ids]
-    return [row for row in read if row is not None]
-
-
-def read_row(connection: sqlite3.Connection, id_: int, reader: BlobReader) -> StoredTuple | None:
-    """Read a checkpoint by row number, None if it is gone."""
-    row = connection.execute(f"{_ROW} AND c.id = ?", (id_,)).fetchone()
-    return None if row is None else _read(connection, row, reader)
+    which = f"{_ROW} AND c.thread = ? AND c.ns = ? AND c.checkpoint_id = ?"
+    found = [connection.execute(which, place).fetchone() for place in places]
+    return [_read(connection, row, reader) for row in found if row is not None]
 
 
 def _read(connection: sqlite3.Connection, row: tuple[Any, ...], reader: BlobReader) -> StoredTuple:

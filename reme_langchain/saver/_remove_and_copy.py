@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from typing import TypeAlias
 
 import ormsgpack
 
@@ -19,15 +20,22 @@ from reme_langchain.saver._value_codec import ValueForm
 _COUNTERS = "counters_since_delta_snapshot"  # the names of delta channels, in the metadata that langgraph hands over
 
 
+_Place: TypeAlias = tuple[str, str]
+"""Namespace and id of a checkpoint."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
-    id: int
     ns: str
     checkpoint_id: str
     parent: str | None
     refs: dict[str, int | None]
     metadata: str
     hidden: bool
+
+    @property
+    def place(self) -> _Place:
+        return self.ns, self.checkpoint_id
 
 
 def delete_thread(connection: sqlite3.Connection, name: str) -> None:
@@ -40,12 +48,13 @@ def delete_thread(connection: sqlite3.Connection, name: str) -> None:
 
 def delete_runs(connection: sqlite3.Connection, runs: Sequence[str]) -> None:
     """Remove the checkpoints that these runs made, with their writes."""
-    doomed: dict[int, set[int]] = {}
+    doomed: dict[int, set[_Place]] = {}
     for run in runs:
-        for thread, id_ in connection.execute("SELECT thread, id FROM langgraph_checkpoints WHERE run = ?", (run,)):
-            doomed.setdefault(thread, set()).add(id_)
-    for thread, ids in doomed.items():
-        _remove(connection, thread, partial(_is_in, ids))
+        found = connection.execute("SELECT thread, ns, checkpoint_id FROM langgraph_checkpoints WHERE run = ?", (run,))
+        for thread, *place in found:
+            doomed.setdefault(thread, set()).add((place[0], place[1]))
+    for thread, places in doomed.items():
+        _remove(connection, thread, partial(_is_in, places))
 
 
 def prune_thread(connection: sqlite3.Connection, name: str) -> None:
@@ -68,33 +77,33 @@ def _remove(connection: sqlite3.Connection, thread: int, is_doomed: Callable[[_R
     survivors = [row for row in rows if not row.hidden and not is_doomed(row)]
     gone = [row for row in rows if row.hidden or is_doomed(row)]
     deltas = {ns: _delta_channels(connection, rows, ns) for ns in {row.ns for row in rows}}
-    needed = _needed(survivors, {(row.ns, row.checkpoint_id): row for row in rows}, deltas)
+    needed = _needed(survivors, {row.place: row for row in rows}, deltas)
     for row in gone:
-        if row.id in needed:
+        if row.place in needed:
             _hide(connection, thread, row, deltas[row.ns])
         else:
-            connection.execute("DELETE FROM langgraph_checkpoints WHERE id = ?", (row.id,))
-            connection.execute(
-                "DELETE FROM langgraph_writes WHERE thread = ? AND ns = ? AND checkpoint_id = ?",
-                (thread, row.ns, row.checkpoint_id),
-            )
+            for table in ("langgraph_checkpoints", "langgraph_writes"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE thread = ? AND ns = ? AND checkpoint_id = ?",  # noqa: S608  # ours
+                    (thread, *row.place),
+                )
     sweep(connection, thread, [value for row in gone for value in row.refs.values()])
     if not rows or len(gone) == len(rows):
         _forget_if_empty(connection, thread)
 
 
-def _is_in(ids: Set[int], row: _Row) -> bool:
-    return row.id in ids
+def _is_in(places: Set[_Place], row: _Row) -> bool:
+    return row.place in places
 
 
 def _rows(connection: sqlite3.Connection, thread: int) -> list[_Row]:
     found = connection.execute(
-        "SELECT id, ns, checkpoint_id, parent, refs, metadata, hidden FROM langgraph_checkpoints WHERE thread = ?",
+        "SELECT ns, checkpoint_id, parent, refs, metadata, hidden FROM langgraph_checkpoints WHERE thread = ?",
         (thread,),
     )
     return [
-        _Row(id_, ns, checkpoint_id, parent, json.loads(refs), metadata, bool(hidden))
-        for id_, ns, checkpoint_id, parent, refs, metadata, hidden in found
+        _Row(ns, checkpoint_id, parent, json.loads(refs), metadata, bool(hidden))
+        for ns, checkpoint_id, parent, refs, metadata, hidden in found
     ]
 
 
@@ -107,24 +116,22 @@ def _delta_channels(connection: sqlite3.Connection, rows: Iterable[_Row], ns: st
     return frozenset(named)
 
 
-def _needed(
-    survivors: Iterable[_Row], rows: dict[tuple[str, str], _Row], deltas: dict[str, frozenset[str]]
-) -> set[int]:
+def _needed(survivors: Iterable[_Row], rows: dict[_Place, _Row], deltas: dict[str, frozenset[str]]) -> set[_Place]:
     """Return the ancestors that delta channels of the survivors are rebuilt from, as far as the nearest value."""
-    needed: set[int] = set()
+    needed: set[_Place] = set()
     for row in survivors:
         for channel in deltas[row.ns]:
             # A channel that is not in `refs` was never written on this branch.
             if channel not in row.refs or row.refs[channel] is not None:
                 continue
-            seen = {row.id}
+            seen = {row.place}
             at = rows.get((row.ns, row.parent or ""))
-            while at is not None and at.id not in seen:
-                seen.add(at.id)
+            while at is not None and at.place not in seen:
+                seen.add(at.place)
                 if at.refs.get(channel) is not None:
                     break
                 at = rows.get((row.ns, at.parent or ""))
-            needed |= seen - {row.id}
+            needed |= seen - {row.place}
     return needed
 
 
@@ -133,13 +140,14 @@ def _hide(connection: sqlite3.Connection, thread: int, row: _Row, deltas: frozen
     refs = {channel: value for channel, value in row.refs.items() if channel in deltas}
     counted = json.dumps({_COUNTERS: dict.fromkeys(sorted(deltas), (0, 0))})
     connection.execute(
-        "UPDATE langgraph_checkpoints SET hidden = 1, run = NULL, body = x'', metadata = ?, refs = ? WHERE id = ?",
-        (counted, json.dumps(refs), row.id),
+        "UPDATE langgraph_checkpoints SET hidden = 1, run = NULL, body = x'', metadata = ?, refs = ? "
+        "WHERE thread = ? AND ns = ? AND checkpoint_id = ?",
+        (counted, json.dumps(refs), thread, *row.place),
     )
     connection.execute(
         "DELETE FROM langgraph_writes WHERE thread = ? AND ns = ? AND checkpoint_id = ? "
         "AND channel NOT IN (SELECT value FROM json_each(?))",
-        (thread, row.ns, row.checkpoint_id, json.dumps(sorted(deltas))),
+        (thread, *row.place, json.dumps(sorted(deltas))),
     )
 
 
@@ -262,7 +270,7 @@ def _copy_writes(connection: sqlite3.Connection, old: int, new: int, manifest: C
 def _copy_checkpoints(connection: sqlite3.Connection, old: int, new: int, values: dict[int, int]) -> None:
     rows = connection.execute(
         "SELECT ns, checkpoint_id, parent, run, hidden, type, body, metadata, refs FROM langgraph_checkpoints "
-        "WHERE thread = ? ORDER BY id",
+        "WHERE thread = ?",
         (old,),
     ).fetchall()
     for *row, refs in rows:

@@ -8,7 +8,9 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, partial
 from sqlite3 import Connection
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
@@ -22,7 +24,7 @@ from reme_langchain.saver._message_blobs import KnownDigests
 T = TypeVar("T")
 
 
-VERSION = 2  # of the tables; 1 had more indexes, and deflated nothing
+VERSION = 3  # of the tables; 2 had a number for each checkpoint; 1 more indexes besides, and deflated nothing
 HISTORY = "langgraph history"  # the name of messages that wait for a history sink
 
 _TABLES = (
@@ -32,9 +34,8 @@ _TABLES = (
         id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, erased_with INTEGER
     )""",
     # `refs` is {channel: id of its value, or null}, as JSON. A hidden row is no checkpoint any more: a later one of the
-    # thread still rebuilds a delta channel from its writes or values.
+    # thread still rebuilds a delta channel from its writes or values. One tree: one page less in each commit.
     """CREATE TABLE IF NOT EXISTS langgraph_checkpoints (
-        id INTEGER PRIMARY KEY,
         thread INTEGER NOT NULL,
         ns TEXT NOT NULL,
         checkpoint_id TEXT NOT NULL,
@@ -45,8 +46,8 @@ _TABLES = (
         body BLOB NOT NULL,
         metadata TEXT NOT NULL,
         refs TEXT NOT NULL,
-        UNIQUE (thread, ns, checkpoint_id)
-    )""",
+        PRIMARY KEY (thread, ns, checkpoint_id)
+    ) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS langgraph_runs ON langgraph_checkpoints (run) WHERE run IS NOT NULL",
     # Found by the `refs` of checkpoints alone: an index would be one more page in each commit.
     """CREATE TABLE IF NOT EXISTS langgraph_values (
@@ -115,32 +116,44 @@ def prepare(connection: sqlite3.Connection) -> bytes:
     connection.execute(_TABLES[0])
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('version', ?)", (VERSION,))
     (version,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'version'").fetchone()
-    if version not in (1, VERSION):
+    if version not in {*_MOVED, VERSION}:
         msg = f"the checkpoints of this file have version {version!r}, this release knows {VERSION}: upgrade reme"
         raise SchemaVersionError(msg)
+    moved = _MOVED.get(version, {})
     if version == 1:
         connection.execute("ALTER TABLE langgraph_threads ADD COLUMN erased_with INTEGER")
-        for table in _MOVED:
-            connection.execute(f"ALTER TABLE {table} RENAME TO {table}_before")
+    if moved:  # what names the tables would follow them to their other names
+        connection.execute("DROP TRIGGER IF EXISTS langgraph_thread_ends")
+        connection.execute("DROP VIEW IF EXISTS langgraph_thread_checkpoints")
+        connection.execute("DROP INDEX IF EXISTS langgraph_runs")
+    for table in moved:
+        connection.execute(f"ALTER TABLE {table} RENAME TO {table}_before")
     for table in _TABLES:
         connection.execute(table)
-    if version == 1:
-        for table, columns in _MOVED.items():
-            connection.execute(f"INSERT INTO {table} SELECT {columns} FROM {table}_before")  # noqa: S608  # ours
-            connection.execute(f"DROP TABLE {table}_before")
-        connection.execute("UPDATE langgraph_meta SET value = ? WHERE name = 'version'", (VERSION,))
+    for table, columns in moved.items():
+        connection.execute(f"INSERT INTO {table} SELECT {columns} FROM {table}_before")  # noqa: S608  # ours
+        connection.execute(f"DROP TABLE {table}_before")
+    connection.execute("UPDATE langgraph_meta SET value = ?1 WHERE name = 'version' AND value <> ?1", (VERSION,))
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('removals', 0)")
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('digest_key', ?)", (secrets.token_bytes(32),))
     (key,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'digest_key'").fetchone()
     return cast(bytes, key)
 
 
+_CHECKPOINTS = {
+    "langgraph_checkpoints": "thread, ns, checkpoint_id, parent, run, hidden, type, body, metadata, refs",
+}
 _MOVED = MappingProxyType(
     {
-        "langgraph_values": "id, thread, ns, channel, form, type, data",
-        "langgraph_writes": "thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data",
+        1: {
+            **_CHECKPOINTS,
+            "langgraph_values": "id, thread, ns, channel, form, type, data",
+            "langgraph_writes": "thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data",
+        },
+        2: _CHECKPOINTS,
     }
 )
+"""Tables that are other ones since a version, and their columns."""
 
 
 def find_thread(connection: sqlite3.Connection, name: str) -> int | None:
@@ -187,30 +200,37 @@ class SaverFile:
         """Say how safe a file is to be that is opened by path; before it is used."""
         self.memory, self._is_own = open_memory(self._store, what="store", synchronous=synchronous, with_models=False)
 
-    @property
+    @cached_property
     def database(self) -> Database:
         """The file."""
         return self.memory.database
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run work in one snapshot of the file."""
-        self._prepare()
+        if self._known is None:
+            self._prepare()
         return self.database.submit_read(work).result()
 
     async def aread(self, work: Callable[[Connection], T]) -> T:
         """Do what `read` does, without blocking the event loop."""
-        await self._aprepare()
+        if self._known is None:
+            await self._aprepare()
         return await self.database.read(work)
 
     def write(self, work: Callable[[Connection, KnownDigests], T]) -> T:
         """Run work, which also gets what is known of the file, in a transaction; it is on disk when this returns."""
-        self._prepare()
+        if self._known is None:
+            self._prepare()
         return self._begin(work).result()
 
     async def awrite(self, work: Callable[[Connection, KnownDigests], T]) -> T:
         """Do what `write` does, without blocking the event loop."""
-        await self._aprepare()
-        return await asyncio.wrap_future(self._begin(work))
+        if self._known is None:
+            await self._aprepare()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._add(_Write(work, partial(_tell_loop, loop, done)))
+        return await done
 
     def close(self) -> None:
         """Close the file, if it was opened by path. Closing twice does nothing."""
@@ -225,15 +245,18 @@ class SaverFile:
             await self.memory.close()
 
     def _begin(self, work: Callable[[Connection, KnownDigests], T]) -> Future[T]:
-        """Begin work. What comes while the file is busy with a commit shares the next transaction."""
-        write = _Write(work)
-        write.done.set_running_or_notify_cancel()  # what was asked for is done, also where nobody waits any more
+        done: Future[T] = Future()
+        done.set_running_or_notify_cancel()  # what was asked for is done, also where nobody waits any more
+        self._add(_Write(work, partial(_tell, done)))
+        return done
+
+    def _add(self, write: _Write) -> None:
+        """Begin a write. What comes while the file is busy with a commit shares the next transaction."""
         with self._gate:
             self._waiting.append(write)
             is_first = len(self._waiting) == 1
         if is_first:
             self._submit()
-        return write.done
 
     def _taken(self) -> list[_Write]:
         with self._gate:
@@ -249,8 +272,9 @@ class SaverFile:
             self._run(connection, taken, last_was_kept=before is None or before.exception() is None)
 
         def answer(committed: Future[None]) -> None:  # whoever submits work here waits for a fork that waits for this
+            failure = committed.exception()
             for write in taken or self._taken():
-                write.answer(committed.exception())
+                write.answer(failure)
 
         try:
             with self._submitting:  # so the transaction before is known when this one runs
@@ -271,7 +295,7 @@ class SaverFile:
                 known.begin(connection, last_was_kept=last_was_kept)
                 last_was_kept = True
                 try:
-                    with self.database.mapped_errors():
+                    with self.database.mapped_errors:
                         write.result = write.work(connection, known)
                 except Exception as exc:  # noqa: BLE001  # it is raised where its caller waits
                     write.error = exc
@@ -285,12 +309,10 @@ class SaverFile:
             connection.execute("BEGIN IMMEDIATE")
 
     def _prepare(self) -> None:
-        if self._known is None:
-            self._opened(self.database.submit_write(prepare).result())
+        self._opened(self.database.submit_write(prepare).result())
 
     async def _aprepare(self) -> None:
-        if self._known is None:
-            self._opened(await self.database.write(prepare))
+        self._opened(await self.database.write(prepare))
 
     def _opened(self, key: bytes) -> None:
         self._known = KnownDigests(key)
@@ -303,14 +325,26 @@ class _Write:
     """A work of one caller, and what came of it."""
 
     work: Callable[[Connection, KnownDigests], Any]
+    tell: Callable[[Any, BaseException | None], None]
     result: Any = None
     error: Exception | None = None
-    done: Future[Any] = field(default_factory=Future)
 
     def answer(self, failure: BaseException | None) -> None:
         """Tell the caller; failure: that of the whole transaction, if it failed."""
-        error = failure if self.error is None else self.error
-        if error is None:
-            self.done.set_result(self.result)
-        else:
-            self.done.set_exception(error)
+        self.tell(self.result, failure if self.error is None else self.error)
+
+
+def _tell(done: Future[T] | asyncio.Future[T], result: T, error: BaseException | None) -> None:
+    if done.cancelled():  # nobody waits any more
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)
+
+
+def _tell_loop(
+    loop: asyncio.AbstractEventLoop, done: asyncio.Future[T], result: T, error: BaseException | None
+) -> None:
+    with suppress(RuntimeError):  # the loop has ended, with all that waited there
+        loop.call_soon_threadsafe(_tell, done, result, error)

@@ -24,7 +24,7 @@ from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutR
 from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._remove_and_copy import copy_thread, delete_runs, delete_thread, prune_thread
 from reme_langchain.saver._saver_file import SaverFile
-from reme_langchain.saver._value_codec import ValueCodec
+from reme_langchain.saver._value_codec import EncodedValue, ValueCodec
 
 Care: TypeAlias = Callable[[Connection, KnownDigests], None]
 """Work on the file that removes or copies."""
@@ -91,11 +91,15 @@ def put_request(
         TypeError: A value can't be serialised, or would not be rebuilt.
     """
     values = checkpoint["channel_values"]
-    versions = {
-        text(channel, "a channel's name"): _version(channel, version)
-        for channel, version in checkpoint["channel_versions"].items()
-    }
-    fresh = [channel for channel in versions if channel in (new_versions or {}) or channel in wanted]
+    fresh: dict[str, tuple[Version, EncodedValue | None]] = {}
+    kept: dict[str, Version] = {}
+    for channel, found in checkpoint["channel_versions"].items():
+        version = _version(text(channel, "a channel's name"), found)
+        if channel in (new_versions or ()) or channel in wanted:
+            value = codec.encode(f"channel {channel!r}", values[channel]) if channel in values else None
+            fresh[channel] = (version, value)
+        else:
+            kept[channel] = version
     kept_metadata = get_checkpoint_metadata(config, metadata)
     run = kept_metadata.get("run_id")
     owner = find_owner(config)
@@ -104,17 +108,11 @@ def put_request(
         owner=None if owner is None else Scope(memory_space=memory_space, user_id=owner),
         checkpoint_id=text(checkpoint["id"], "checkpoint['id']"),
         run=text(run, "run_id") if isinstance(run, str) else None,
-        body=codec.encode("the checkpoint", {k: v for k, v in checkpoint.items() if k not in _OF_THE_ROW}).whole,
+        body=codec.encode_whole("the checkpoint", {k: v for k, v in checkpoint.items() if k not in _OF_THE_ROW}),
         metadata=_json(kept_metadata),
-        new={
-            channel: (
-                versions[channel],
-                codec.encode(f"channel {channel!r}", values[channel]) if channel in values else None,
-            )
-            for channel in fresh
-        },
-        kept={channel: version for channel, version in versions.items() if channel not in fresh},
-        held=frozenset(channel for channel in versions if channel in values and channel not in fresh),
+        new=fresh,
+        kept=kept,
+        held=values.keys() & kept.keys(),
     )
 
 

@@ -231,15 +231,21 @@ class ValueCodec:
             TypeError: It can't be serialised, or would not be rebuilt; `what` is named.
             ValueError: The serialiser refuses it with one; `what` is named.
         """
+        if type(value) in _PLAIN:  # a look at the type takes a tenth of asking an abstract class
+            return EncodedValue(ValueForm.WHOLE, whole=self.encode_whole(what, value))
         if isinstance(value, BaseMessage):
             return EncodedValue(ValueForm.MESSAGE, row=self._row(what, [value]))
         if isinstance(value, _DeltaSnapshot) and _is_messages(value.value):
             return EncodedValue(ValueForm.SNAPSHOT, row=self._row(what, value.value))
         if _is_messages(value):
             return EncodedValue(ValueForm.MESSAGES, row=self._row(what, value))
+        return EncodedValue(ValueForm.WHOLE, whole=self.encode_whole(what, value))
+
+    def encode_whole(self, what: str, value: object) -> Typed:
+        """Serialise a value, whatever it is, in one piece; see `encode`."""
         plain = self._dump(what, value)
         self.check(what, plain)
-        return EncodedValue(ValueForm.WHOLE, whole=self.seal(plain))
+        return self.seal(plain)
 
     def check(self, what: str, plain: Typed) -> None:
         """Refuse what would not be rebuilt (TypeError, naming `what`)."""
@@ -325,6 +331,9 @@ def digest_of(part: Typed, key: bytes) -> bytes:
     if type_ == "msgpack":
         return blake2b(data, digest_size=16, key=key).digest()
     return blake2b(type_.encode() + b"\0" + data, digest_size=16, key=key, person=b"typed").digest()
+
+
+_PLAIN = frozenset({type(None), bool, bytes, dict, float, int, str})
 
 
 def _is_messages(value: object) -> TypeGuard[list[BaseMessage]]:

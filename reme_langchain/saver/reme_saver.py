@@ -168,9 +168,9 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
         """
         self._allow_declared()
         query = list_request(config, filter, before, limit)
-        ids = self._file.read(partial(list_rows, query=query))
-        for start in range(0, len(ids), _PAGE):
-            for found in self._file.read(partial(read_rows, ids=ids[start : start + _PAGE])):
+        places = self._file.read(partial(list_rows, query=query))
+        for start in range(0, len(places), _PAGE):
+            for found in self._file.read(partial(read_rows, places=places[start : start + _PAGE])):
                 yield rebuild(found, self._codec)
 
     async def alist(
@@ -184,9 +184,9 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
         """Do what `list` does, without blocking the event loop."""
         self._allow_declared()
         query = list_request(config, filter, before, limit)
-        ids = await self._file.aread(partial(list_rows, query=query))
-        for start in range(0, len(ids), _PAGE):
-            for found in await self._file.aread(partial(read_rows, ids=ids[start : start + _PAGE])):
+        places = await self._file.aread(partial(list_rows, query=query))
+        for start in range(0, len(places), _PAGE):
+            for found in await self._file.aread(partial(read_rows, places=places[start : start + _PAGE])):
                 yield await self._rebuilt(found)
 
     def get_delta_channel_history(

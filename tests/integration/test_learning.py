@@ -210,9 +210,7 @@ async def test_another_user_meets_none_of_it(tmp_path: Path) -> None:
         for whose in ({"user_id": "guest"}, {"shared": True}):
             assert (await memory.retrieve_task_memory("Please cook soup.", **whose)).results == ()
             assert (await memory.retrieve_tool_memory("oven", **whose)).missing == ("oven",)
-            again = await memory.summary_task(
-                [attempt("stew", "Nice.", 1.0, "first")], **whose, task_name=TASK_NAME
-            )
+            again = await memory.summary_task([attempt("stew", "Nice.", 1.0, "first")], **whose, task_name=TASK_NAME)
             assert again.known_block_ids == ()
 
 

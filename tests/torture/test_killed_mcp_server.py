@@ -40,7 +40,7 @@ def record_until_killed(folder: Path, number: int, chance: random.Random) -> lis
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.torture)])
 def test_a_server_that_is_killed_while_it_records_loses_nothing_acknowledged(tmp_path: Path, kills: int) -> None:
     chance, kept = random.Random(kills), []
     for number in range(kills):

@@ -16,6 +16,7 @@ from reme_core import __version__
 from reme_core.errors import ReMeError
 from reme_core.serve.access import Principal, Right
 from reme_core.serve.failures import log_bug
+from reme_core.serve.mcp import files
 from reme_core.serve.mcp.caller import Caller
 from reme_core.serve.mcp.options import McpOptions, Profile
 from reme_core.serve.mcp.prompts import get_prompt, offered_prompts
@@ -80,7 +81,7 @@ def make_server(service: Service, options: McpOptions, principal_of: PrincipalOf
         title="reme",
         version=__version__,
         description="Durable, scoped memory for agents.",
-        instructions=_INSTRUCTIONS,
+        instructions=_INSTRUCTIONS if options.folder is None else files.INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call,
         on_list_resources=list_resources,

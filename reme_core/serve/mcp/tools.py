@@ -14,7 +14,7 @@ from reme_core.schema.checks import not_among
 from reme_core.serve.access import Right
 from reme_core.serve.failures import log_bug, told_words
 from reme_core.serve.mcp import arguments as args
-from reme_core.serve.mcp import chatgpt, reading, writing
+from reme_core.serve.mcp import chatgpt, files, reading, writing
 from reme_core.serve.mcp.answers import (
     FetchAnswer,
     ForgetAnswer,
@@ -214,16 +214,20 @@ _TOOLS: Mapping[Profile, Sequence[OfferedTool]] = {
 }
 
 
+def _tools(options: McpOptions) -> Sequence[OfferedTool]:
+    return _TOOLS[options.profile] if options.folder is None else files.tools_of(options.folder)
+
+
 def offered_tools(options: McpOptions, rights: Collection[Right]) -> list[OfferedTool]:
     """Return the tools that a caller with these rights sees."""
-    return [tool for tool in _TOOLS[options.profile] if tool.right in rights]
+    return [tool for tool in _tools(options) if tool.right in rights]
 
 
 async def call_tool(
     options: McpOptions, caller: Caller, name: str, given: Mapping[str, object] | None
 ) -> CallToolResult:
     """Call a tool; a failure is an answer, too: in our words, which say what to do."""
-    tools = {tool.name: tool for tool in _TOOLS[options.profile]}
+    tools = {tool.name: tool for tool in _tools(options)}
     if name not in tools:
         return tool_failure(not_among("tool", name, list(tools)))
     try:

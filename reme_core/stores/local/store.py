@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import update_wrapper
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
@@ -56,6 +57,7 @@ def _reading(
     async def call(self: LocalStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self.database.read(lambda connection: work(connection, *args, **kwargs))
 
+    update_wrapper(call, work)  # its docstring, and its signature behind the connection
     return call
 
 

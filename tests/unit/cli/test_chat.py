@@ -332,7 +332,9 @@ def test_ctrl_c_at_the_end_leaves_the_work_to_the_next_start(
     remy.wait_for_requests(2)
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (130, b"reme: interrupted\n")
+    # Where it comes while that line is still being printed, the line is there again, and what is left is told.
+    assert child.returncode == 130
+    assert err.endswith(b"reme: interrupted\n")
     assert reme("jobs", "--json").value["jobs"][0]["attempts"] == 0
     remy.replied.clear()
     assert reme("flush").code == 0

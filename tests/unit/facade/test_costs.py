@@ -8,6 +8,9 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import InvalidInputError, StorageFullError
+from reme_core.ports import ItemAddress, PutItem, WriteItems
+from reme_core.schema import Scope, Usage
+from reme_core.steps import costs
 from reme_core.steps.costs import SERVICE_SPACE
 from reme_core.testing import FixedClock
 from tests.support.rule_model import RuleModel
@@ -59,6 +62,38 @@ async def test_costs_are_added_up_over_processes_and_spaces_are_apart(tmp_path):
         assert row.model_calls == 1
 
 
+async def test_a_row_that_this_release_can_not_read_is_nobodys(tmp_path):
+    async with memory_in(tmp_path) as memory:
+        await memory.summary([("user", "Alice lives in Berlin")], user_id="alice")
+        before = await memory.costs(user_id="alice")
+        newer = {"memory_space": "space", "user_id": "alice", "purpose": "summary", "spent": {"calls": 3}}
+        put = PutItem(address=ItemAddress(namespace=("costs", "2026-05-04"), key="newer"), value=newer)
+        await memory.store.write_items(SERVICE_SPACE, WriteItems(writes=[put], at=NOON))
+        assert await memory.costs(user_id="alice") == before
+
+
+async def test_a_call_that_is_noted_between_two_pages_makes_none_count_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(costs, "_PAGE", 2)
+    async with memory_in(tmp_path) as memory:
+        book = costs.CostBook(memory.store, memory.clock)
+        scope = Scope(memory_space="space", user_id="alice")
+        for _ in range(4):
+            await book.add(scope, "chat", Usage(model_calls=1))
+        search_items, noted = memory.store.search_items, []
+
+        async def search(space, search):
+            page = await search_items(space, search)
+            if not noted:
+                noted.append(True)
+                memory.clock.advance(seconds=1)
+                await book.add(scope, "chat", Usage(model_calls=1))
+            return page
+
+        monkeypatch.setattr(memory.store, "search_items", search)
+        [row] = await memory.costs(user_id="alice")
+        assert row.model_calls == 4
+
+
 async def test_without_a_model_nothing_is_written_down(tmp_path):
     async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
         await memory.summary([("user", "Alice lives in Berlin")], user_id="alice")
@@ -69,7 +104,8 @@ async def test_without_a_model_nothing_is_written_down(tmp_path):
 async def test_erasing_a_user_takes_what_the_user_cost(tmp_path):
     async with memory_in(tmp_path) as memory:
         await memory.summary([("user", "Alice lives in Berlin")], user_id="alice")
-        await memory.delete_all_memories(user_id="alice")
+        erased = await memory.delete_all_memories(user_id="alice")
+        assert erased.store_items == 1
         assert await memory.costs(user_id="alice") == []
 
 

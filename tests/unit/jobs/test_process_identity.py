@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from reme_core.jobs.job_outcomes import holder, is_gone
+from reme_core.jobs.retry_policy import holder, is_gone
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see other processes")
 
 CHILD = """
-from reme_core.jobs.job_outcomes import holder
+from reme_core.jobs.retry_policy import holder
 with holder() as name:
     print(name, flush=True)
     input()

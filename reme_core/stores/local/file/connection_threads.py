@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from types import TracebackType
 
 from pydantic import ValidationError
 
@@ -112,23 +114,45 @@ class OpenedFiles:
     def __init__(self, path: Path | None) -> None:
         """Remember the file; `None` checks nothing."""
         self._path = path
-        self._paths = [] if path is None else [str(path.absolute()) + end for end in ("", "-wal", "-shm")]
+        absolute = "" if path is None else str(path.absolute())
+        self._folder, self._paths = os.path.dirname(absolute), [absolute + end for end in ("", "-wal", "-shm")]  # noqa: PTH120
         self._seen: list[tuple[int, int]] = []
+        self._folder_seen: tuple[int, ...] = ()
         self._bytes = 0 if path is None else path.stat().st_size
 
     def check(self) -> None:
-        """Compare what is there with what was there at the first call, which a writer makes (StoreAccessError)."""
-        try:
-            found = [os.stat(path) for path in self._paths]  # noqa: PTH116  # before each commit
+        """Compare what is there with what was there at the first call, which a writer makes (StoreAccessError).
+
+        The log is looked at where its folder has changed since, and only then: each look has the file system write the
+        log's time of change anew at the next commit, which takes longer than all of this.
+        """
+        if self._path is None:
+            return
+        try:  # before each commit
+            folder, file = os.stat(self._folder), os.stat(self._paths[0])  # noqa: PTH116
+            if file.st_size < self._bytes:
+                raise StoreAccessError(_what_happened(f"{str(self._path)!r} was cut short", self._path))
+            stamp = (folder.st_dev, folder.st_ino, folder.st_mtime_ns, folder.st_ctime_ns, file.st_dev, file.st_ino)
+            if stamp == self._folder_seen:
+                return
+            now = [(one.st_dev, one.st_ino) for one in (file, *map(os.stat, self._paths[1:]))]
         except FileNotFoundError as exc:
             raise StoreAccessError(_what_happened(f"{exc.filename!r} was removed", self._path)) from exc
-        now = [(one.st_dev, one.st_ino) for one in found]
-        if found and found[0].st_size < self._bytes:
-            raise StoreAccessError(_what_happened(f"{str(self._path)!r} was cut short", self._path))
-        if not self._seen:
-            self._seen = now
-        if now != self._seen:
+        if now != (self._seen or now):
             raise StoreAccessError(_what_happened(f"{str(self._path)!r}, or its log, was replaced", self._path))
+        self._seen = now
+        self._folder_seen = stamp if _tells_changes(folder) else ()
+
+
+# Of a folder's time of change. Linux counts it in ticks of its clock, of 10 ms at most; others more finely, or in whole
+# seconds, as old disks do, or in hundredths.
+_SETTLED_NS = 100_000_000
+_COARSE_NS = 1_000_000
+
+
+def _tells_changes(folder: os.stat_result) -> bool:
+    """Return whether any later change in a folder will give it another time of change than it has."""
+    return bool(folder.st_ctime_ns % _COARSE_NS) and time.time_ns() - folder.st_ctime_ns > _SETTLED_NS
 
 
 def _what_happened(what: str, path: Path | None) -> str:
@@ -138,25 +162,37 @@ def _what_happened(what: str, path: Path | None) -> str:
     )
 
 
-@contextmanager
-def mapped_errors(path: str) -> Iterator[None]:
-    """Turn SQLite's errors, and the system's, into ours, each with what to do; no message holds words of a stored text.
+@dataclass(frozen=True, slots=True)
+class MappedErrors:
+    """Turns errors of SQLite and the system into ours, each with what to do; no message holds words of a stored text.
 
+    Used in `with`, again and again, also one in the other: each write goes through it, so it is not made anew.
     Source: https://sqlite.org/rescode.html
     """
-    try:
-        yield
-    except sqlite3.Error as exc:
-        if str(exc).startswith("Could not decode to UTF-8"):  # what Python adds is the text
-            raise _damaged(path, "a text is no UTF-8") from None
-        raise _mapped(exc, path) from exc
-    except OSError as exc:  # of what is done beside SQLite: the marker, and gaps that are cleared
-        raise _mapped_by_system(exc, path) from exc
-    except ValidationError as exc:
-        raise _damaged(path, describe(exc, "it", with_values=False)) from exc
-    except (OverflowError, UnicodeEncodeError) as exc:
-        msg = f"a value can't be stored or looked for: {exc}"
-        raise InvalidInputError(msg) from exc
+
+    path: str
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise what an error means (StoreError, InvalidInputError); others go on as they are."""
+        match exc:
+            case None:
+                return
+            case sqlite3.Error() if str(exc).startswith("Could not decode to UTF-8"):  # what Python adds is the text
+                raise _damaged(self.path, "a text is no UTF-8") from None
+            case sqlite3.Error():
+                raise _mapped(exc, self.path) from exc
+            case OSError():  # of what is done beside SQLite: the marker, and gaps that are cleared
+                raise _mapped_by_system(exc, self.path) from exc
+            case ValidationError():
+                raise _damaged(self.path, describe(exc, "it", with_values=False)) from exc
+            case OverflowError() | UnicodeEncodeError():
+                msg = f"a value can't be stored or looked for: {exc}"
+                raise InvalidInputError(msg) from exc
 
 
 @contextmanager
@@ -164,7 +200,7 @@ def reading_rows() -> Iterator[None]:
     """Tell a value of a row that is no value of its kind as CorruptDataError, without the value."""
     try:
         yield
-    except (ReMeError, ValidationError):  # the latter is told by `mapped_errors`
+    except (ReMeError, ValidationError):  # the latter is told by `MappedErrors`
         raise
     except (ValueError, TypeError) as exc:
         msg = f"the file holds a row that can't be what was written ({type(exc).__name__}): see `reme check`"

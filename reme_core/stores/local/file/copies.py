@@ -24,7 +24,7 @@ from reme_core.schema import (
     utc_now,
 )
 from reme_core.stores.local.file.bookkeeping import DIGESTED, digest_of, stored_dimension
-from reme_core.stores.local.file.connection_threads import mapped_errors
+from reme_core.stores.local.file.connection_threads import MappedErrors
 from reme_core.stores.local.file.file_location import BESIDE, USED, address_to_read
 from reme_core.stores.local.file.tables import SCHEMA_VERSION, check_version
 from reme_core.stores.local.file.whole_scope import HeldScope, list_scopes
@@ -39,7 +39,7 @@ def _reading(path: Path, told: str | None = None) -> Iterator[sqlite3.Connection
     """Hand out a connection that reads; errors name the path, or what the caller knows it by."""
     address = address_to_read(path)
     with (
-        mapped_errors(told or str(path)),
+        MappedErrors(told or str(path)),
         closing(sqlite3.connect(address, uri=True, timeout=_WAIT_S, isolation_level=None)) as connection,
     ):
         connection.execute("PRAGMA query_only = ON")
@@ -277,7 +277,7 @@ def _copy(source: Path, draft: Path, target: Path) -> None:
         raise StoreAccessError(msg)
     with _reading(source) as connection:
         connection.execute("PRAGMA schema_version")  # what is no SQLite file is told by its own name
-        with mapped_errors(str(target)), closing(sqlite3.connect(draft)) as copy:
+        with MappedErrors(str(target)), closing(sqlite3.connect(draft)) as copy:
             connection.backup(copy)  # all pages in one step: one snapshot, and no writer makes it begin anew
             copy.execute("PRAGMA journal_mode = DELETE")
     with draft.open("r+b") as file:

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from functools import partial
 from io import FileIO
 from pathlib import Path
@@ -20,7 +20,7 @@ from reme_core.errors import ConfigurationError, StoreAccessError, StoreClosedEr
 from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
 from reme_core.stores.local.file.bookkeeping import has_word_tables, keep_digests, make_scope_number
-from reme_core.stores.local.file.connection_threads import ConnectionThreads, OpenedFiles, mapped_errors
+from reme_core.stores.local.file.connection_threads import ConnectionThreads, MappedErrors, OpenedFiles
 from reme_core.stores.local.file.copies import keep_before_migration, remove_safety_copies
 from reme_core.stores.local.file.file_location import (
     FileSettings,
@@ -66,6 +66,8 @@ class Database:
             raise ConfigurationError(msg)
         self._settings = settings
         self._path = str(settings.path)
+        self.mapped_errors = MappedErrors(self._path)
+        """Turns errors within `with` into what `write` raises: for work that catches some of its own."""
         self._gate = threading.Lock()
         self._threads: ConnectionThreads | None = None
         self._ending: ConnectionThreads | None = None  # until their connections are closed, and the file handed on
@@ -87,10 +89,6 @@ class Database:
         if frees and self._settings.max_bytes is not None:
             return await asyncio.wrap_future(self._submit(self._transact_freeing, work, lambda threads: threads.writer))
         return await asyncio.wrap_future(self.submit_write(work, settled=settled))
-
-    def mapped_errors(self) -> AbstractContextManager[None]:
-        """Turn errors within, as those of SQLite, into what `write` raises: for work that catches some itself."""
-        return mapped_errors(self._path)
 
     @staticmethod
     def number_of(connection: sqlite3.Connection, scope: Scope) -> int:
@@ -196,7 +194,7 @@ class Database:
         self._gate.release()
 
     def _transact(self, threads: ConnectionThreads, work: Work[T]) -> T:
-        with mapped_errors(self._path):
+        with self.mapped_errors:
             connection = self._writing(threads)
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -210,7 +208,7 @@ class Database:
             return result
 
     def _transact_unsettled(self, threads: ConnectionThreads, work: Work[T]) -> T:
-        with mapped_errors(self._path):
+        with self.mapped_errors:
             connection = self._writing(threads)
             connection.execute("PRAGMA synchronous = NORMAL")
         try:
@@ -219,7 +217,7 @@ class Database:
             connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
 
     def _transact_freeing(self, threads: ConnectionThreads, work: Work[T]) -> T:
-        with mapped_errors(self._path):
+        with self.mapped_errors:
             connection = self._writing(threads)
             connection.execute(f"PRAGMA max_page_count = {_ALL_PAGES}")
         try:
@@ -228,7 +226,7 @@ class Database:
             bound_size(connection, self._settings)
 
     def _look(self, threads: ConnectionThreads, work: Work[T]) -> T:
-        with mapped_errors(self._path):
+        with self.mapped_errors:
             connection = self._reading(threads)
             connection.execute("BEGIN")
             try:
@@ -244,7 +242,7 @@ class Database:
             threads.end_reading()
 
     def _purge(self, threads: ConnectionThreads, _: None = None) -> None:
-        with mapped_errors(self._path):
+        with self.mapped_errors:
             threads.prepare_once(lambda: self._create(threads))
             with closing(bare_connection(self._settings)) as connection:
                 keep_digests(connection)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import statistics
 import subprocess
 import sys
 import threading
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +179,52 @@ async def test_a_put_of_a_running_chat_takes_few_statements(tmp_path: Path, monk
         seen.clear()
         await saver.aget_tuple(at("t"))
         assert len(seen) <= 7
+
+
+async def test_a_put_writes_two_pages(tmp_path: Path) -> None:
+    # The checkpoint and the value; the bundled saver writes its row and an index of it.
+    log, sizes = tmp_path / "m.db-wal", []
+    async with ReMeSaver.from_path(tmp_path / "m.db") as saver:
+        for number in range(10):
+            await put(saver, "t", number, x="a" * 1000)
+            sizes.append(log.stat().st_size)
+    assert statistics.median(after - before for before, after in pairwise(sizes)) == 2 * (24 + 4096)
+
+
+async def test_a_file_of_version_2_keeps_its_checkpoints(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    async with ReMeSaver.from_path(path) as saver:
+        for number in range(3):
+            stored = await put(saver, "t", number, x=number)
+            await saver.aput_writes(stored, [("x", 2)], "task")
+        expected = [found async for found in saver.alist(None)]
+    with sqlite3.connect(path) as connection:  # as it was: a number for each checkpoint
+        connection.executescript(
+            "DROP VIEW langgraph_thread_checkpoints; DROP TRIGGER langgraph_thread_ends; DROP INDEX langgraph_runs; "
+            "ALTER TABLE langgraph_checkpoints RENAME TO other; "
+            "CREATE TABLE langgraph_checkpoints (id INTEGER PRIMARY KEY, thread INTEGER NOT NULL, ns TEXT NOT NULL, "
+            "checkpoint_id TEXT NOT NULL, parent TEXT, run TEXT, hidden INTEGER NOT NULL DEFAULT 0, "
+            "type TEXT NOT NULL, body BLOB NOT NULL, metadata TEXT NOT NULL, refs TEXT NOT NULL, "
+            "UNIQUE (thread, ns, checkpoint_id)); "
+            "CREATE INDEX langgraph_runs ON langgraph_checkpoints (run) WHERE run IS NOT NULL; "
+            "INSERT INTO langgraph_checkpoints SELECT NULL, * FROM other; DROP TABLE other; "
+            "CREATE VIEW langgraph_thread_checkpoints AS SELECT erased_with FROM langgraph_threads "
+            "JOIN langgraph_checkpoints ON thread = langgraph_threads.id; "
+            "CREATE TRIGGER langgraph_thread_ends AFTER DELETE ON langgraph_threads BEGIN "
+            "DELETE FROM langgraph_checkpoints WHERE thread = OLD.id; END; "
+            "UPDATE langgraph_meta SET value = 2 WHERE name = 'version'"
+        )
+    connection.close()
+    for _ in range(2):  # it is moved once
+        async with ReMeSaver.from_path(path) as saver:
+            assert [found async for found in saver.alist(None)] == expected
+    async with ReMeSaver.from_path(path) as saver:
+        await saver.adelete_thread("t")
+    with sqlite3.connect(path) as connection:
+        for table in ("threads", "checkpoints", "values", "writes"):
+            left = connection.execute(f"SELECT count(*) FROM langgraph_{table}")  # noqa: S608  # constants
+            assert left.fetchone() == (0,)
+    connection.close()
 
 
 async def test_a_file_of_the_tables_before_keeps_its_writes(tmp_path: Path) -> None:

@@ -107,8 +107,9 @@ def test_it_only_reads_where_it_is_told_so_and_has_the_tools_of_its_profile(tmp_
     ("options", "words"),
     [
         ([], "whose memory?"),
-        (["--user", "ana", "--profile", "files"], "later release"),
-        (["--user", "ana", "--profile", "all"], "wanted one of default, chatgpt"),
+        (["--user", "ana", "--profile", "files"], "works on the files of a folder"),
+        (["--user", "ana", "--root", "notes"], "give both or neither"),
+        (["--user", "ana", "--profile", "all"], "wanted one of default, chatgpt, files"),
     ],
 )
 def test_what_can_not_be_served_is_said_on_stderr(tmp_path, options, words):

@@ -84,8 +84,6 @@ async def test_a_server_that_only_reads_offers_and_does_no_more_whatever_a_key_a
         assert (await client.call_tool("remember", {"content": "x"})).is_error
 
 
-def test_a_profile_that_is_not_there_yet_says_so():
-    with pytest.raises(InvalidInputError, match="later release"):
-        read_profile("files")
+def test_a_profile_that_is_not_there_says_which_are():
     with pytest.raises(InvalidInputError, match="wanted one of default, chatgpt"):
         read_profile("all")

@@ -161,6 +161,12 @@ async def test_a_scope_erased_in_mid_load_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.fixture
+def threads_before() -> set[threading.Thread]:
+    """The threads that other tests have left; ask for it before what starts some."""
+    return set(threading.enumerate())
+
+
+@pytest.fixture
 def busy(tmp_path: Path) -> Iterator[tuple[LocalStore, threading.Event]]:
     """A store on a file with a large scope whose loading thread has other work until the event is set."""
     path = tmp_path / "memory.db"
@@ -195,7 +201,7 @@ def test_searches_that_wait_for_a_scope_keep_nobody_else_waiting(busy: tuple[Loc
 
 
 def test_a_store_closed_in_mid_load_ends_its_threads_and_refuses_who_waits(
-    busy: tuple[LocalStore, threading.Event],
+    threads_before: set[threading.Thread], busy: tuple[LocalStore, threading.Event]
 ) -> None:
     store, event = busy
 
@@ -210,7 +216,9 @@ def test_a_store_closed_in_mid_load_ends_its_threads_and_refuses_who_waits(
             await waiting
 
     asyncio.run(run())
-    assert not any(thread.name.startswith("reme-") for thread in threading.enumerate())
+    assert not [
+        thread.name for thread in set(threading.enumerate()) - threads_before if thread.name.startswith("reme-")
+    ]
 
 
 def test_who_waits_may_give_up_and_the_next_one_finds_everything(busy: tuple[LocalStore, threading.Event]) -> None:

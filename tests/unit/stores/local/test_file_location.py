@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import shutil
 import stat
+import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import StorageFullError, StoreAccessError, StoreError, StoreUnavailableError
-from reme_core.stores.local.file.connection_threads import mapped_errors
+from reme_core.stores.local.file.connection_threads import MappedErrors
 from tests.support import processes
 
 
@@ -42,6 +43,41 @@ async def test_a_write_after_the_file_or_its_log_is_gone_is_refused(
         with pytest.raises(
             StoreAccessError, match=r"was (removed|replaced) while it was open|or its log, was replaced"
         ):
+            await memory.add_memory("is lost", user_id="alice")
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", ""])
+@pytest.mark.parametrize("how", ["removed", "replaced", "moved", "folder moved"])
+async def test_what_happens_to_a_file_that_was_left_alone_for_long_is_noticed(
+    tmp_path: Path, ending: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "memory"
+    path = folder / f"memory.db{ending}"
+    looked: list[str] = []
+    stat = os.stat
+    async with _open(folder) as memory:
+        await memory.add_memory("was written", user_id="alice")
+        changed = folder.stat().st_ctime_ns
+        number = 0
+        while time.time_ns() - changed < 300_000_000:  # its folder's time of change then tells any later change
+            await memory.add_memory(f"number {number} is written", user_id="alice")
+            number += 1
+        monkeypatch.setattr(os, "stat", lambda path, **more: (looked.append(str(path)), stat(path, **more))[1])
+        await memory.add_memory("goes quickly", user_id="alice")
+        monkeypatch.undo()
+        assert not [name for name in looked if name.endswith(("-wal", "-shm"))]  # a look makes the commit slower
+        if how == "removed":
+            path.unlink()
+        elif how == "replaced":
+            shutil.copy(path, folder / "copy")
+            (folder / "copy").replace(path)
+        elif how == "moved":
+            path.rename(folder / "other")
+        else:
+            shutil.copytree(folder, tmp_path / "copy")
+            folder.rename(tmp_path / "other")
+            (tmp_path / "copy").rename(folder)
+        with pytest.raises(StoreAccessError, match="nothing of this call was written"):
             await memory.add_memory("is lost", user_id="alice")
 
 
@@ -115,7 +151,7 @@ def test_a_folder_that_holds_other_things_keeps_its_rights(tmp_path: Path) -> No
     ],
 )
 def test_an_error_of_the_system_beside_sqlite_is_ours(number: int, wanted: type[StoreError]) -> None:
-    with pytest.raises(wanted, match=r"memory\.db"), mapped_errors("memory.db"):
+    with pytest.raises(wanted, match=r"memory\.db"), MappedErrors("memory.db"):
         raise OSError(number, "something")
 
 

@@ -427,7 +427,10 @@ async def test_a_file_that_another_program_keeps_to_itself_is_an_error_that_may_
     await store.close()
 
 
-async def test_a_deletion_that_a_reader_holds_up_says_so_and_can_be_repeated(tmp_path: Path) -> None:
+async def test_a_deletion_that_a_reader_holds_up_says_so_and_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "_PURGE_PATIENCE_S", 0.1)
     path = tmp_path / "memory.db"
     await fill(path)
     store = LocalStore(path, busy_timeout_s=0.05)

@@ -136,3 +136,27 @@ async def test_all_that_an_embedder_is_given_of_a_long_message_is_embedded(tmp_p
     assert "locksmith" in hit.memory
     with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
         assert connection.execute("SELECT count(*) FROM messages WHERE waits").fetchone() == (0,)
+
+
+async def test_a_long_message_of_before_passages_gains_them_and_keeps_its_vector_until_they_have_theirs(
+    tmp_path: Path,
+) -> None:
+    old = message(LONG)
+    async with opened(tmp_path) as store:
+        await append(store, old)
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:  # as a release wrote it that knew no passages
+        connection.execute("UPDATE messages SET passages = x''")
+        connection.execute("INSERT INTO message_vectors SELECT seq, ? FROM messages", (axis(2).tobytes(),))
+        connection.execute("INSERT INTO meta VALUES ('dimension', ?)", (str(len(axis(2))),))
+        connection.execute("UPDATE meta SET value = '0' WHERE key = 'terms'")
+        connection.commit()
+    async with opened(tmp_path) as store:
+        [by_words, *_] = await store.search_messages(ALICE, MessageSearch(text="When does my locksmith open?"))
+        assert by_words.stored.message == old
+        assert by_words.passage is not None
+        assert "locksmith" in LONG[slice(*by_words.passage)]
+        [by_vector, *_] = await store.search_messages(ALICE, MessageSearch(text="zebra", vector=axis(2)))
+        assert by_vector.stored.message == old
+        assert await give(store, axis(1), to="locksmith", others=axis(3)) > 5
+        [by_passage, *_] = await store.search_messages(ALICE, MessageSearch(text="zebra", vector=axis(1)))
+        assert by_passage.passage == by_words.passage
