@@ -120,6 +120,10 @@ def traced(
 
 
 def _note_records(opened: Span, answer: object, first: object) -> None:
+    removed = getattr(answer, "memories", None)
+    if isinstance(removed, int):  # of a whole scope, which are counted
+        opened.set_attribute("gen_ai.memory.record.count", removed)
+        return
     records = _records(answer)
     opened.set_attribute("gen_ai.memory.record.count", len(records))
     if captures_content():

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from reme_core.models.defaults import CharacterTokenCounter
-from reme_core.ports import FindMessages, ListMemories, MemoryFilter, RetrieveRequest, ScoredMemory, ScoredMessage
+from reme_core.ports import FindMessages, ListMemories, MemoryFilter, RetrieveRequest
 from reme_core.recall.simple_retriever import SimpleRetriever
-from reme_core.retrieval.hits import memory_hit, message_hit, word_share
+from reme_core.retrieval.hits import hit_of_memory, hit_of_message, word_share
 from reme_core.schema import Hit, MemoryType, Scope, StoredMessage
 from reme_core.schema.hits import found_text
 from reme_core.stores.local.store import LocalStore
@@ -55,10 +55,10 @@ async def text_for_session(store: LocalStore, scope: Scope, *, session_id: str |
     """Return who the user is and what was said last, oldest first, quoted as data; "" where nothing is known."""
     about = ListMemories(filter=MemoryFilter(types=_PROFILE), limit=_CANDIDATES)
     memories = (await store.list_memories(scope, about)).memories
-    profile = _first((memory_hit(ScoredMemory(memory=item, score=0.0), 0.0) for item in memories), START_TOKENS // 2)
+    profile = _first(map(hit_of_memory, memories), START_TOKENS // 2)
     page = await store.find_messages(scope, FindMessages(newest_first=True, limit=_RECENT))
-    news = (ScoredMessage(stored=item, score=0.0) for item in page.messages if _is_news(item, session_id))
-    recent = _first((message_hit(scope, item, 0.0) for item in news), START_TOKENS - _tokens(profile))
+    news = (hit_of_message(scope, item) for item in page.messages if _is_news(item, session_id))
+    recent = _first(news, START_TOKENS - _tokens(profile))
     return found_text([*profile, *reversed(recent)], max_chars=_MOST_CHARS)
 
 

@@ -49,6 +49,7 @@ class ServicePlan:
     allow_host: Sequence[str]
     allow_origin: Sequence[str]
     upstream: str | None
+    profile: str
     read_only: bool
 
 
@@ -74,6 +75,9 @@ async def _serve(
         str | None,
         typer.Option("--upstream", envvar="REME_UPSTREAM_BASE_URL", help="The model behind /v1/chat/completions."),
     ] = None,
+    profile: Annotated[
+        str, typer.Option("--profile", help="Which tools of MCP: default, or chatgpt (search and fetch).")
+    ] = "default",
     read_only: Annotated[bool, typer.Option("--read-only", help="Nobody may write.")] = False,
 ) -> int:
     """Serve the memory by HTTP until Ctrl-C: whoever has a key, and on this machine as --user without one."""
@@ -86,6 +90,7 @@ async def _serve(
         allow_host=allow_host or (),
         allow_origin=allow_origin or (),
         upstream=upstream,
+        profile=profile,
         read_only=read_only,
     )
     check_serving("reme serve")
@@ -101,13 +106,14 @@ async def run_service(where: CommonOptions, output: Output, plan: ServicePlan) -
     from reme_core.serve import doors, process  # noqa: PLC0415  # the other commands need none of it
     from reme_core.serve.chat.upstream import Upstream  # noqa: PLC0415  # as above
     from reme_core.serve.guard import is_loopback  # noqa: PLC0415  # as above
+    from reme_core.serve.mcp.options import read_served_profile  # noqa: PLC0415  # as above
     from reme_core.serve.service import make_service  # noqa: PLC0415  # as above
 
-    is_local = is_loopback(plan.host)
+    is_local, profile = is_loopback(plan.host), read_served_profile(plan.profile)
     service = make_service(replace(where, hints=False).open(with_llm=True, with_embedding=True))
     rules = _rules(where, plan, is_local=is_local)
     model = None if plan.upstream is None else Upstream(plan.upstream, os.environ.get("REME_UPSTREAM_API_KEY") or None)
-    async with process.opened(doors.make_served(service, rules, model)) as app:
+    async with process.opened(doors.make_served(service, rules, model, profile=profile)) as app:
         await _check_callers(service, rules, is_local=is_local)
         listening = process.listen(plan.host, plan.port)
         who = f"as user {where.user!r} of space {where.space!r}, or " if rules.anonymous is not None else ""

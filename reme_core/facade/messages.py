@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from reme_core.facade.parts import MemoryParts
 from reme_core.schema import Block, CleanedOffloads, Cost, Erased, Job, OffloadInfo, StoredMessage, Usage
 from reme_core.steps import user_input as inputs
+from reme_core.telemetry import traced
 
 if TYPE_CHECKING:
     from reme_core.ports import Counts, MessagePage
@@ -109,6 +110,7 @@ class MessageMethods:
             until=None if until is None else until.date(),
         )
 
+    @traced("delete_memory")
     async def delete_all_memories(self: MemoryParts, *, user_id: str | None = None, shared: bool = False) -> Erased:
         """Remove everything of a user for good: messages, blocks, memories, events, vectors and texts.
 

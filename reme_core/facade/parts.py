@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -13,6 +13,7 @@ from reme_core.schema.checks import is_path
 if TYPE_CHECKING:
     from reme_core.facade.config import Ports
     from reme_core.facade.learning_service import LearningService
+    from reme_core.facade.reme import ReMe
     from reme_core.facade.strategies import RuntimePorts
     from reme_core.jobs.job_service import JobService
     from reme_core.ports import ChatModel, Clock, Embedder, Retriever, Store, Summarizer, TokenCounter
@@ -59,6 +60,7 @@ class MemoryParts(Protocol):
     _language: Language | None
     _timezone: str
     _costs: CostBook
+    _in_space: Callable[[str], ReMe]
 
     @property
     def _learning(self) -> LearningService: ...
@@ -100,6 +102,15 @@ class AdapterSupport:
     def working(self: MemoryParts) -> WorkingPorts:
         """What working memory stands on, for the functions of `reme_core.working`."""
         return self._working_ports()
+
+    @property
+    def in_space(self: MemoryParts) -> Callable[[str], ReMe]:
+        """What makes a memory of another memory space, on the same store and with the same models and settings.
+
+        Close that one first: this one closes what both stand on. What `set_summarizer` and `set_retriever` changed here
+        is not changed there.
+        """
+        return self._in_space
 
     @property
     def embedder(self: MemoryParts) -> Embedder | None:

@@ -169,6 +169,21 @@ class ReMe(
                 raise ConfigurationError(missing_model_message(name))
         if trying is not None:
             _check_kind(trying, (RetryPolicy,), "trying: wanted a RetryPolicy")
+        self._in_space: Callable[[str], ReMe] = partial(
+            ReMe,
+            llm=self._ports.llm,
+            embedding=self._ports.embedder,
+            vector_store=self._ports.store,
+            use_agentic_mode=use_agentic_mode,
+            use_reviser=use_reviser,
+            language=language,
+            embed_messages=embed_messages,
+            slicing=slicing,
+            trying=trying,
+            token_counter=token_counter,
+            clock=clock,
+            timezone=timezone,
+        )
         self._clock = clock or SystemClock()
         self._timezone = inputs.read_timezone(timezone)
         self._trying = trying or RetryPolicy()

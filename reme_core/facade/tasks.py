@@ -20,6 +20,7 @@ from reme_core.schema import (
     parse_trajectories,
 )
 from reme_core.steps import user_input as inputs
+from reme_core.telemetry import traced
 
 if TYPE_CHECKING:
     from reme_core.ports import ToolCallPage, ToolPage
@@ -36,6 +37,7 @@ UTILITY_THRESHOLD = 0.5
 class TaskMethods:
     """The methods of `ReMe` on tasks."""
 
+    @traced("upsert_memory")
     async def summary_task(
         self: MemoryParts,
         trajectories: Sequence[object],
@@ -80,6 +82,7 @@ class TaskMethods:
         )
         return await self._learning.recorder().summarize(scope, request)
 
+    @traced("search_memory")
     async def retrieve_task_memory(
         self: MemoryParts,
         query: str | None = None,
@@ -178,6 +181,7 @@ class TaskMethods:
         ids = inputs.read_ids([memory_ids] if isinstance(memory_ids, str) else memory_ids, "memory_ids")
         return await record_use(self._ports.store, self._scope(user_id, shared=shared), ids, uses=uses, helpful=helpful)
 
+    @traced("delete_memory")
     async def forget_memories(
         self: MemoryParts,
         *,
@@ -309,6 +313,7 @@ class ToolMethods:
             self._scope(user_id, shared=shared), names, background=inputs.read_flag(background, "background")
         )
 
+    @traced("search_memory")
     async def retrieve_tool_memory(
         self: MemoryParts, tool_names: str | Sequence[str], *, user_id: str | None = None, shared: bool = False
     ) -> ToolMemories:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reme_core.ports import ScoredBlock, ScoredMemory, ScoredMessage, ScoredOffload
-from reme_core.schema import Hit, MemoryType, OffloadKind, Scope
+from reme_core.schema import Hit, Memory, MemoryType, OffloadKind, Scope, StoredMessage
 from reme_core.text import terms
 
 
@@ -69,6 +69,16 @@ def passage_of(hit: Hit) -> Hit:
     after = " […]" if end < len(hit.memory) else ""
     text = f"{before}{hit.memory[start:end].strip()}{after}"
     return hit.model_copy(update={"memory": text, "is_passage": True})
+
+
+def hit_of_memory(memory: Memory) -> Hit:
+    """Make the hit of a memory that was listed, not found, for the text of an answer; its score is 0."""
+    return memory_hit(ScoredMemory(memory=memory, score=0.0), 0.0)
+
+
+def hit_of_message(scope: Scope, stored: StoredMessage) -> Hit:
+    """Make the hit of a message that was listed, not found, for the text of an answer; its score is 0."""
+    return message_hit(scope, ScoredMessage(stored=stored, score=0.0), 0.0)
 
 
 def block_hit(scope: Scope, item: ScoredBlock, score: float) -> Hit:

@@ -165,6 +165,10 @@ class Hit(MappingModel):
     superseded_by: str | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
+    def stands_in(self, message_ids: frozenset[str]) -> bool:
+        """Tell whether all that it says was said in these messages; of what names no message that can't be told."""
+        return bool(self.message_ids) and message_ids.issuperset(self.message_ids)
+
     def __str__(self) -> str:
         """Tell score, layer, day, speaker and text in one line; a long text is cut."""
         return f"{self.score:.2f} {self.layer:<7} {found_line(self, max_chars=200).removeprefix('- ')}"

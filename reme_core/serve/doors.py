@@ -12,19 +12,22 @@ from reme_core.serve.chat.upstream import Upstream
 from reme_core.serve.guard import GuardRules
 from reme_core.serve.http.routes import http_routes
 from reme_core.serve.mcp import mcp_routes
-from reme_core.serve.mcp.options import McpOptions
+from reme_core.serve.mcp.options import McpOptions, Profile
 from reme_core.serve.service import Service, make_app
 
 
-def make_served(service: Service, rules: GuardRules, upstream: Upstream | None = None) -> Starlette:
+def make_served(
+    service: Service, rules: GuardRules, upstream: Upstream | None = None, *, profile: Profile = Profile.DEFAULT
+) -> Starlette:
     """Return the application with every door: HTTP, MCP and chats.
 
     Args:
         service: What the doors stand on.
         rules: Which requests are let in.
         upstream: The model behind the chat door; None: there is none.
+        profile: The tools of MCP.
     """
-    mcp, sessions = mcp_routes(service, McpOptions(read_only=rules.read_only))
+    mcp, sessions = mcp_routes(service, McpOptions(profile=profile, read_only=rules.read_only))
     routes: list[BaseRoute] = [*http_routes(service), *mcp, *chat_routes(service, upstream)]
     running: list[AbstractAsyncContextManager[object]] = [sessions, *([] if upstream is None else [upstream])]
     return make_app(service, rules, routes, running)

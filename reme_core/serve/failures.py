@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
+from collections.abc import Mapping
 
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
@@ -81,7 +82,7 @@ _STATUS: tuple[tuple[type[ReMeError], int], ...] = (
 
 # As `repr` writes it.
 _PATH = re.compile(r"""'[^']*[/\\][^']*'|"[^"]*[/\\][^"]*\"""")
-_HEADERS = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
+_HEADERS: Mapping[int, Mapping[str, str]] = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 
 
 def status_of(error: BaseException) -> int:
@@ -120,7 +121,7 @@ def log_bug(what: str, error: Exception) -> None:
 
 
 def _response(
-    path: str, error: ReMeError | None, words: str, kind: str, status: int, headers: dict[str, str]
+    path: str, error: ReMeError | None, words: str, kind: str, status: int, headers: Mapping[str, str]
 ) -> JSONResponse:
     if path.startswith(OPENAI_PATHS):
         return JSONResponse(_openai_error(words, kind, status), status, headers=headers)

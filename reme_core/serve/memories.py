@@ -1,9 +1,8 @@
-"""The memories of a service: one `ReMe` for each memory space, on one store and with the same models."""
+"""The memories of a service: one `ReMe` for each memory space, on one store and with the same models and settings."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -18,12 +17,11 @@ class Memories:
     """Makes the memory of a space when it is first asked for, and closes all of them at the end.
 
     Args:
-        home: The memory of the service's own space; the others share its store and its models, and it closes these.
-        make: Makes the memory of another space.
+        home: The memory of the service's own space; the others share its store, models and settings, and it closes
+            what they stand on.
     """
 
     home: ReMe
-    make: Callable[[str], ReMe]
     _opened: dict[str, ReMe] = field(default_factory=dict)
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _gate: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -56,14 +54,5 @@ class Memories:
             return memory
         async with self._gate:
             if memory_space not in self._opened:
-                self._opened[memory_space] = await self._stack.enter_async_context(self.make(memory_space))
+                self._opened[memory_space] = await self._stack.enter_async_context(self.home.in_space(memory_space))
             return self._opened[memory_space]
-
-
-def memories_of(home: ReMe) -> Memories:
-    """Return the memories that stand on the store and the models of this one."""
-
-    def make(memory_space: str) -> ReMe:
-        return ReMe(memory_space, llm=home.llm, embedding=home.embedder, vector_store=home.store, clock=home.clock)
-
-    return Memories(home, make)

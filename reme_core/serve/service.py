@@ -13,12 +13,13 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
+from starlette.types import Receive
 
 from reme_core.facade.reme import ReMe
 from reme_core.serve.access import AccessKeys, Principal
 from reme_core.serve.failures import failure_response
 from reme_core.serve.guard import Guard, GuardRules
-from reme_core.serve.memories import Memories, memories_of
+from reme_core.serve.memories import Memories
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Service:
 
 def make_service(home: ReMe) -> Service:
     """Return the service of a memory, whose store and models its other spaces share."""
-    memories = memories_of(home)
+    memories = Memories(home)
     return Service(memories, AccessKeys(memories.store, memories.clock))
 
 
@@ -49,6 +50,12 @@ def principal_of(request: Request) -> Principal:
     principal = request.state.principal
     assert isinstance(principal, Principal)  # noqa: S101  # the guard is around every route
     return principal
+
+
+async def until_gone(receive: Receive) -> None:
+    """Wait until the caller leaves; the body was read before."""
+    while (await receive())["type"] != "http.disconnect":
+        continue
 
 
 def make_app(

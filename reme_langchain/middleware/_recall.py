@@ -58,8 +58,8 @@ async def recall(
         _LOG.warning("no memories were recalled for this run: %s: %s", type(exc).__name__, exc)
         return None
     shown = frozenset[str]().union(*(() if again else map(shown_in, messages)))
-    held = {usable_id(message.id) for message in messages if message.id}
-    hits = [hit for hit in found if key_of(hit) not in shown and not _is_held(hit, held)][: settings.limit]
+    told = frozenset(usable_id(message.id) for message in messages if message.id)
+    hits = [hit for hit in found if key_of(hit) not in shown and not hit.stands_in(told)][: settings.limit]
     if not hits:
         return None
     return RecalledText(text=found_text(hits, max_chars=_HIT_CHARS), shown=tuple(map(key_of, hits)))
@@ -95,11 +95,6 @@ def key_of(hit: Hit) -> str:
     if hit.layer == "message":
         name = hit.message_ids[0] if hit.message_ids else ""
     return hashlib.blake2b(f"{hit.layer}:{name}:{hit.memory}".encode(), digest_size=8).hexdigest()
-
-
-def _is_held(hit: Hit, held: set[str]) -> bool:
-    """Tell whether all that a result says stands in the context as it was said."""
-    return bool(hit.message_ids) and held.issuperset(hit.message_ids)
 
 
 def with_block(request: ModelRequest[ContextT], block: str | None) -> ModelRequest[ContextT]:

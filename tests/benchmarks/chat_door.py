@@ -24,13 +24,18 @@ from figures import Figure, show, write
 from reme_core import ReMe
 
 MESSAGES, ASKED = 10_000, 200
-_CHUNK = b'data: {"choices": [{"index": 0, "delta": {"content": "Yes."}}]}\n\ndata: [DONE]\n\n'
+_FIRST = b'data: {"choices": [{"index": 0, "delta": {"content": "Yes."}}]}\n\n'
+_LAST = b"data: [DONE]\n\n"
+# Between the first token and the end: in one piece with the end, the first token would wait for the answer to be kept.
+_PAUSE_S = 0.005
 
 
 async def model(scope: dict, receive: object, send: object) -> None:
-    """Answer any request at once with a short stream."""
+    """Answer any request at once with a token, and soon with the end."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
-    await send({"type": "http.response.body", "body": _CHUNK})
+    await send({"type": "http.response.body", "body": _FIRST, "more_body": True})
+    await asyncio.sleep(_PAUSE_S)
+    await send({"type": "http.response.body", "body": _LAST})
 
 
 def serve(role: str, upstream: str, folder: str) -> None:

@@ -59,6 +59,19 @@ async def test_each_operation_has_a_span_without_texts(tmp_path, spans):
     assert not any(span.events for span in spans.get_finished_spans())
 
 
+async def test_tasks_and_the_end_of_a_user_have_spans_too(tmp_path, spans):
+    async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
+        await memory.add_memory("Save first", user_id="ana", memory_type="procedural", memory_target="edit")
+        await memory.summary_task([{"messages": [("user", "Edit it")], "score": 1.0}], user_id="ana", task_name="edit")
+        await memory.retrieve_task_memory("Save what is edited", user_id="ana")
+        await memory.retrieve_tool_memory("editor", user_id="ana")
+        await memory.forget_memories(user_id="ana")
+        await memory.delete_all_memories(user_id="ana")
+    told = [(span.name, span.attributes["gen_ai.memory.record.count"]) for span in spans.get_finished_spans()]
+    assert told[:3] == [("upsert_memory", 1), ("upsert_memory", 0), ("search_memory", 1)]
+    assert told[4:] == [("delete_memory", 0), ("delete_memory", 1)]
+
+
 async def test_texts_stand_in_spans_where_the_application_says_so(tmp_path, spans, monkeypatch):
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
     async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:

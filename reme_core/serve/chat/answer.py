@@ -12,8 +12,12 @@ from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from reme_core.schema import Usage
+
 MAX_BYTES = 8 << 20
 """Of an answer that is read along, and of one that is held back until it is on disk."""
+# Of one answer and its prompt: far more than any model's window.
+_MAX_TOKENS = 1 << 40
 _DONE = b"[DONE]"
 _COMPRESSED = frozenset({"gzip", "x-gzip", "deflate"})
 _ANY_HEADER = 47  # of zlib: that of gzip or its own, with a window of any size
@@ -29,10 +33,10 @@ class AnswerReader:
         is_whole: Whether the answer has come to its end.
     """
 
-    is_stream: bool
+    is_stream: bool = False
     encoding: str = ""
     is_whole: bool = False
-    usage: Mapping[str, JsonValue] = field(default_factory=dict)
+    _usage: Mapping[str, JsonValue] = field(default_factory=dict)
     _kept: bytearray = field(default_factory=bytearray)
     _taken: int = 0
     _end: bytes = b"\n\n"
@@ -44,6 +48,15 @@ class AnswerReader:
     def is_between_events(self) -> bool:
         """Whether a line of our own would not fall into an event of the model's, nor into compressed bytes."""
         return not self.encoding and self._end.endswith((b"\n\n", b"\n\r\n"))
+
+    @property
+    def spent(self) -> Usage:
+        """What the model says that the answer took; a number that can't be one counts as none."""
+        return Usage(
+            model_calls=1,
+            prompt_tokens=_tokens(self._usage.get("prompt_tokens")),
+            completion_tokens=_tokens(self._usage.get("completion_tokens")),
+        )
 
     def feed(self, piece: bytes) -> None:
         """Take over the next bytes."""
@@ -103,7 +116,7 @@ class AnswerReader:
         self._take(_mapping(choice.get("message")))
 
     def _take_usage(self, event: Mapping[str, JsonValue]) -> None:
-        self.usage = _mapping(event.get("usage")) or self.usage
+        self._usage = _mapping(event.get("usage")) or self._usage
 
     def _take(self, part: Mapping[str, JsonValue]) -> None:
         content = part.get("content")
@@ -135,6 +148,10 @@ def _object(text: bytes) -> Mapping[str, JsonValue]:
 
 def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
     return value if isinstance(value, dict) else {}
+
+
+def _tokens(told: JsonValue) -> int:
+    return told if type(told) is int and 0 <= told <= _MAX_TOKENS else 0  # True is none
 
 
 def _first_choice(event: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:

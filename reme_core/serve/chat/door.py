@@ -24,6 +24,7 @@ from reme_core.serve.chat.upstream import Upstream
 from reme_core.serve.guard import header_text
 from reme_core.serve.service import Service, principal_of
 
+_NAME_CHARS = 200  # of a model, in the name of a span
 _SESSION, _BUDGET, _MEMORY = "X-Reme-Session", "X-Reme-Budget", "X-Reme-Memory"
 
 
@@ -52,8 +53,15 @@ class ChatDoor:
             return Relay(self.upstream, request, "chat/completions", raw)
         body, budget = _read_body(raw), _read_budget(request.headers.get(_BUDGET))
         turn = await self._turn(request, body)
+        asked, model = await turn.begin(body, raw, budget), body.get("model")
         return Relay(
-            self.upstream, request, "chat/completions", await turn.begin(body, raw, budget), turn, self.keep_alive_s
+            self.upstream,
+            request,
+            "chat/completions",
+            asked,
+            turn,
+            self.keep_alive_s,
+            model=model[:_NAME_CHARS] if isinstance(model, str) else "",
         )
 
     async def _turn(self, request: Request, body: Mapping[str, JsonValue]) -> Turn:

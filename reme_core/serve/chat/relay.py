@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import httpx2
@@ -18,6 +19,8 @@ from reme_core.errors import ConfigurationError, InvalidInputError, ModelUnavail
 from reme_core.serve.chat.answer import MAX_BYTES, AnswerReader
 from reme_core.serve.chat.remember import ChatMemory, DegradedError
 from reme_core.serve.chat.upstream import Upstream, returned_headers
+from reme_core.serve.service import until_gone
+from reme_core.telemetry import model_span
 
 _LOG = logging.getLogger("reme.serve")
 
@@ -66,7 +69,7 @@ class Turn:
             message = self.memory.talk.answered(reader.message(), is_partial=not reader.is_whole)
             if message is not None:
                 await self.memory.record_answer(message)
-            await self.memory.record_cost(reader.usage)
+            await self.memory.record_cost(reader.spent)
         except (DegradedError, InvalidInputError) as exc:
             self.problem = exc.reason if isinstance(exc, DegradedError) else "an answer that can't be kept"
             _LOG.warning("an answer was not kept: %s", self.problem)
@@ -93,6 +96,7 @@ class Relay(Response):
         body: What is sent.
         turn: What the memory does.
         keep_alive_s: Seconds of silence after which a stream carries a comment.
+        model: The name of the model, for the span of the call; empty: there is none.
     """
 
     upstream: Upstream | None
@@ -101,6 +105,7 @@ class Relay(Response):
     body: bytes
     turn: Turn = field(default_factory=Turn)
     keep_alive_s: float = 15.0
+    model: str = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer the request.
@@ -113,7 +118,7 @@ class Relay(Response):
             msg = "there is no model behind this service: start it with --upstream URL, or set REME_UPSTREAM_BASE_URL"
             raise ConfigurationError(msg)
         relaying = asyncio.ensure_future(self._relay(self.upstream, send))
-        leaving = asyncio.ensure_future(_until_gone(receive))
+        leaving = asyncio.ensure_future(until_gone(receive))
         try:
             await asyncio.wait({relaying, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -124,12 +129,17 @@ class Relay(Response):
             relaying.result()
 
     async def _relay(self, upstream: Upstream, send: Send) -> None:
+        reader = AnswerReader()
+        with model_span("chat", self.model, lambda: reader.spent) if self.model else nullcontext():
+            await self._ask(upstream, reader, send)
+
+    async def _ask(self, upstream: Upstream, reader: AnswerReader, send: Send) -> None:
         async with upstream.ask(self.request.method, self.path, self.request.headers, self.body) as answer:
-            is_stream = answer.headers.get("content-type", "").lower().startswith("text/event-stream")
             encoding = answer.headers.get("content-encoding", "").strip().lower()
-            reader = AnswerReader(is_stream=is_stream, encoding="" if encoding == "identity" else encoding)
+            reader.encoding = "" if encoding == "identity" else encoding
+            reader.is_stream = answer.headers.get("content-type", "").lower().startswith("text/event-stream")
             try:
-                if is_stream:
+                if reader.is_stream:
                     await self._pass_stream(answer, reader, send)
                 else:
                     await self._pass_whole(answer, reader, send)
@@ -219,11 +229,6 @@ async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:
     except httpx2.HTTPError as exc:
         msg = "the model's answer broke off: ask again"
         raise ModelUnavailableError(msg) from exc
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        continue
 
 
 async def _to_its_end(work: Coroutine[object, object, None]) -> None:

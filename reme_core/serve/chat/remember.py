@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
-
-from pydantic import JsonValue
 
 from reme_core.errors import MessageNotFoundError, ReMeError
 from reme_core.facade.reme import ReMe
@@ -25,8 +23,6 @@ T = TypeVar("T")
 DEFAULT_BUDGET = 800
 MAX_BUDGET = 100_000
 _PATIENCE_S = 2.0
-# Of one answer: a thousand times the largest window.
-_MOST_TOKENS = 1_000_000_000
 # What is asked for beside the budget, since of what is found some stands in the talk already.
 _SPARE = 2
 
@@ -82,8 +78,8 @@ class ChatMemory:
         found = await _bounded(
             self.memory.retrieve(self.talk.question, user_id=self.principal.scope.user_id, token_budget=budget * _SPARE)
         )
-        held = {message.message_id for message in self.talk.messages}
-        hits = [hit for hit in found.results if hit.reference is None and not _is_held(hit, held)]
+        told = frozenset(message.message_id for message in self.talk.messages)
+        hits = [hit for hit in found.results if hit.reference is None and not hit.stands_in(told)]
         return self._within(hits, budget)
 
     async def record_answer(self, message: Message) -> None:
@@ -95,10 +91,8 @@ class ChatMemory:
         if Right.WRITE in self.principal.rights:
             await _bounded(self._append_answer(message))
 
-    async def record_cost(self, usage: Mapping[str, JsonValue]) -> None:
+    async def record_cost(self, spent: Usage) -> None:
         """Write down what the model says that the answer took."""
-        prompt, completion = (_tokens(usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-        spent = Usage(model_calls=1, prompt_tokens=prompt, completion_tokens=completion)
         await CostBook(self.memory.store, self.memory.clock).add(self.principal.scope, "chat door", spent)
 
     async def _append_new(self) -> None:
@@ -139,17 +133,6 @@ class ChatMemory:
                 taken.append(hit)
                 left -= cost
         return found_text(taken)
-
-
-def _tokens(told: JsonValue) -> int:
-    """Return a number of tokens as a model tells it; 0 for what can be none."""
-    if not isinstance(told, int) or isinstance(told, bool):
-        return 0
-    return told if 0 <= told <= _MOST_TOKENS else 0
-
-
-def _is_held(hit: Hit, held: set[str]) -> bool:
-    return bool(hit.message_ids) and held.issuperset(hit.message_ids)
 
 
 async def _bounded(work: Awaitable[T]) -> T:

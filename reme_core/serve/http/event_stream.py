@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from reme_core.serve.failures import failure_response
+from reme_core.serve.service import until_gone
 
 KEEP_ALIVE_S = 15.0
 """Proxies close a connection that says nothing for a minute; services.md has the same for the chat door."""
@@ -42,7 +43,7 @@ class EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
         async with asyncio.TaskGroup() as group:
             answer = group.create_task(self._answer())
-            left = group.create_task(_left(receive))
+            left = group.create_task(until_gone(receive))
             await _send(send, b": working\n\n", more=True)
             while not (answer.done() or left.done()):
                 await asyncio.wait((answer, left), timeout=KEEP_ALIVE_S, return_when=asyncio.FIRST_COMPLETED)
@@ -65,11 +66,6 @@ def as_event(answer: Response) -> bytes:
     """Write an answer as an event; JSON has no line ends of its own."""
     kind = b"error" if answer.status_code >= 400 else b"result"  # where HTTP's failures begin
     return b"event: %s\ndata: %s\n\n" % (kind, bytes(answer.body) or b"null")
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _send(send: Send, body: bytes, *, more: bool) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pydantic import computed_field
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.reme import ReMe
 from reme_core.ports import BlockPage, EventQuery, OffloadPage
-from reme_core.schema import Event, Job, RetrieveResult, StoredMessage, make_scope, shown
+from reme_core.schema import Cost, Event, Job, RetrieveResult, StoredMessage, make_scope, shown
 from reme_core.schema.mapping import MappingModel
 from reme_core.steps import user_input as inputs
+from reme_core.steps.costs import CostBook
 
 _MAX_DIGITS = 18  # of a whole number of 64 bits
 
@@ -92,6 +95,24 @@ async def users_with_jobs(memory: ReMe, *, user_id: str, limit: int = 100, curso
     users, begin = sorted(await memory.users_with_jobs()), _place(cursor)
     more = str(begin + limit) if len(users) > begin + limit else None
     return UserPage(users=tuple(users[begin : begin + limit]), next_cursor=more)
+
+
+async def costs_of_users(
+    memory: ReMe, *, start_time: datetime | str | None = None, end_time: datetime | str | None = None
+) -> list[Cost]:
+    """Return what this memory space spent on chat models, by day (UTC), user and purpose.
+
+    Args:
+        memory: The memory of the space.
+        start_time: From its day on.
+        end_time: Up to its day, which is not counted any more.
+    """
+    since, until = inputs.read_time(start_time, "start_time"), inputs.read_time(end_time, "end_time")
+    return await CostBook(memory.store, memory.clock).read(
+        memory.memory_space,
+        since=None if since is None else since.date(),
+        until=None if until is None else until.date(),
+    )
 
 
 async def list_blocks(

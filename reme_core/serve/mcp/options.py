@@ -56,3 +56,12 @@ def read_profile(value: str) -> Profile:
     except ValueError:
         msg = f"profile: wanted one of {', '.join(Profile)}, found {shown(value)}"
         raise InvalidInputError(msg) from None
+
+
+def read_served_profile(value: str) -> Profile:
+    """Read the name of a profile that a service may have: not of one folder, which all its users would share."""
+    profile = read_profile(value)
+    if profile is Profile.FILES:
+        msg = "profile: 'files' works on one folder, which is for `reme mcp`; a service takes default or chatgpt"
+        raise InvalidInputError(msg)
+    return profile

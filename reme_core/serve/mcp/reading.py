@@ -6,18 +6,8 @@ import contextlib
 from collections.abc import Sequence
 
 from reme_core.errors import BlockNotFoundError, MemoryNotFoundError, MessageNotFoundError
-from reme_core.ports import ScoredMemory, ScoredMessage
-from reme_core.retrieval.hits import memory_hit, message_hit
-from reme_core.schema import (
-    Event,
-    Hit,
-    Job,
-    JobState,
-    Memory,
-    Scope,
-    StoredMessage,
-    found_text,
-)
+from reme_core.retrieval.hits import hit_of_memory, hit_of_message
+from reme_core.schema import Event, Hit, Job, JobState, Memory, found_text
 from reme_core.schema.hits import with_hidden_shown
 from reme_core.serve.mcp.answers import FoundAnswer, MemoryAnswer, StatusAnswer, found_answer
 from reme_core.serve.mcp.arguments import (
@@ -178,13 +168,3 @@ def degraded_parts(caller: Caller, jobs: Sequence[Job]) -> list[str]:
     if any(job.state is JobState.DEAD for job in jobs):
         told.append("Jobs were given up: `reme jobs` tells why, and tries them again.")
     return told
-
-
-def hit_of_memory(memory: Memory) -> Hit:
-    """Return a memory in the form of what is found, for the text of an answer."""
-    return memory_hit(ScoredMemory(memory=memory, score=0.0), 0.0)
-
-
-def hit_of_message(scope: Scope, stored: StoredMessage) -> Hit:
-    """Return a message in the form of what is found, for the text of an answer."""
-    return message_hit(scope, ScoredMessage(stored=stored, score=0.0), 0.0)

@@ -8,11 +8,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ReadResourceResult, Resource, ResourceTemplate, TextResourceContents
 
 from reme_core.errors import NotFoundError
+from reme_core.retrieval.hits import hit_of_memory, hit_of_message
 from reme_core.schema import found_text
 from reme_core.serve.access import Right
 from reme_core.serve.mcp.arguments import IdArguments
 from reme_core.serve.mcp.caller import Caller
-from reme_core.serve.mcp.reading import MAX_TEXT_CHARS, get_memory, hit_of_memory, hit_of_message
+from reme_core.serve.mcp.reading import MAX_TEXT_CHARS, get_memory
 
 PROFILE_URI = "reme://profile"
 _MEMORY, _SESSION = "reme://memory/", "reme://session/"

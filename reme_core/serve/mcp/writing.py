@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from reme_core.errors import InvalidInputError, MemoryNotFoundError, PartialFailureError, ReMeError
+from reme_core.retrieval.hits import hit_of_memory
 from reme_core.schema import Memory, found_text, new_id
 from reme_core.serve.mcp.answers import ForgetAnswer, IdAnswer, RecordAnswer
 from reme_core.serve.mcp.arguments import (
@@ -15,7 +16,7 @@ from reme_core.serve.mcp.arguments import (
     SaidMessage,
 )
 from reme_core.serve.mcp.caller import Caller
-from reme_core.serve.mcp.reading import MAX_TEXT_CHARS, hit_of_memory
+from reme_core.serve.mcp.reading import MAX_TEXT_CHARS
 from reme_core.serve.mcp.transcript import read_transcript
 
 AUTHOR = "agent"

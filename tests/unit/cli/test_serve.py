@@ -49,6 +49,8 @@ def test_the_space_of_the_service_is_shown_as_nobodys(reme):
         (["--host", "0.0.0.0"], "there is no key, and beyond this machine nobody is let in without one"),  # noqa: S104
         (["--config", "nowhere.toml"], "there is no such file"),
         (["--port", "70000"], "wanted a number from 0 to 65535"),
+        (["--profile", "all"], "profile: wanted one of default, chatgpt"),
+        (["--profile", "files"], "profile: 'files' works on one folder"),
     ],
 )
 def test_what_would_let_in_everybody_or_nobody_is_refused(reme, options, words):
@@ -70,11 +72,12 @@ def test_settings_of_another_file_and_no_variables_of_another_product(reme, tmp_
     plans = []
 
     async def keep(where, output, plan):
-        plans.append((where.user, where.space, plan.host, plan.port))
+        plans.append((where.user, where.space, plan.host, plan.port, plan.profile))
 
     monkeypatch.setattr(serve, "run_service", keep)
     assert reme("serve", "--config", str(tmp_path / "service.toml")).code == 0
-    assert plans == [("carol", "work", "127.0.0.1", 2334)]
+    assert reme("serve", "--user", "bob", "--profile", "chatgpt").code == 0
+    assert plans == [("carol", "work", "127.0.0.1", 2334, "default"), ("bob", "default", "127.0.0.1", 2334, "chatgpt")]
 
 
 @pytest.mark.parametrize("code", ["import reme_core", "from reme_core.cli import main; main(['--help'])"])

@@ -15,6 +15,7 @@ import yaml
 from typer.main import get_command
 
 from reme_core.cli.program import app
+from reme_core.serve import process
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
@@ -60,6 +61,22 @@ def test_the_image_runs_as_nobody_in_particular_and_is_asked_whether_it_lives():
     assert service["cap_drop"] == ["ALL"]
     assert service["volumes"] == ["memory:/data"]
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_who_is_told_to_stop_has_the_time_that_the_service_takes():
+    needed = process.FINISH_S + process.CLOSE_S
+    [compose] = re.findall(r"^(\d+)s$", COMPOSE["services"]["reme"]["stop_grace_period"])
+    [unit] = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
+    assert int(compose) > needed
+    assert int(unit) > needed
+
+
+def test_what_the_environment_says_of_models_reaches_the_container():
+    variables = {
+        *(f"REME_{part}_{name}" for part in ("LLM", "EMBEDDING") for name in ("MODEL", "API_KEY", "BASE_URL")),
+        *("REME_UPSTREAM_BASE_URL", "REME_UPSTREAM_API_KEY"),
+    }
+    assert COMPOSE["services"]["reme"]["environment"] == {name: f"${{{name}:-}}" for name in variables}
 
 
 def test_the_dockerfile_is_linted():

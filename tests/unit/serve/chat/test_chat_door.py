@@ -20,7 +20,7 @@ from reme_core.serve.chat.talk import read_talk
 from reme_core.serve.chat.upstream import Upstream
 from reme_core.serve.guard import GuardRules
 from reme_core.serve.service import make_app, make_service
-from tests.support.openai_server import Call, Completion, HangUp, OpenAIServer, Status
+from tests.support.openai_server import Call, Completion, HangUp, OpenAIServer, Raw, Status
 from tests.support.served import served
 
 ALICE = Principal(scope=make_scope("space", "alice"))
@@ -39,9 +39,14 @@ def memory(tmp_path):
 
 
 @pytest.fixture
-def address(model, memory):
+def app(model, memory):
     service, upstream = make_service(memory), Upstream(model.base_url, "sk-of-the-model")
-    with served(make_app(service, GuardRules(anonymous=ALICE), chat_routes(service, upstream), [upstream])) as url:
+    return make_app(service, GuardRules(anonymous=ALICE), chat_routes(service, upstream), [upstream])
+
+
+@pytest.fixture
+def address(app):
+    with served(app) as url:
         yield f"{url}/v1"
 
 
@@ -135,6 +140,37 @@ def test_a_stream_passes_piece_by_piece_with_its_tool_calls_and_its_usage(client
         {"role": "tool", "tool_call_id": "call_1", "content": "23 degrees"},
     )
     assert [role for role, _ in said(tmp_path)] == ["user", "assistant", "tool", "assistant"]
+
+
+def test_what_the_model_says_that_it_took_is_the_callers_cost(client, model, tmp_path):
+    took = {"prompt_tokens": 7, "completion_tokens": 3}
+    for told in (took, took, {"prompt_tokens": -1, "completion_tokens": 10**40}, {"prompt_tokens": "many"}, None):
+        choice = {"index": 0, "message": {"role": "assistant", "content": "Yes."}, "finish_reason": "stop"}
+        model.replies(Raw(json.dumps({"object": "chat.completion", "choices": [choice], "usage": told}).encode()))
+        assert ask(client, user("Is it so?")).headers["x-reme-memory"] == "none"
+    with ReMe.sync("space", tmp_path, llm=None, embedding=None) as memory:
+        [cost] = memory.costs(user_id="alice")
+    assert (cost.purpose, cost.model_calls, cost.prompt_tokens, cost.completion_tokens) == ("chat door", 5, 14, 6)
+
+
+def test_a_span_tells_which_model_was_asked_and_what_it_took(app, model, monkeypatch):
+    pytest.importorskip("opentelemetry.sdk", reason="needs opentelemetry-sdk")
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    model.replies(Completion(text="Noted."))
+    with served(app) as url, openai.OpenAI(base_url=f"{url}/v1", api_key="anything") as client:
+        usage = ask(client, user("My sister lives in Berlin.")).parse().usage
+    spans = {span.name: dict(span.attributes) for span in exporter.get_finished_spans()}
+    assert spans.keys() == {"search_memory", "chat m", "upsert_memory"}
+    assert spans["chat m"]["gen_ai.usage.input_tokens"] == usage.prompt_tokens
+    assert spans["chat m"]["gen_ai.usage.output_tokens"] == usage.completion_tokens
+    assert "Berlin" not in str(spans)
 
 
 def test_structured_output_and_fields_that_we_do_not_know_pass_through(client, model):

@@ -9,10 +9,11 @@ import logging
 import pytest
 
 from reme_core import ReMe, RetrieveResult
-from reme_core.schema import Memory
+from reme_core.schema import Memory, Usage, make_scope
 from reme_core.serve.access import Right
 from reme_core.serve.http.calls import CALLS, Call
 from reme_core.serve.http.forms import MAX_MESSAGES
+from reme_core.steps.costs import CostBook
 
 NOT_SERVED = {
     "set_summarizer": "takes an object",
@@ -34,7 +35,7 @@ NOT_SERVED = {
 
 def test_each_method_of_the_facade_is_a_call_or_has_a_reason_not_to_be():
     methods = {name for name, _ in inspect.getmembers(ReMe, callable) if not name.startswith("_")}
-    assert {call.name for call in CALLS} | NOT_SERVED.keys() == methods | {"get_message"}
+    assert {call.name for call in CALLS} | NOT_SERVED.keys() == methods | {"get_message", "costs_of_users"}
     assert not NOT_SERVED.keys() & {call.name for call in CALLS}
 
 
@@ -57,6 +58,26 @@ def test_a_memory_is_added_read_changed_superseded_undone_and_deleted(client):
     assert client.get("/v1/memories").json()["memories"] == [newer]
     assert client.delete(f"/v1/memories/{newer['memory_id']}").status_code == 204
     assert client.get(f"/v1/memories/{newer['memory_id']}").json()["missing"] == [newer["memory_id"]]
+
+
+async def test_what_models_cost_is_told_to_its_user_and_of_all_users_to_an_admin(client_as, home):
+    book = CostBook(home.store, home.clock)
+    for user, calls in (("ana", 1), ("bob", 2)):
+        spent = Usage(model_calls=calls, prompt_tokens=10, completion_tokens=5)
+        await book.add(make_scope("space", user), "summary", spent)
+    await book.add(make_scope("other", "ana"), "summary", Usage(model_calls=7))
+    asked = client_as(rights={Right.READ})
+    assert [(row["user_id"], row["model_calls"]) for row in asked.get("/v1/cost").json()] == [("ana", 1)]
+    refused = asked.get("/v1/cost/users")
+    assert (refused.status_code, refused.json()["title"]) == (403, "ForbiddenError")
+    admin = client_as(rights={Right.ADMIN})
+    rows = admin.get("/v1/cost/users").json()
+    assert [(row["user_id"], row["purpose"], row["model_calls"]) for row in rows] == [
+        ("ana", "summary", 1),
+        ("bob", "summary", 2),
+    ]
+    assert admin.get("/v1/cost/users", params={"end_time": rows[0]["day"]}).json() == []
+    assert admin.get("/v1/cost/users", params={"start_time": "soon"}).status_code == 422
 
 
 def test_memories_of_a_run_are_taken_back_together(client):

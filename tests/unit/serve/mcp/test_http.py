@@ -15,8 +15,9 @@ from starlette.testclient import TestClient
 
 from reme_core import ReMe
 from reme_core.schema import make_scope
+from reme_core.serve.doors import make_served
 from reme_core.serve.guard import GuardRules
-from reme_core.serve.mcp import McpOptions, mcp_routes
+from reme_core.serve.mcp import Profile, mcp_routes
 from reme_core.serve.service import Service, make_app, make_service
 from tests.unit.serve.mcp.conftest import principal
 
@@ -29,8 +30,8 @@ def service(tmp_path):
     return make_service(ReMe("space", tmp_path, llm=None, embedding=None))
 
 
-def app_of(service: Service, *, options: McpOptions | None = None, **rules):
-    routes, running = mcp_routes(service, options)
+def app_of(service: Service, **rules):
+    routes, running = mcp_routes(service)
     return make_app(service, GuardRules(**rules), routes, [running])
 
 
@@ -210,9 +211,7 @@ def test_only_so_many_sessions_are_kept(service, monkeypatch):
 
 
 def test_the_two_tools_of_connectors_are_served_where_the_service_says_so(service):
-    from reme_core.serve.mcp import Profile
-
-    app = app_of(service, options=McpOptions(profile=Profile.CHATGPT), anonymous=principal())
+    app = make_served(service, GuardRules(anonymous=principal()), profile=Profile.CHATGPT)
     with TestClient(app, headers=ACCEPTED) as client:
         session = {"mcp-session-id": hello(client).headers["mcp-session-id"]}
         listed = client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers=session).json()
