@@ -34,7 +34,7 @@ from reme_core.schema.messages import (
     ToolCallBlock,
     ToolResultBlock,
 )
-from reme_core.schema.plain import ascii_json, clean_json, clean_text, fit_blocks, usable_id
+from reme_core.schema.plain import ascii_json, clean_json, clean_text, fit_blocks, is_kept, usable_id
 from reme_core.steps.user_input import read_id
 from reme_core.stores import Database
 from reme_core.stores.local.file.bookkeeping import find_scope
@@ -287,7 +287,7 @@ def _call(item: Mapping[str, JsonValue]) -> ToolCallBlock:
         arguments = clean_json(json.loads(written)) if isinstance(written, str) else written
     except (ValueError, RecursionError):
         arguments = written
-    usable = arguments if isinstance(arguments, dict) else _text(written)
+    usable = arguments if isinstance(arguments, dict) and is_kept(arguments) else _text(written)
     return ToolCallBlock(call_id=_call_id(item), name=_text(item.get("name")), arguments=usable)
 
 

@@ -95,7 +95,7 @@ class Transcript:
             if record is not None:
                 try:
                     message = _message(record, f"{self.session_id}:{number}", now)
-                except ValidationError:
+                except (ValidationError, RecursionError):  # one that lies too deep can be written by a tool
                     record = None
             if record is None and number == len(self._lines):
                 return ReadMessages(messages=tuple(found.values()), unusable=unusable, unfinished=True)

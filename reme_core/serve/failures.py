@@ -6,6 +6,7 @@ Sources: RFC 9457 (problem details), https://platform.openai.com/docs/guides/err
 from __future__ import annotations
 
 import logging
+import re
 import traceback
 from collections.abc import Mapping
 
@@ -26,6 +27,7 @@ from reme_core.errors import (
     PartialFailureError,
     ReMeError,
     StorageFullError,
+    StoreError,
     StoreUnavailableError,
     UnsupportedFilterError,
 )
@@ -78,6 +80,8 @@ _STATUS: tuple[tuple[type[ReMeError], int], ...] = (
 )
 """The first class that an error is an instance of decides; any other failure is 500."""
 
+# As `repr` writes it.
+_PATH = re.compile(r"""'[^']*[/\\][^']*'|"[^"]*[/\\][^"]*\"""")
 _HEADERS: Mapping[int, Mapping[str, str]] = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}
 
 
@@ -95,11 +99,25 @@ def failure_response(path: str, error: Exception) -> JSONResponse:
     if isinstance(error, HTTPException):
         return _response(path, None, error.detail, "HTTPError", error.status_code, dict(error.headers or {}))
     status = status_of(error)
+    headers = _HEADERS.get(status, {})
     if isinstance(error, ReMeError):
-        return _response(path, error, error.message, type(error).__name__, status, _HEADERS.get(status, {}))
-    where = "".join(traceback.format_tb(error.__traceback__))
-    _LOG.error("%s failed with %s\n%s", path, type(error).__name__, where)
+        if status >= 500:
+            _LOG.error("%s failed: %s", path, error.message)
+        return _response(path, error, told_words(error), type(error).__name__, status, headers)
+    log_bug(path, error)
     return _response(path, None, "something went wrong here; the service's log says where", "InternalError", 500, {})
+
+
+def told_words(error: ReMeError) -> str:
+    """Return the words of an error for a caller elsewhere: where the store's file lies is for the log alone."""
+    is_of_the_disk = isinstance(error, StoreError) and status_of(error) >= 500
+    return _PATH.sub("the store", error.message) if is_of_the_disk else error.message
+
+
+def log_bug(what: str, error: Exception) -> None:
+    """Tell the log of a bug: its class and where it happened, and not its words, which may quote what was said."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    _LOG.error("%s failed with %s\n%s", what, type(error).__name__, where)
 
 
 def _response(
@@ -127,7 +145,7 @@ def _details(error: ReMeError) -> dict[str, JsonValue]:
             return {"missing": list(error.missing)}
         case PartialFailureError():
             failures: list[JsonValue] = [
-                {"title": type(failure).__name__, "detail": failure.message, "retryable": failure.retryable}
+                {"title": type(failure).__name__, "detail": told_words(failure), "retryable": failure.retryable}
                 for failure in error.failures
             ]
             return {"done": to_jsonable_python(error.done), "failures": failures}

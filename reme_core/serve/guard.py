@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reme_core.errors import InvalidInputError
@@ -32,8 +33,10 @@ MAX_BODIES_BYTES = 16 * MAX_BODY_BYTES
 """Of all requests that are being answered at once."""
 RECEIVE_S = 60.0
 """Within which a body must have come: 8 MiB need 1.1 Mbit/s."""
-_OF_PROXIES = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
-"""What comes with one of these comes from another machine, whatever its address."""
+_OF_PROXIES = ("forwarded", "x-forwarded", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip", "via")
+"""What comes with a header that begins so comes from another machine, whatever its address."""
+_ONCE = ("authorization", "x-reme-key", "x-reme-user", "origin")
+"""Which say who calls: given twice, a proxy and we may read another one of them."""
 _SHOWN_PATH = 200
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """What anybody may ask: whether the service lives, and which calls it has."""
@@ -92,6 +95,8 @@ class Guard:
         try:
             await self._admit(scope)
             await self.app(scope, body, answer)
+        except ClientDisconnect:  # in the middle of the body: there is nobody to answer
+            return
         except Exception as exc:  # noqa: BLE001  # the outer edge of a request
             response = failure_response(scope["path"], exc)
             if answer.status is not None:
@@ -106,6 +111,9 @@ class Guard:
     async def _admit(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         self._check_origin(headers)
+        if twice := [name for name in _ONCE if len(headers.getlist(name)) > 1]:
+            msg = f"{twice[0]} stands in this request more than once: send it once"
+            raise InvalidInputError(msg)
         length = headers.get("content-length", "0")
         if length.isdigit() and int(length) > self.rules.max_body_bytes:
             raise _too_large(self.rules.max_body_bytes)
@@ -149,7 +157,7 @@ def is_loopback(host: str) -> bool:
 
 def _is_of_this_machine(headers: Headers) -> bool:
     """Tell whether a request names this machine, and tells of no proxy on its way."""
-    return is_loopback(_hostname(headers.get("host", ""))) and not any(name in headers for name in _OF_PROXIES)
+    return is_loopback(_hostname(headers.get("host", ""))) and not any(name.startswith(_OF_PROXIES) for name in headers)
 
 
 def header_text(headers: Headers, name: str) -> str | None:
@@ -227,9 +235,8 @@ def _token_of(headers: Headers) -> str | None:
     token = headers.get("x-reme-key")
     if token is not None:
         return token
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    is_ours = scheme.lower() == "bearer" and token.strip().startswith(TOKEN_PREFIX)
-    return token.strip() if is_ours else None
+    words = headers.get("authorization", "").split()
+    return words[-1] if words and words[-1].startswith(TOKEN_PREFIX) else None
 
 
 def _is_of(origin: str, host: str) -> bool:
@@ -240,6 +247,8 @@ def _is_of(origin: str, host: str) -> bool:
 
 
 def _hostname(host: str) -> str:
+    if "@" in host:  # a name of somebody before a host, which no client sends
+        return ""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:

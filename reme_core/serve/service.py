@@ -91,9 +91,11 @@ def make_app(
         allow_headers=["*"],
         expose_headers=["*"],
     )
-    return Starlette(
+    app = Starlette(
         routes=list(routes),
         middleware=[*([cors] if rules.origins else []), Middleware(Guard, keys=service.keys, rules=rules)],
         lifespan=lifespan,
         exception_handlers={HTTPException: failed},  # the guard tells the others
     )
+    app.router.redirect_slashes = False  # behind a proxy, to http:// with the key
+    return app

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from reme_core.errors import ConfigurationError, InvalidInputError, ModelUnavailableError
-from reme_core.serve.chat.answer import DONE, AnswerReader
+from reme_core.serve.chat.answer import MAX_BYTES, AnswerReader
 from reme_core.serve.chat.remember import ChatMemory, DegradedError
 from reme_core.serve.chat.upstream import Upstream, returned_headers
 from reme_core.serve.service import until_gone
@@ -53,8 +53,12 @@ class Turn:
             notes = await self.memory.recall(budget)
         except DegradedError as exc:
             self.problem = exc.reason
+        try:
+            told = _with_notes(body, self.memory.talk.place, notes) if notes else raw
+        except RecursionError:
+            self.problem, notes, told = "a request that lies too deep for notes", "", raw
         self.has_notes = bool(notes)
-        return _with_notes(body, self.memory.talk.place, notes) if notes else raw
+        return told
 
     async def keep(self, reader: AnswerReader) -> None:
         """Put the answer on disk, once; what broke off is marked so."""
@@ -131,7 +135,9 @@ class Relay(Response):
 
     async def _ask(self, upstream: Upstream, reader: AnswerReader, send: Send) -> None:
         async with upstream.ask(self.request.method, self.path, self.request.headers, self.body) as answer:
-            reader.is_stream = answer.headers.get("content-type", "").startswith("text/event-stream")
+            encoding = answer.headers.get("content-encoding", "").strip().lower()
+            reader.encoding = "" if encoding == "identity" else encoding
+            reader.is_stream = answer.headers.get("content-type", "").lower().startswith("text/event-stream")
             try:
                 if reader.is_stream:
                     await self._pass_stream(answer, reader, send)
@@ -141,21 +147,28 @@ class Relay(Response):
                 await self._keep(answer, reader)
 
     async def _pass_whole(self, answer: httpx2.Response, reader: AnswerReader, send: Send) -> None:
-        """Pass on an answer once it is there and on disk."""
-        body = bytearray()
+        """Pass on an answer once it is there and on disk; one that is too large to be held back, as it comes."""
+        waiting, is_begun = bytearray(), False
         async for piece in _pieces(answer):
-            body += piece
             reader.feed(piece)
+            waiting += piece
+            if is_begun or len(waiting) > MAX_BYTES:
+                if not is_begun:
+                    await self._start(answer, send)
+                is_begun = True
+                await send({"type": "http.response.body", "body": bytes(waiting), "more_body": True})
+                waiting.clear()
         await self._keep(answer, reader)
-        await self._start(answer, send)
-        await send({"type": "http.response.body", "body": bytes(body)})
+        if not is_begun:
+            await self._start(answer, send)
+        await send({"type": "http.response.body", "body": bytes(waiting)})
 
     async def _pass_stream(self, answer: httpx2.Response, reader: AnswerReader, send: Send) -> None:
         """Pass on each piece as it comes; that which says that all is said, once it is on disk."""
-        await self._start(answer, send)
+        await self._start(answer, send, is_stream=True)
         try:
             async for piece in self._with_keep_alive(_pieces(answer), reader):
-                if DONE in piece:
+                if reader.is_whole:
                     await self._keep(answer, reader)
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except ModelUnavailableError as exc:
@@ -192,8 +205,10 @@ class Relay(Response):
             return
         await _to_its_end(self.turn.keep(reader))
 
-    async def _start(self, answer: httpx2.Response, send: Send) -> None:
+    async def _start(self, answer: httpx2.Response, send: Send, *, is_stream: bool = False) -> None:
         headers = [*returned_headers(answer), *self.turn.headers()]
+        if is_stream and self.turn.memory is not None:  # comments and an error of ours are none of its length
+            headers = [(name, value) for name, value in headers if name.lower() != b"content-length"]
         await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
 
 
@@ -203,7 +218,7 @@ def _with_notes(body: Mapping[str, JsonValue], place: int | None, notes: str) ->
     assert isinstance(messages, list)  # noqa: S101  # the talk was read from it
     at = len(messages) if place is None else place
     note: dict[str, JsonValue] = {"role": "user", "content": notes}
-    return json.dumps({**body, "messages": [*messages[:at], note, *messages[at:]]}, ensure_ascii=False).encode()
+    return json.dumps({**body, "messages": [*messages[:at], note, *messages[at:]]}).encode()
 
 
 async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:
@@ -212,7 +227,7 @@ async def _pieces(answer: httpx2.Response) -> AsyncIterator[bytes]:
         async for piece in answer.aiter_raw():
             yield piece
     except httpx2.HTTPError as exc:
-        msg = f"the model's answer broke off: {type(exc).__name__}"
+        msg = "the model's answer broke off: ask again"
         raise ModelUnavailableError(msg) from exc
 
 

@@ -16,8 +16,11 @@ from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.schema import Message, parse_messages
+from reme_core.schema.plain import clean_json
 from reme_core.steps.user_input import read_id
 
+MAX_MESSAGES = 10_000
+"""Of one request: with a client that sends all of them each time, each costs something each time."""
 PARTIAL = "reme_partial"
 """In the metadata of an answer that broke off: the client left, or the model did."""
 
@@ -44,7 +47,7 @@ class Talk:
         """Return the answer as the message that follows; None where it says nothing."""
         if not answer.get("content") and not answer.get("tool_calls"):
             return None
-        [message] = parse_messages([{**answer, "role": "assistant"}])
+        [message] = _parsed([{**answer, "role": "assistant"}])
         before = self.messages[-1].message_id if self.messages else ""
         metadata: dict[str, JsonValue] = {PARTIAL: True} if is_partial else {}
         return _named(message, self.session_id, before).model_copy(update={"metadata": metadata})
@@ -59,7 +62,10 @@ def read_talk(messages: object, session: str | None) -> Talk:
     if not isinstance(messages, Sequence) or isinstance(messages, str):
         msg = "messages: wanted a list"
         raise InvalidInputError(msg)
-    said = parse_messages([message for message in messages if _role(message) not in _INSTRUCTIONS])
+    if len(messages) > MAX_MESSAGES:
+        msg = f"messages: {len(messages)} of them are more than {MAX_MESSAGES}"
+        raise InvalidInputError(msg)
+    said = _parsed([message for message in messages if _role(message) not in _INSTRUCTIONS])
     session_id = read_id(session, "X-Reme-Session") if session is not None else _session_of(said)
     named: list[Message] = []
     for message in said:
@@ -71,6 +77,15 @@ def read_talk(messages: object, session: str | None) -> Talk:
         question=_question(named),
         place=places[-1] if places else None,
     )
+
+
+def _parsed(messages: list[JsonValue]) -> tuple[Message, ...]:
+    """Read messages (InvalidInputError); what no store keeps, such as half of an emoji, is replaced."""
+    try:
+        return parse_messages(clean_json(messages))
+    except RecursionError:
+        msg = "messages: lie too deep in one another"
+        raise InvalidInputError(msg) from None
 
 
 def _role(message: object) -> object:

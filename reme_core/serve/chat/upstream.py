@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from starlette.datastructures import Headers
 from reme_core.errors import ModelUnavailableError
 from reme_core.serve.access import TOKEN_PREFIX
 
+_LOG = logging.getLogger("reme.serve")
 _CONNECT_S = 10.0
 # A model may think for long before its first word; the caller leaves when it has had enough.
 _SILENCE_S = 600.0
@@ -27,8 +29,23 @@ _OWN_HEADERS = frozenset(
     }
 )
 _NOT_RETURNED = frozenset(
-    {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"trailer", b"set-cookie", b"server", b"date"}
+    {
+        *(
+            b"connection",
+            b"keep-alive",
+            b"transfer-encoding",
+            b"upgrade",
+            b"trailer",
+            b"set-cookie",
+            b"server",
+            b"date",
+        ),
+        b"location",  # the talk would go to whom nobody named
+    }
 )
+
+# What this service remembers, and which pages may read it.
+_OURS_TO_SAY = (b"x-reme-", b"access-control-")
 
 
 @dataclass(slots=True)
@@ -73,7 +90,8 @@ class Upstream:
         try:
             response = await self._client.send(request, stream=True)
         except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-            msg = f"the model's endpoint {self.base_url} gives no answer: {type(exc).__name__}; is it up?"
+            _LOG.error("the chat door's model gives no answer: %s", type(exc).__name__)  # its address may hold a secret
+            msg = "the model behind this service gives no answer: is it up?"
             raise ModelUnavailableError(msg) from exc
         try:
             yield response
@@ -85,11 +103,15 @@ class Upstream:
         theirs = headers.get("authorization", "")
         if self.api_key is not None:
             sent.append((b"authorization", f"Bearer {self.api_key}".encode()))
-        elif theirs and not theirs.partition(" ")[2].strip().startswith(TOKEN_PREFIX):
+        elif theirs and not any(word.startswith(TOKEN_PREFIX) for word in theirs.split()):
             sent.append((b"authorization", theirs.encode("latin-1")))
         return [*sent, (b"accept-encoding", b"identity")]  # the answer is read along as it passes
 
 
 def returned_headers(response: httpx2.Response) -> list[tuple[bytes, bytes]]:
-    """Return the headers that go back to the caller."""
-    return [(name, value) for name, value in response.headers.raw if name.lower() not in _NOT_RETURNED]
+    """Return the headers that go back to the caller: none that speak for this service."""
+    return [
+        (name, value)
+        for name, value in response.headers.raw
+        if name.lower() not in _NOT_RETURNED and not name.lower().startswith(_OURS_TO_SAY)
+    ]

@@ -27,6 +27,8 @@ Handler: TypeAlias = Callable[..., Any]
 
 MAX_ITEMS = 500
 """Of a page, and of a list of ids: as many as the store reads at once for an export."""
+MAX_MESSAGES = 10_000
+"""Of any list: each message takes some 5 KB of memory while it is worked on."""
 MAX_TOKENS = 1_000_000
 _BOUNDS: Mapping[str, Any] = {
     **dict.fromkeys(("limit", "top_k"), Field(ge=1, le=MAX_ITEMS)),
@@ -109,7 +111,12 @@ def read_query(form: type[BaseModel], query: Sequence[tuple[str, str]], path: Ma
 
 
 def _given(read: BaseModel) -> dict[str, Any]:
-    return {name: getattr(read, name) for name in read.model_fields_set}
+    given = {name: getattr(read, name) for name in read.model_fields_set}
+    for name, value in given.items():
+        if isinstance(value, list) and len(value) > MAX_MESSAGES:
+            msg = f"{name}: has {len(value)} items, at most {MAX_MESSAGES} are taken at once: send it in parts"
+            raise InvalidInputError(msg)
+    return given
 
 
 def _says_why(error: ValidationError) -> bool:

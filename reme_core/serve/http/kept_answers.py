@@ -11,7 +11,7 @@ import base64
 import hashlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
@@ -88,17 +88,14 @@ class KeptAnswers:
                 raise KeyReusedError(msg)
             if kept is not None:
                 return _opened(kept, key)
-            answer = await work()
-            put = PutItem(
-                address=address,
-                value=_sealed(answer, key, digest).model_dump(mode="json"),
-                ttl_s=KEPT_S,
-                owner=principal.scope,
-            )
-            try:
-                await self.store.write_items(SERVICE_SPACE, WriteItems(writes=[put], at=self.clock.now()))
-            except StoreError as exc:  # what was asked is done: to tell a failure would have it done again
-                _LOG.warning("an answer is not kept for a request that comes again: %s", exc)
+            return await _to_its_end(self._do(work, lambda answer: _put(principal, address, key, digest, answer)))
+
+    async def _do(self, work: Callable[[], Awaitable[Response]], put: Callable[[Response], PutItem]) -> Response:
+        answer = await work()
+        try:
+            await self.store.write_items(SERVICE_SPACE, WriteItems(writes=[put(answer)], at=self.clock.now()))
+        except StoreError as exc:  # what was asked is done: to tell a failure would have it done again
+            _LOG.warning("an answer is not kept for a request that comes again: %s", exc)
         return answer
 
     @asynccontextmanager
@@ -112,6 +109,22 @@ class KeptAnswers:
         get = GetItems(addresses=[address], at=self.clock.now(), omit_expired=True)
         [item] = await self.store.get_items(SERVICE_SPACE, get)
         return None if item is None else _Kept.model_validate(item.value)
+
+
+async def _to_its_end(work: Coroutine[object, object, Response]) -> Response:
+    """Run something to its end: the caller who leaves meanwhile sends it again, and it must be there then."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        task.exception()  # it is looked at: nobody is there to be told
+        raise
+
+
+def _put(principal: Principal, address: ItemAddress, key: str, digest: str, answer: Response) -> PutItem:
+    value = _sealed(answer, key, digest).model_dump(mode="json")
+    return PutItem(address=address, value=value, ttl_s=KEPT_S, owner=principal.scope)
 
 
 def _address(principal: Principal, key: str) -> ItemAddress:

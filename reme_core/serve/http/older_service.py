@@ -24,10 +24,11 @@ from reme_core.facade.reme import ReMe
 from reme_core.schema import Hit, Memory
 from reme_core.schema.checks import describe
 from reme_core.serve.access import ForbiddenError, Principal, Right
-from reme_core.serve.http.forms import MAX_ITEMS
+from reme_core.serve.http.forms import MAX_ITEMS, MAX_MESSAGES
 from reme_core.serve.service import Service, principal_of
 
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ITEMS)]
+Messages: TypeAlias = Annotated[list[JsonValue], Field(max_length=MAX_MESSAGES)]
 
 
 class _Job(BaseModel):
@@ -41,7 +42,7 @@ class OlderTrajectory(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    messages: list[JsonValue]
+    messages: Messages
     score: float = 0.0
     task_id: str = ""
 
@@ -50,15 +51,15 @@ class OlderQuestion(_Job):
     """What is asked: in words, or by the conversation so far."""
 
     query: str = ""
-    messages: list[JsonValue] = []
+    messages: Messages = []
     top_k: Limit = 5
 
 
 class OlderConversations(_Job):
     """What is learnt from: attempts, or the messages of one conversation."""
 
-    trajectories: list[OlderTrajectory] = []
-    messages: list[JsonValue] = []
+    trajectories: Annotated[list[OlderTrajectory], Field(max_length=MAX_ITEMS)] = []
+    messages: Messages = []
 
     def conversations(self) -> list[list[JsonValue]]:
         """Return the messages of each conversation."""
@@ -82,7 +83,7 @@ class OlderThresholds(_Job):
 class OlderToolCalls(_Job):
     """Calls of tools."""
 
-    tool_call_results: list[JsonValue]
+    tool_call_results: Messages
 
 
 class OlderToolNames(_Job):

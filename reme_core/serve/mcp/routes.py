@@ -42,7 +42,8 @@ def mcp_routes(
     manager = StreamableHTTPSessionManager(
         app=server, json_response=True, max_sessions=MAX_SESSIONS, max_request_body_size=MAX_BODY_BYTES
     )
-    return [Route(MCP_PATH, Door(StreamableHTTPASGIApp(manager)))], manager.run()
+    door = Door(StreamableHTTPASGIApp(manager))
+    return [Route(path, door) for path in (MCP_PATH, f"{MCP_PATH}/")], manager.run()
 
 
 @dataclass(frozen=True, slots=True)

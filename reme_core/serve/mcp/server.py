@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 from reme_core import __version__
 from reme_core.errors import ReMeError
 from reme_core.serve.access import Principal, Right
+from reme_core.serve.failures import log_bug
 from reme_core.serve.mcp import files
 from reme_core.serve.mcp.caller import Caller
 from reme_core.serve.mcp.options import McpOptions, Profile
@@ -23,8 +23,6 @@ from reme_core.serve.mcp.prompts import get_prompt, offered_prompts
 from reme_core.serve.mcp.resources import RESOURCES, TEMPLATES, read_resource
 from reme_core.serve.mcp.tools import INTERNAL, call_tool, failure_words, offered_tools
 from reme_core.serve.service import Service
-
-_LOG = logging.getLogger("reme.serve")
 
 Context: TypeAlias = ServerRequestContext[Any, Any]
 """A request, as the SDK hands it out; over HTTP `request` is Starlette's."""
@@ -104,6 +102,6 @@ async def _told_failures(ctx: Context, call_next: CallNext) -> HandlerResult:
         raise
     except ReMeError as exc:
         raise MCPError(types.INVALID_PARAMS, failure_words(exc)) from exc
-    except Exception as exc:  # the outer edge, as for tools
-        _LOG.exception("%s failed with %s", ctx.method, type(exc).__name__)
-        raise MCPError(types.INTERNAL_ERROR, INTERNAL) from exc
+    except Exception as exc:  # noqa: BLE001  # the outer edge, as for tools
+        log_bug(ctx.method, exc)
+        raise MCPError(types.INTERNAL_ERROR, INTERNAL) from None

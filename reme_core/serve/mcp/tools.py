@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol
@@ -13,6 +12,7 @@ from pydantic import BaseModel
 from reme_core.errors import NotFoundError, ReMeError
 from reme_core.schema.checks import not_among
 from reme_core.serve.access import Right
+from reme_core.serve.failures import log_bug, told_words
 from reme_core.serve.mcp import arguments as args
 from reme_core.serve.mcp import chatgpt, files, reading, writing
 from reme_core.serve.mcp.answers import (
@@ -31,8 +31,6 @@ from reme_core.serve.mcp.arguments import ArgumentsT, in_arguments, read_argumen
 from reme_core.serve.mcp.caller import Caller
 from reme_core.serve.mcp.options import McpOptions, Profile
 from reme_core.tools.base import parameters_of
-
-_LOG = logging.getLogger("reme.serve")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +236,7 @@ async def call_tool(
     except ReMeError as exc:
         return tool_failure(failure_words(exc))
     except Exception as exc:  # noqa: BLE001  # the outer edge: a bug of ours costs this call, and its words stay here
-        _LOG.error("the tool %s failed with %s", name, type(exc).__name__, exc_info=exc)
+        log_bug(f"the tool {name}", exc)
         return tool_failure(INTERNAL)
 
 
@@ -252,5 +250,5 @@ def failure_words(error: ReMeError) -> str:
         names = ", ".join(repr(name) for name in error.missing[:5])
         advice = "take an id from recall or recent; revise and forget take those of memories, not of messages"
         return f"no {error.noun} {names} here: {advice}"
-    text = in_arguments(error.message)
+    text = in_arguments(told_words(error))
     return f"{text} (this may pass: try again)" if error.retryable else text

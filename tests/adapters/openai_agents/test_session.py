@@ -184,6 +184,16 @@ def test_any_json_object_comes_back_equal(item: dict[str, Any], kind: Any, role:
     assert asyncio.run(there_and_back()) == [given_item]
 
 
+async def test_a_call_whose_arguments_no_store_keeps_comes_back_and_is_kept_as_text(
+    memory: ReMe, session: ReMeSession
+) -> None:
+    written = f'{{"n": {"9" * 3000}}}'
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": written}
+    await session.add_items([call])
+    assert await session.get_items() == [call]
+    assert written in (await said(memory))[0]
+
+
 def test_names_that_can_be_none_are_refused_at_once(memory: ReMe) -> None:
     for user_id in ("", " "):
         with pytest.raises(InvalidInputError, match="whose session"):

@@ -163,6 +163,15 @@ def test_lines_that_can_not_be_used_are_counted() -> None:
     assert (len(found.messages), found.unusable, found.unfinished) == (1, 4, False)
 
 
+def test_a_line_that_lies_too_deep_costs_that_line() -> None:
+    deep = '{"a": ' * 900 + "1" + "}" * 900
+    call = f'{{"type": "tool_use", "id": "c", "name": "n", "input": {deep}}}'
+    line = f'{{"uuid": "d", "message": {{"role": "assistant", "content": [{call}]}}}}'
+    data = f"{line}\n{json.dumps(user('kept', 'u'))}".encode()
+    found = Transcript(data, name="x").messages(known=(), now=NOW)
+    assert (len(found.messages), found.unusable, found.unfinished) == (1, 1, False)
+
+
 def test_a_torn_last_line_is_left_for_next_time(reme: Reme, tmp_path: Path) -> None:
     path = write(tmp_path / "t.jsonl", transcripts.claude_code())
     line = json.dumps(user("Thanks, that worked", "u-9"))

@@ -103,6 +103,7 @@ def test_only_a_key_with_act_as_names_another_user():
         ({"Host": "localhost:2334", "Origin": "null"}, 403),
         ({"Host": ""}, 403),
         ({"Host": "[::1"}, 403),
+        ({"Host": "evil.example@localhost"}, 403),
     ],
 )
 def test_a_stranger_is_refused_in_the_form_of_the_path(service, headers, status):
@@ -114,6 +115,31 @@ def test_a_stranger_is_refused_in_the_form_of_the_path(service, headers, status)
         answer = client.get("/v1/models", headers=headers)
         assert answer.status_code == status
         assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded", "Via", "X-Real-IP", "CF-Connecting-IP"],
+)
+def test_what_a_proxy_passes_on_needs_a_key(service, name):
+    with client_of(service, anonymous=Principal(scope=make_scope("space", "me"))) as client:
+        assert client.get("/whoami").status_code == 200
+        assert client.get("/whoami", headers={name: "x"}).status_code == 401
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-Reme-Key", "X-Reme-User", "Origin"])
+def test_a_header_that_says_who_calls_stands_once(service, name):
+    value = "http://localhost:2334" if name == "Origin" else "me"
+    with client_of(service, anonymous=Principal(scope=make_scope("space", "me"))) as client:
+        twice = client.get("/whoami", headers=[(name, value), (name, "bob")])
+        assert twice.status_code == 422
+        assert "more than once" in twice.json()["detail"]
+
+
+@pytest.mark.parametrize("value", ["reme_wrong", "Token reme_wrong", "Bearer\treme_wrong", "bearer   reme_wrong "])
+def test_a_wrong_key_is_refused_however_it_is_laid_out(service, value):
+    with client_of(service, anonymous=Principal(scope=make_scope("space", "me"))) as client:
+        assert client.get("/whoami", headers={"Authorization": value}).status_code == 401
 
 
 def test_a_caller_of_this_machine_needs_no_key_where_the_service_says_so(service):
@@ -130,3 +156,19 @@ def test_a_body_above_the_bound_is_refused(service, is_streamed):
         body = iter([b"12345", b"67890", b"1"]) if is_streamed else b"12345678901"
         assert client.post("/takes", content=body).status_code == 413
         assert client.post("/takes", content=b"1234567890").json() == 10
+
+
+async def test_a_caller_who_leaves_within_the_body_is_no_failure_of_ours(service, caplog):
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        pytest.fail(f"nobody is there to be told {message}")
+
+    rules = GuardRules(anonymous=Principal(scope=make_scope("space", "me")))
+    app = make_app(service, rules, [Route("/takes", takes, methods=["POST"])])
+    headers = [(b"host", b"localhost")]
+    scope = {"type": "http", "method": "POST", "path": "/takes", "query_string": b"", "headers": headers}
+    with caplog.at_level("INFO"):
+        await app(scope, receive, send)
+    assert [record.levelname for record in caplog.records] == ["INFO"]

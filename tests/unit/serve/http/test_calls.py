@@ -12,6 +12,7 @@ from reme_core import ReMe, RetrieveResult
 from reme_core.schema import Memory, Usage, make_scope
 from reme_core.serve.access import Right
 from reme_core.serve.http.calls import CALLS, Call
+from reme_core.serve.http.forms import MAX_MESSAGES
 from reme_core.steps.costs import CostBook
 
 NOT_SERVED = {
@@ -241,6 +242,17 @@ def test_a_failure_of_our_own_making_says_nothing_of_what_was_said(client, caplo
     assert "in fails" in caplog.text
 
 
+def test_a_failure_of_the_disk_tells_the_log_alone_where_the_file_lies(client, tmp_path, caplog):
+    client.post("/v1/memories", json={"content": "My boat is called Rosa"})
+    (tmp_path / "memory.db").rename(tmp_path / "away.db")
+    with caplog.at_level(logging.ERROR):
+        answer = client.post("/v1/memories", json={"content": "It is red"})
+    assert answer.status_code >= 500
+    assert answer.json()["detail"].startswith("the store ")
+    assert str(tmp_path) not in answer.text
+    assert str(tmp_path) in caplog.text
+
+
 def test_the_request_log_has_paths_and_no_texts_and_no_forged_lines(client, caplog):
     with caplog.at_level(logging.INFO, "reme.serve"):
         client.post("/v1/retrieve", json={"query": "the secret question"})
@@ -289,3 +301,17 @@ def test_answers_are_json_of_the_facades_results(client):
     found = client.get("/v1/memories", params={"metadata": json.dumps({"k": 1})}).json()
     assert len(found["memories"]) == 1
     assert found["memories"][0]["metadata"]["n"][2] == {"deep": "漢"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/summary", {"messages": [["user", "x"]] * (MAX_MESSAGES + 1)}),
+        ("/v1/context/check", {"messages": [["user", "x"]] * (MAX_MESSAGES + 1)}),
+        ("/summary_personal_memory", {"messages": [["user", "x"]] * (MAX_MESSAGES + 1)}),
+    ],
+)
+def test_a_list_that_takes_much_memory_is_refused(client, path, body):
+    answer = client.post(path, json=body)
+    assert answer.status_code == 422
+    assert str(MAX_MESSAGES) in answer.json()["detail"]

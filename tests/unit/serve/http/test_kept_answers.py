@@ -133,3 +133,26 @@ async def test_an_erased_text_is_nowhere_in_the_file_and_a_deleted_user_leaves_n
     assert erased["store_items"] == 1
     search = SearchItems(prefix=("kept-answers",), at=home.clock.now())
     assert await home.store.search_items(SERVICE_SPACE, search) == []
+
+
+async def test_what_was_begun_for_a_caller_who_leaves_is_there_when_it_is_sent_again(home):
+    begun, may_end, count = asyncio.Event(), asyncio.Event(), 0
+
+    async def work():
+        nonlocal count
+        count += 1
+        begun.set()
+        await may_end.wait()
+        return Response("done")
+
+    async with home:
+        kept = KeptAnswers(home.store, home.clock)
+        first = asyncio.create_task(kept.once(ANA, "k", b"request", work))
+        await begun.wait()
+        first.cancel()
+        again = asyncio.create_task(kept.once(ANA, "k", b"request", work))
+        may_end.set()
+        assert (await again).body == b"done"
+        with pytest.raises(asyncio.CancelledError):
+            await first
+    assert count == 1

@@ -125,11 +125,14 @@ def test_an_unknown_argument_is_refused_by_its_name(loop, caller, tool):
     assert f"{tool}.user_id: is not a known field" in result.content[0].text
 
 
-def test_a_failure_of_ours_is_told_without_its_words(loop, caller, monkeypatch):
+def test_a_failure_of_ours_is_told_and_logged_without_its_words(loop, caller, monkeypatch, caplog):
     async def broken(*_: object, **__: object) -> None:
-        raise KeyError("the secret words of somebody")
+        raise KeyError("".join(("sec", "ret")))  # the log quotes this line
 
     monkeypatch.setattr(type(caller.memory), "stats", broken)
     result = loop.run(call_tool(McpOptions(), caller, "status", {}))
     assert result.is_error
     assert result.content[0].text == INTERNAL
+    assert "KeyError" in caplog.text
+    assert "in broken" in caplog.text
+    assert "secret" not in caplog.text

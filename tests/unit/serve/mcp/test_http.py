@@ -216,3 +216,12 @@ def test_the_two_tools_of_connectors_are_served_where_the_service_says_so(servic
         session = {"mcp-session-id": hello(client).headers["mcp-session-id"]}
         listed = client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers=session).json()
         assert [tool["name"] for tool in listed["result"]["tools"]] == ["search", "fetch"]
+
+
+def test_a_slash_at_the_end_is_no_redirect_which_would_take_the_key_elsewhere(service):
+    with TestClient(app_of(service, anonymous=principal())) as client:
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        answers = [client.post(f"/mcp{end}", json=ping, headers=ACCEPTED, follow_redirects=False) for end in ("", "/")]
+    assert answers[0].status_code == answers[1].status_code < 500
+    assert answers[1].headers.get("location") is None
+    assert answers[1].json() == answers[0].json()
