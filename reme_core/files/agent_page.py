@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reme_core.errors import ConflictError
 from reme_core.files.folder import UnreadableFileError, read_page
-from reme_core.files.markdown import Page
+from reme_core.files.markdown import MarkdownPage
 from reme_core.files.targets import MEMORY_PAGE
 from reme_core.files.writer import write_page
 
@@ -33,7 +33,7 @@ def write_block(root: Path, name: str, *, make: bool) -> int:
         if not is_there and not make:
             return 0
         read = read_page(root, name) if is_there else None
-        page = Page(()) if read is None else Page.parse(read.data)
+        page = MarkdownPage(()) if read is None else MarkdownPage.parse(read.data)
         place = _find(page)
         if place is None and not make:
             return 0
@@ -53,7 +53,7 @@ def write_block(root: Path, name: str, *, make: bool) -> int:
     raise ConflictError(msg)
 
 
-def _find(page: Page) -> tuple[int, int] | None:
+def _find(page: MarkdownPage) -> tuple[int, int] | None:
     """Return the first and the last line of the block; one without an end is none of ours."""
     lines = [line.strip() for line in page.lines]
     if _BEGIN not in lines:
@@ -64,7 +64,7 @@ def _find(page: Page) -> tuple[int, int] | None:
 
 def _block(root: Path) -> list[str]:
     try:
-        statements = Page.parse(read_page(root, MEMORY_PAGE).data).statements
+        statements = MarkdownPage.parse(read_page(root, MEMORY_PAGE).data).statements
     except UnreadableFileError:
         return [_BEGIN, _END]  # there is no such page
     # What a memory says ends no block and opens none.

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from reme_core.files.file_index import Entry, IndexedFile
 from reme_core.files.folder import ReadFile
 from reme_core.files.markdown import (
-    Page,
-    Passage,
+    MarkdownPage,
+    Prose,
     digest,
     new_line_id,
     passages,
@@ -36,9 +36,9 @@ class PageNow:
 
     path: str
     read: ReadFile
-    page: Page
+    page: MarkdownPage
     target: Target | None
-    passages: Sequence[Passage]
+    passages: Sequence[Prose]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class FilePlan:
 
 def read_now(path: str, read: ReadFile, count: Callable[[str], int]) -> PageNow:
     """Read a page into its parts."""
-    page = Page.parse(read.data)
+    page = MarkdownPage.parse(read.data)
     target = page_target(path, page)
     return PageNow(path, read, page, target, passages(page, count, keep_statements=target is not None))
 
@@ -248,7 +248,7 @@ def _plan_passages(plan: FilePlan, now: PageNow, old: Sequence[Entry], known: Kn
         plan.entries.append(Entry(memory_id, item.first, item.last, digest(item.text), True))  # noqa: FBT003  # as above
 
 
-def _plan_passage(plan: FilePlan, target: Target, memory_id: str, item: Passage, known: Known) -> None:
+def _plan_passage(plan: FilePlan, target: Target, memory_id: str, item: Prose, known: Known) -> None:
     memory, mark = known.memories.get(memory_id), known.marks.get(memory_id)
     if memory is None:
         if mark != digest(item.text):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from reme_core.errors import ConflictError
 from reme_core.files.folder import mapped_errors, read_page
-from reme_core.files.markdown import Page
+from reme_core.files.markdown import MarkdownPage
 from reme_core.files.writer import write_page
 from reme_core.private_drafts import sync_folder
 from reme_core.schema import Message
@@ -52,7 +52,7 @@ def add_entry(root: Path, text: str, *, title: str, session_id: str, at: datetim
 
 def _append(root: Path, path: str, lines: list[str], at: datetime) -> FilePlace:
     read = read_page(root, path) if (root / path).is_file() else None
-    page = Page((f"# {at:%Y-%m-%d}\n",)) if read is None else Page.parse(read.data)
+    page = MarkdownPage((f"# {at:%Y-%m-%d}\n",)) if read is None else MarkdownPage.parse(read.data)
     gap = [""] if page.lines and page.lines[-1].strip() else []
     longer = page.spliced(len(page.lines), len(page.lines), [*gap, *lines])
     write_page(root / path, longer.print(), expected=None if read is None else read.sha256)

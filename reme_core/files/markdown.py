@@ -42,7 +42,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class Prose:
     """A piece of other text: its first and last line, from 0, and the headings above it."""
 
     first: int
@@ -52,13 +52,13 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Page:
+class MarkdownPage:
     """A page as its lines, each with its end. The mark of the byte order, if there is one, is part of the first."""
 
     lines: tuple[str, ...]
 
     @classmethod
-    def parse(cls, data: bytes) -> Page:
+    def parse(cls, data: bytes) -> MarkdownPage:
         """Read a page (UnicodeDecodeError: it is not UTF-8)."""
         return cls(tuple(_LINE.findall(data.decode())))
 
@@ -102,21 +102,21 @@ class Page:
             elif not fence and (statement := _statement(number, line)) is not None:
                 yield statement
 
-    def with_ids(self, ids: dict[int, str]) -> Page:
+    def with_ids(self, ids: dict[int, str]) -> MarkdownPage:
         """Return the page with the block ids of statements by their lines, in place of those that stand there."""
         lines = list(self.lines)
         for number, memory_id in ids.items():
             body, end = _parts(lines[number])
             lines[number] = f"{_BLOCK_ID.sub('', body).rstrip()} {_block_id(memory_id)}{end}"
-        return Page(tuple(lines))
+        return MarkdownPage(tuple(lines))
 
-    def spliced(self, first: int, last: int, texts: Sequence[str]) -> Page:
+    def spliced(self, first: int, last: int, texts: Sequence[str]) -> MarkdownPage:
         """Return the page with lines `first` up to `last`, which stays, replaced by texts without line ends."""
         new = [text + self.line_end for text in texts]
         before = list(self.lines[:first])
         if new and before and not before[-1].endswith("\n"):
             before[-1] += self.line_end
-        return Page((*before, *new, *self.lines[last:]))
+        return MarkdownPage((*before, *new, *self.lines[last:]))
 
 
 def statement_line(memory_id: str, content: str) -> str:
@@ -144,7 +144,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def passages(page: Page, count: Callable[[str], int], *, keep_statements: bool) -> list[Passage]:
+def passages(page: MarkdownPage, count: Callable[[str], int], *, keep_statements: bool) -> list[Prose]:
     """Cut the text of a page that is in no statement into passages of at most 200 tokens, along its headings.
 
     Args:
@@ -153,7 +153,7 @@ def passages(page: Page, count: Callable[[str], int], *, keep_statements: bool) 
         keep_statements: Its statements are memories, and in no passage; False: they are text like any other.
     """
     taken = {statement.line for statement in page.statements} if keep_statements else set[int]()
-    found: list[Passage] = []
+    found: list[Prose] = []
     titles: list[tuple[int, str]] = []
     for paragraph in _paragraphs(page, taken):
         heading = _HEADING.match(_parts(page.lines[paragraph[0]])[0]) if paragraph[0] >= page.head else None
@@ -165,7 +165,7 @@ def passages(page: Page, count: Callable[[str], int], *, keep_statements: bool) 
     return found
 
 
-def _paragraphs(page: Page, taken: set[int]) -> Iterator[list[int]]:
+def _paragraphs(page: MarkdownPage, taken: set[int]) -> Iterator[list[int]]:
     """Yield runs of lines that belong together; a heading begins one, the frontmatter is one."""
 
     def kind(number: int) -> int:
@@ -183,7 +183,7 @@ def _paragraphs(page: Page, taken: set[int]) -> Iterator[list[int]]:
 
 
 def _add(
-    found: list[Passage], page: Page, lines: list[int], above: str, count: Callable[[str], int], *, begins: bool
+    found: list[Prose], page: MarkdownPage, lines: list[int], above: str, count: Callable[[str], int], *, begins: bool
 ) -> None:
     """Add a paragraph to the passage before it, where both fit; else as one, or as several if it is too long."""
     first, last = lines[0], lines[-1]
@@ -191,24 +191,24 @@ def _add(
     if before is not None and not begins and before.first >= page.head and _is_blank(page, before.last + 1, first):
         joined = _text(page, before.first, last)
         if count(joined) <= PASSAGE_TOKENS:
-            found[-1] = Passage(before.first, last, joined, before.above)
+            found[-1] = Prose(before.first, last, joined, before.above)
             return
     text = _text(page, first, last)
     if count(text) <= PASSAGE_TOKENS:
-        found.append(Passage(first, last, text, above))
+        found.append(Prose(first, last, text, above))
     elif first == last:
-        found += [Passage(first, last, piece, above) for piece in _pieces(text)]
+        found += [Prose(first, last, piece, above) for piece in _pieces(text)]
     else:
         middle = (first + last) // 2
         _add(found, page, list(range(first, middle + 1)), above, count, begins=True)
         _add(found, page, list(range(middle + 1, last + 1)), above, count, begins=True)
 
 
-def _is_blank(page: Page, start: int, end: int) -> bool:
+def _is_blank(page: MarkdownPage, start: int, end: int) -> bool:
     return all(not line.strip() for line in page.lines[start:end])
 
 
-def _text(page: Page, first: int, last: int) -> str:
+def _text(page: MarkdownPage, first: int, last: int) -> str:
     return "\n".join(_parts(line)[0] for line in page.lines[first : last + 1])
 
 

@@ -11,7 +11,7 @@ from reme_core.errors import ConflictError, MemoryNotFoundError, StorageFullErro
 from reme_core.files.changes import AUTHOR, lines_of, read_removal, says
 from reme_core.files.file_index import Entry, FileIndex, find_entry
 from reme_core.files.folder import FileProblem, UnreadableFileError, inside, is_page_path, read_page
-from reme_core.files.markdown import Page, digest
+from reme_core.files.markdown import MarkdownPage, digest
 from reme_core.files.targets import KEPT_TYPES, TargetPaths, new_page
 from reme_core.files.writer import write_page
 from reme_core.ports import EventQuery, ListMemories, MemoryFilter, Store, Target
@@ -31,7 +31,7 @@ class PageEdit:
         added: New lines of statements.
     """
 
-    page: Page
+    page: MarkdownPage
     replaced: list[tuple[Entry, list[str]]] = field(default_factory=list)
     inserted: list[tuple[int, list[str]]] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
@@ -115,7 +115,7 @@ class StoreChanges:
     async def _add(self, edits: dict[str, PageEdit], memory: Memory, paths: TargetPaths) -> None:
         target = Target(memory.memory_type, memory.memory_target)
         if memory.memory_type is MemoryType.PASSAGE:
-            path, page = memory.memory_target, Page(())
+            path, page = memory.memory_target, MarkdownPage(())
         else:
             path = paths.find(target)
             page = new_page(path, target)
@@ -153,7 +153,7 @@ class StoreChanges:
         if read.sha256 != indexed.sha256:
             self.missed = True
             return False
-        page = Page.parse(read.data)
+        page = MarkdownPage.parse(read.data)
         data = apply_edit(page, edit).print()
         if data == read.data:
             return False
@@ -161,7 +161,7 @@ class StoreChanges:
         return True
 
 
-def apply_edit(page: Page, edit: PageEdit) -> Page:
+def apply_edit(page: MarkdownPage, edit: PageEdit) -> MarkdownPage:
     """Return a page with an edit done: what changed in its place, what comes back, and last what is new."""
     for entry, lines in sorted(edit.replaced, key=lambda item: item[0].first, reverse=True):
         page = page.spliced(entry.first, entry.last + 1, lines)
@@ -218,5 +218,5 @@ def _is_kept(memory: Memory, root: Path) -> bool:
     return is_page_path(memory.memory_target)
 
 
-def _edit(edits: dict[str, PageEdit], path: str, page: Page | None = None) -> PageEdit:
-    return edits.setdefault(path, PageEdit(page or Page(())))
+def _edit(edits: dict[str, PageEdit], path: str, page: MarkdownPage | None = None) -> PageEdit:
+    return edits.setdefault(path, PageEdit(page or MarkdownPage(())))

@@ -11,7 +11,7 @@ from typing import Final
 
 from reme_core.files.file_index import IndexedFile
 from reme_core.files.folder import is_page_path
-from reme_core.files.markdown import Page
+from reme_core.files.markdown import MarkdownPage
 from reme_core.ports import Target
 from reme_core.schema import STATEMENTS, MemoryType
 
@@ -28,7 +28,7 @@ _NAME_BYTES = 120
 _TARGET_CHARS = 512
 
 
-def page_target(path: str, page: Page) -> Target | None:
+def page_target(path: str, page: MarkdownPage) -> Target | None:
     """Return what the statements of a page are about; None where its lines are text and no statements.
 
     The frontmatter may name a target that no file can be called after.
@@ -76,12 +76,12 @@ class TargetPaths:
         return path
 
 
-def new_page(path: str, target: Target) -> Page:
+def new_page(path: str, target: Target) -> MarkdownPage:
     """Return the page that a target's file begins as: with frontmatter where its name does not say it all."""
-    if page_target(path, Page(())) == target:
-        return Page(())
+    if page_target(path, MarkdownPage(())) == target:
+        return MarkdownPage(())
     lines = ("---", f"type: {target.memory_type}", f"target: {json.dumps(target.memory_target)}", "---", "")
-    return Page(tuple(f"{line}\n" for line in lines))
+    return MarkdownPage(tuple(f"{line}\n" for line in lines))
 
 
 def _path(target: Target, number: int) -> str:

@@ -38,7 +38,7 @@ _COSTS = "costs"
 _PAGE = 1000
 
 
-class _Row(BaseModel):
+class _CostRow(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     memory_space: str
@@ -64,7 +64,7 @@ class CostBook:
         if not usage.model_calls:
             return
         now = self.clock.now()
-        row = _Row(
+        row = _CostRow(
             memory_space=scope.memory_space,
             user_id=scope.user_id,
             purpose=purpose,
@@ -111,8 +111,8 @@ class CostBook:
             for (day, user, purpose), usage in sorted(sums.items())
         ]
 
-    async def _rows(self, day: date, conditions: Sequence[ItemCondition]) -> list[_Row]:
-        rows: dict[str, _Row | None] = {}  # by key: those that are written meanwhile move others to the next page
+    async def _rows(self, day: date, conditions: Sequence[ItemCondition]) -> list[_CostRow]:
+        rows: dict[str, _CostRow | None] = {}  # by key: those that are written meanwhile move others to the next page
         at, prefix, read = self.clock.now(), (_COSTS, day.isoformat()), 0
         while True:
             search = SearchItems(prefix=prefix, conditions=conditions, limit=_PAGE, offset=read, at=at)
@@ -130,9 +130,9 @@ def _conditions(memory_space: str, user_id: str | None) -> list[ItemCondition]:
     return [ItemCondition(field=name, operator=FilterOperator.EQ, operand=value) for name, value in wanted.items()]
 
 
-def _read(value: dict[str, JsonValue]) -> _Row | None:
+def _read(value: dict[str, JsonValue]) -> _CostRow | None:
     """Read a row; None for one that this release can't read, such as one of a newer release."""
     try:
-        return _Row.model_validate(value)
+        return _CostRow.model_validate(value)
     except ValidationError:
         return None

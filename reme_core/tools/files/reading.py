@@ -15,7 +15,7 @@ from reme_core.tools.base import ToolItem
 from reme_core.tools.files.base import PATH_HELP, FileMemoryOp, fitting, numbered, split_lines
 from reme_core.tools.files.paths import MAX_SEGMENTS, shown_path, split_path
 from reme_core.tools.files.root import FileRoot
-from reme_core.tools.files.walk import MAX_WALKED, Entry, Walk, matches, walk
+from reme_core.tools.files.walk import MAX_WALKED, Walk, WalkEntry, matches, walk
 
 PATTERN_CHARS = 500
 _FOLDER_HELP = "The folder to look in, relative to the root; '.' is all of it."
@@ -89,7 +89,7 @@ class LsOp(FileMemoryOp[LsItem]):
         return listed([_line(entry, context) for entry in found.entries], found, self.limit_chars)
 
 
-def _line(entry: Entry, context: ToolContext) -> str:
+def _line(entry: WalkEntry, context: ToolContext) -> str:
     if entry.is_folder:
         return f"{entry.path}/"
     return f"{entry.path}\t{entry.size:,} bytes\t{prompt_time(entry.modified, context.zone)}"

@@ -22,7 +22,7 @@ MAX_WALKED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WalkEntry:
     """A file or a folder below the root.
 
     Attributes:
@@ -47,7 +47,7 @@ class Entry:
 class Walk:
     """What was found, in the order of paths; `is_whole` is False where the walk ended at `MAX_WALKED` names."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[WalkEntry]
     is_whole: bool
 
 
@@ -58,7 +58,7 @@ def walk(root: FileRoot, path: str = ".", *, depth: int = MAX_SEGMENTS) -> Walk:
         FileRefusedError: It is no folder, or the path is refused.
     """
     names = split_path(path)
-    entries: list[Entry] = []
+    entries: list[WalkEntry] = []
     with told(path), root.opened(names, path) as folder:
         for entry in _below(folder, names, depth):
             entries.append(entry)
@@ -67,7 +67,7 @@ def walk(root: FileRoot, path: str = ".", *, depth: int = MAX_SEGMENTS) -> Walk:
     return Walk(entries, is_whole=True)
 
 
-def _below(folder: int, names: tuple[str, ...], depth: int) -> Iterator[Entry]:
+def _below(folder: int, names: tuple[str, ...], depth: int) -> Iterator[WalkEntry]:
     if depth == 0 or len(names) >= MAX_SEGMENTS:
         return
     for name in _offered_names(folder):
@@ -101,8 +101,8 @@ def _offered_names(folder: int) -> list[str]:
     return sorted(names)
 
 
-def _entry(names: tuple[str, ...], found: os.stat_result) -> Entry:
-    return Entry(
+def _entry(names: tuple[str, ...], found: os.stat_result) -> WalkEntry:
+    return WalkEntry(
         names=names,
         is_folder=stat.S_ISDIR(found.st_mode),
         size=found.st_size,

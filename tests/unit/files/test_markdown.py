@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reme_core.files.markdown import (
     PASSAGE_TOKENS,
-    Page,
+    MarkdownPage,
     passages,
     read_content,
     shown_content,
@@ -39,13 +39,13 @@ TEXTS = st.lists(st.sampled_from(PIECES) | st.text(st.characters(codec="utf-8"),
 @given(TEXTS)
 def test_print_of_parse_is_the_identity(text: str) -> None:
     data = text.encode()
-    assert Page.parse(data).print() == data
+    assert MarkdownPage.parse(data).print() == data
 
 
 @settings(deadline=None)
 @given(TEXTS)
 def test_a_page_keeps_all_other_bytes_when_its_statements_get_ids(text: str) -> None:
-    page = Page.parse(text.encode())
+    page = MarkdownPage.parse(text.encode())
     marked = page.with_ids({statement.line: f"n{statement.line}" for statement in page.statements})
     assert [s.shown for s in marked.statements] == [s.shown for s in page.statements]
     assert [s.memory_id for s in marked.statements] == [f"n{s.line}" for s in page.statements]
@@ -60,7 +60,7 @@ def test_a_page_keeps_all_other_bytes_when_its_statements_get_ids(text: str) -> 
 )
 def test_a_statement_of_any_memory_is_one_line_that_is_read_back_with_its_id(content: str, memory_id: str) -> None:
     line = statement_line(memory_id, content)
-    [statement] = Page.parse(f"{line}\n".encode()).statements
+    [statement] = MarkdownPage.parse(f"{line}\n".encode()).statements
     assert statement.memory_id == memory_id
     assert statement.shown == shown_content(content).strip()
 
@@ -68,7 +68,7 @@ def test_a_statement_of_any_memory_is_one_line_that_is_read_back_with_its_id(con
 @settings(deadline=None)
 @given(TEXTS, st.booleans())
 def test_passages_and_statements_hold_every_line_that_is_not_blank(text: str, keep: bool) -> None:
-    page = Page.parse(text.encode())
+    page = MarkdownPage.parse(text.encode())
     held = {
         n for item in passages(page, estimate_tokens, keep_statements=keep) for n in range(item.first, item.last + 1)
     }
@@ -77,14 +77,14 @@ def test_passages_and_statements_hold_every_line_that_is_not_blank(text: str, ke
 
 
 def test_frontmatter_and_fenced_code_hold_no_statements() -> None:
-    page = Page.parse(b"---\ntype: tool\ntags:\n- a\n---\n- one\n```\n- two\n```\n- three ^mem-3\n")
+    page = MarkdownPage.parse(b"---\ntype: tool\ntags:\n- a\n---\n- one\n```\n- two\n```\n- three ^mem-3\n")
     assert [(s.shown, s.memory_id) for s in page.statements] == [("one", None), ("three", "3")]
     assert page.field("type") == "tool"
     assert page.field("target") is None
 
 
 def test_the_fields_of_frontmatter_are_read_with_and_without_quotes() -> None:
-    page = Page.parse(b"\xef\xbb\xbf---\r\ntarget: \"a/b \\\"c\\\"\"\r\ntype: 'it''s'\r\n---\r\n")
+    page = MarkdownPage.parse(b"\xef\xbb\xbf---\r\ntarget: \"a/b \\\"c\\\"\"\r\ntype: 'it''s'\r\n---\r\n")
     assert (page.field("target"), page.field("type")) == ('a/b "c"', "it's")
 
 
@@ -96,7 +96,7 @@ def test_passages_have_at_most_200_tokens_and_say_what_stands_above_them() -> No
     text = "# Trip\n\n## Lisbon\n\n" + "\n\n".join(
         f"On day {n} " + "we walked along the river. " * 12 for n in range(9)
     )
-    found = passages(Page.parse(text.encode()), estimate_tokens, keep_statements=False)
+    found = passages(MarkdownPage.parse(text.encode()), estimate_tokens, keep_statements=False)
     assert all(estimate_tokens(item.text) <= PASSAGE_TOKENS for item in found)
     assert len(found) > 4
     assert found[-1].above == "Trip › Lisbon"
@@ -104,11 +104,11 @@ def test_passages_have_at_most_200_tokens_and_say_what_stands_above_them() -> No
 
 def test_a_line_longer_than_a_passage_is_cut_and_together_still_the_line() -> None:
     line = "word " * 5000
-    found = passages(Page.parse(line.encode()), estimate_tokens, keep_statements=False)
+    found = passages(MarkdownPage.parse(line.encode()), estimate_tokens, keep_statements=False)
     assert "".join(item.text for item in found) == line
     assert all(estimate_tokens(item.text) <= PASSAGE_TOKENS for item in found)
 
 
 def test_lines_that_are_put_in_end_as_those_of_the_page() -> None:
-    page = Page.parse(b"a\r\nb").spliced(2, 2, ["- c"])
+    page = MarkdownPage.parse(b"a\r\nb").spliced(2, 2, ["- c"])
     assert page.print() == b"a\r\nb\r\n- c\r\n"
