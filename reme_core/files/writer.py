@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
 from reme_core.errors import ConflictError
 from reme_core.files.folder import MAX_FILE_BYTES, Stamp, mapped_errors, write_file
+
+if sys.platform != "win32":
+    import fcntl
 
 _NEW_FILE = 0o600
 
@@ -29,6 +35,35 @@ def write_page(path: Path, data: bytes, *, expected: str | None, tidy: bool = Tr
         StoreAccessError: The system refuses it.
     """
     with mapped_errors(path):
+        if expected is None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _turn(path.parent):
+            return _write_in_turn(path, data, expected=expected, tidy=tidy)
+
+
+@contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Let one process at a time look at a page of a folder and write it: between the two, nobody sees the other.
+
+    Editors take no turns; what they write into the file meanwhile is kept as a copy.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        msg = f"{str(folder)!r} is gone: nothing was written"
+        raise ConflictError(msg) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write_in_turn(path: Path, data: bytes, *, expected: str | None, tidy: bool) -> Stamp:
+    with mapped_errors(path):
         try:
             with path.open("rb") as old:
                 _check(path, old.read(MAX_FILE_BYTES + 1), expected)
@@ -40,7 +75,6 @@ def write_page(path: Path, data: bytes, *, expected: str | None, tidy: bool = Tr
             if expected is not None:
                 msg = f"{str(path)!r} is gone: nothing was written"
                 raise ConflictError(msg) from None
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_file(path, data, mode=_NEW_FILE, tidy=tidy)
             late = None
         status = path.stat()

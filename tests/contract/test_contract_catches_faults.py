@@ -114,7 +114,8 @@ class BatchIsNotAtomic(Wrapped):
 
 class BatchIsWrittenInPieces(BatchIsNotAtomic):
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
-        await Wrapped.put(self, scope, replace(batch, puts=()))
+        # The first piece is written whatever becomes of the caller.
+        await asyncio.shield(asyncio.ensure_future(Wrapped.put(self, scope, replace(batch, puts=()))))
         answers = []
         for put in batch.puts:
             await asyncio.sleep(0)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -28,12 +30,18 @@ BEGIN: Sequence[Mapping[str, object]] = (
 RUN = ("-m", "reme_core.cli", "mcp")
 
 
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
 class StdioServer:
     """A server on a folder; leaving the context closes its input and waits for its end."""
 
     def __init__(self, folder: Path, *, options: Sequence[str] = (), program: Sequence[str] = RUN, **env: str) -> None:
         names = ("PATH", "HOME", "SYSTEMROOT", "TMPDIR")
         own = {name: os.environ[name] for name in names if name in os.environ}
+        # A suite that was started in the background ignores SIGINT, and so would its children.
+        before = signal.signal(signal.SIGINT, signal.SIG_DFL) if _is_main_thread() else None
         self.process = subprocess.Popen(
             [sys.executable, *program, "--dir", str(folder), "--user", "ana", *options],
             stdin=subprocess.PIPE,
@@ -41,6 +49,8 @@ class StdioServer:
             stderr=subprocess.PIPE,
             env={**own, "PYTHONPATH": str(ROOT), **env},
         )
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
         self._last_id = 0
 
     def __enter__(self) -> Self:
