@@ -23,7 +23,7 @@ T = TypeVar("T")
 DEFAULT_BUDGET = 800
 MAX_BUDGET = 100_000
 _PATIENCE_S = 2.0
-_MOST_NOTES = 32
+_MOST_NOTES = 24
 # A token of any counter has fewer characters: more of a text needs no count to be more than a budget.
 _CHARS = 16
 
