@@ -50,7 +50,8 @@ class Beginning:
         else:
             mode, number = "READ COMMITTED", "SELECT pg_current_xact_id()::text;"
         cursor = raw.execute(
-            f"BEGIN ISOLATION LEVEL {mode};{self._settings(raw)}{self._locks()}{self._scope(raw)}{number}".encode()
+            f"BEGIN ISOLATION LEVEL {mode};{self._settings(raw)}{self._locks()}{self._scope(raw)}{number}".encode(),
+            prepare=False,  # several statements
         )
         if not number:
             return None

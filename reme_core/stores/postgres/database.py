@@ -24,7 +24,7 @@ from psycopg.pq import TransactionStatus
 
 from reme_core.errors import SchemaVersionError, StoreClosedError, StoreError, StoreUnavailableError
 from reme_core.stores.postgres.connection import Beginning, Kind, PgConnection, RawConnection, lock_number
-from reme_core.stores.postgres.failures import is_lost, is_overtaken, mapped_errors
+from reme_core.stores.postgres.failures import is_clash, is_lost, is_overtaken, mapped_errors
 from reme_core.stores.postgres.migrate import open_schema
 from reme_core.stores.postgres.pool import ConnectionPool
 from reme_core.stores.postgres.settings import ServerSettings
@@ -35,9 +35,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Two writers that meet take turns after a pause; more than so many meetings in a row are no accident.
-_MEETINGS = 12
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 1.0
+# Two writers that meet take turns after a pause; more than so many meetings in a row are no accident. A key that is
+# still taken after a few is a clash with what is stored.
+_MEETINGS, _CLASHES = 12, 3
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.5
+
+
+def writing_threads(settings: ServerSettings) -> int:
+    """Return how many of the connections of a process may write at once."""
+    return max(1, settings.max_connections * 2 // 5)
 
 
 class _LostCommitError(Exception):
@@ -57,7 +63,7 @@ class _Threads:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.pool = ConnectionPool(settings)
-        writers = max(1, settings.max_connections * 2 // 5)
+        writers = writing_threads(settings)
         readers = max(1, settings.max_connections - writers - 1)
         self.writers = [ThreadPoolExecutor(1, thread_name_prefix="reme-write") for _ in range(writers)]
         self.readers = ThreadPoolExecutor(readers, thread_name_prefix="reme-read")
@@ -119,8 +125,8 @@ class PostgresDatabase:
     ) -> Future[T]:
         """Begin what `write` does, for callers without an event loop."""
         kind: Kind = "freeing" if frees else "write" if settled else "unsettled"
-        place = lock_number(str(within))
-        return self._submit(lambda threads: threads.writers[place % len(threads.writers)], work, kind, within)
+        place = self._place(within)
+        return self._submit(lambda threads: threads.writers[place], work, kind, within)
 
     def submit_repeated(self, work: Work[bool], *, within: Boundary) -> Future[None]:
         """Begin to run work behind all else, each time in another snapshot, until it returns False or fails."""
@@ -158,6 +164,10 @@ class PostgresDatabase:
             _OF_PARENTS.append(self._threads)  # never closed here: that would end the parent's session
             self._threads = None
 
+    def _place(self, within: Boundary) -> int:
+        """Return which of the writing threads writes within a boundary."""
+        return lock_number(str(within)) % writing_threads(self._settings)
+
     def _open_threads(self) -> _Threads:
         with self._gate:
             if self._closed:
@@ -192,9 +202,9 @@ class PostgresDatabase:
                         return outcome.result  # type: ignore[return-value]  # set before the commit
                 except psycopg.Error as exc:
                     # A server that never was there, or refuses a role, is told at once: the URL may be wrong.
-                    if is_lost(exc) and threads.is_prepared and time.monotonic() < deadline:
+                    if is_lost(exc, writes=kind != "read") and threads.is_prepared and time.monotonic() < deadline:
                         threads.pool.drop_idle()
-                    elif is_overtaken(exc) and meetings < _MEETINGS:
+                    elif is_overtaken(exc) and meetings < (_CLASHES if is_clash(exc) else _MEETINGS):
                         meetings += 1
                     else:
                         raise

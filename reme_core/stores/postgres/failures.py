@@ -24,22 +24,29 @@ from reme_core.schema import describe
 from reme_core.stores.postgres.settings import ServerSettings
 
 # Source of all codes: https://www.postgresql.org/docs/current/errcodes-appendix.html
-_STARTING_OR_STOPPING = ("57P01", "57P02", "57P03", "57P05", "25006")
+_STARTING_OR_STOPPING = ("57P01", "57P02", "57P03", "57P05", "25P03")
 
 
-def is_lost(exc: psycopg.Error) -> bool:
+def is_lost(exc: psycopg.Error, *, writes: bool = False) -> bool:
     """Tell whether the server, or the way to it, is lost for now: stopped, restarted, or no longer the primary.
 
     Of connections that can't be made, those that the server refused (a wrong password, say) have no code.
     """
+    if isinstance(exc, errors.ReadOnlySqlTransaction):
+        return writes  # the server has become a standby; another one takes over
     if exc.sqlstate is not None:
-        return exc.sqlstate.startswith("08") or exc.sqlstate in (*_STARTING_OR_STOPPING, "25P03")
+        return exc.sqlstate.startswith("08") or exc.sqlstate in _STARTING_OR_STOPPING
     return isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError) and not _is_refused(exc)
 
 
 def is_overtaken(exc: psycopg.Error) -> bool:
     """Tell whether another transaction came first: the same work may well succeed now."""
     return isinstance(exc, errors.SerializationFailure | errors.DeadlockDetected | errors.UniqueViolation)
+
+
+def is_clash(exc: psycopg.Error) -> bool:
+    """Tell whether a key is taken, which may be so for good."""
+    return isinstance(exc, errors.UniqueViolation)
 
 
 _REFUSALS = ("authentication failed", "no pg_hba.conf entry", "does not exist", "no password supplied", "certificate")
@@ -100,7 +107,7 @@ def mapped(exc: psycopg.Error, settings: ServerSettings) -> ReMeError:
             return SchemaVersionError(f"{place} lacks a table of schema {settings.schema!r} ({told}): `reme migrate URL`")
         case errors.DataCorrupted() | errors.IndexCorrupted():
             return CorruptDataError(f"{place} has damaged pages ({told}): restore a backup")
-        case errors.DataError():
+        case errors.DataError() | errors.ProgramLimitExceeded():
             return InvalidInputError(f"a value can't be stored or looked for: {told}")
         case _ if exc.sqlstate is None and _is_refused(exc) or (exc.sqlstate or "").startswith("28"):
             return StoreAccessError(f"{place} refused the connection ({told}): check role, password and database")

@@ -63,13 +63,17 @@ class ServerSettings:
             msg = "url: wanted postgresql://user:password@host:port/database, found something else"
             raise ConfigurationError(msg)
         try:
-            return {name: str(value) for name, value in conninfo_to_dict(self.url).items() if value is not None}
+            parts = {name: str(value) for name, value in conninfo_to_dict(self.url).items() if value is not None}
         except (ProgrammingError, UnicodeError, ValueError):
+            parts = {}
+        # A sign in a password that ends it early makes a host or a database of the rest, which would be shown.
+        if not parts or "@" in parts.get("host", "") + parts.get("dbname", "") + parts.get("port", ""):
             msg = (
                 "url: can't be read as postgresql://user:password@host:port/database; signs such as @ : / # in a"
                 " password are written as %40 %3A %2F %23"
             )
-            raise ConfigurationError(msg) from None
+            raise ConfigurationError(msg)
+        return parts
 
     @property
     def shown(self) -> str:

@@ -115,6 +115,8 @@ _TABLES = (
         line bigint NOT NULL, PRIMARY KEY (passage, scope))""",
     "CREATE INDEX passages_by_scope ON offload_passages (scope)",
     "CREATE INDEX passages_by_offload ON offload_passages (offload)",
+    # The words of a passage, packed, in the order in which they stand.
+    f"CREATE TABLE offload_words (row bigint NOT NULL, {_OF_SCOPE}, terms bytea NOT NULL, PRIMARY KEY (scope, row))",
     """CREATE TABLE offload_holders (session bigint NOT NULL, scope bigint NOT NULL, said bigint NOT NULL,
         PRIMARY KEY (session, scope))""",
     """CREATE TABLE offload_holds (session bigint NOT NULL, offload bigint NOT NULL, scope bigint NOT NULL,
@@ -130,7 +132,7 @@ _TABLES = (
     f"""CREATE TABLE item_namespaces (
         ns {_ID}, memory_space {_TEXT}, path {_TEXT}, PRIMARY KEY (ns, memory_space), UNIQUE (memory_space, path))""",
     f"""CREATE TABLE items (
-        item {_ID}, ns bigint NOT NULL, key bytea NOT NULL, created bigint NOT NULL, updated bigint NOT NULL,
+        item {_ID}, ns bigint NOT NULL, key {_TEXT}, created bigint NOT NULL, updated bigint NOT NULL,
         expires bigint, ttl bigint, memory_row bigint, value text NOT NULL, erased_with bigint, {_OF_SPACE},
         PRIMARY KEY (item, memory_space), UNIQUE (ns, key, memory_space))""",
     "CREATE INDEX items_by_update ON items (ns, updated DESC, item)",
@@ -172,6 +174,7 @@ SCOPED = (
     "jobs",
     "offloads",
     "offload_passages",
+    "offload_words",
     "offload_holders",
     "offload_holds",
     "tool_calls",

@@ -15,6 +15,7 @@ _PARTS = re.compile(
     r"|(?P<mark>\?)"
     r"|(?P<percent>%)"
     r"|(?P<substr>\bsubstr\()"
+    r"|(?P<cross>\bCROSS JOIN\b)"  # which gives SQLite the order of the tables
 )
 
 
@@ -45,6 +46,8 @@ def translate(sql: str) -> Translated:
                 return "%s"
             case "percent":
                 return "%%"
+            case "cross":
+                return "JOIN"
             case _:
                 return "reme_substr("
 
