@@ -54,8 +54,7 @@ async def _serve(where: CommonOptions, scope: Scope, options: McpOptions) -> Non
     from reme_core.serve.mcp.stdio import serve_stdio  # noqa: PLC0415
     from reme_core.serve.service import make_service  # noqa: PLC0415
 
-    file = {"backend": "local_file", "busy_timeout_s": where.wait_s}
-    service = make_service(ReMe(where.space, where.folder, vector_store=file))
+    service = make_service(ReMe(where.space, where.folder, vector_store=where.store_settings()))
     await serve_stdio(service, Principal(scope=scope), options)
 
 

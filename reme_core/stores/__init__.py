@@ -21,12 +21,24 @@ from reme_core.stores.local.store import LocalStore as LocalStore
 
 if TYPE_CHECKING:
     from reme_core.stores.indexed import IndexedStore as IndexedStore
+    from reme_core.stores.postgres.admin import DatabaseFacts as DatabaseFacts
+    from reme_core.stores.postgres.admin import database_facts as database_facts
+    from reme_core.stores.postgres.admin import migrate_database as migrate_database
+    from reme_core.stores.postgres.admin import planned_migrations as planned_migrations
+    from reme_core.stores.postgres.settings import ServerSettings as ServerSettings
+    from reme_core.stores.postgres.store import PostgresStore as PostgresStore
     from reme_core.stores.qdrant import QdrantIndex as QdrantIndex
     from reme_core.stores.qdrant import QdrantLayout as QdrantLayout
 
 if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
     __getattr__, __dir__ = lazy_names(
         __name__,
-        {"indexed": "IndexedStore", "qdrant": "QdrantIndex QdrantLayout"},
-        extras={"qdrant_client": "qdrant"},
+        {
+            "indexed": "IndexedStore",
+            "qdrant": "QdrantIndex QdrantLayout",
+            "postgres.admin": "DatabaseFacts database_facts migrate_database planned_migrations",
+            "postgres.settings": "ServerSettings",
+            "postgres.store": "PostgresStore",
+        },
+        extras={"qdrant_client": "qdrant", "psycopg": "postgres"},
     )

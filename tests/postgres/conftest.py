@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("psycopg", reason="pip install 'reme-memory[postgres]'")
 
-from tests.support.postgres_server import TestServer, empty_database, running_server  # noqa: E402
+from tests.support.postgres_server import TestServer, empty_database, running_server
 
 
 @pytest.fixture(scope="session")

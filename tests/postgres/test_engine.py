@@ -20,7 +20,6 @@ from reme_core.errors import (
     ConfigurationError,
     ConflictError,
     InvalidInputError,
-    SchemaVersionError,
     StoreAccessError,
     StoreClosedError,
     StoreUnavailableError,
@@ -30,7 +29,7 @@ from reme_core.stores.postgres.adapters import escape, unescape
 from reme_core.stores.postgres.database import PostgresDatabase
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.postgres.translate import translate
-from tests.support.postgres_server import PASSWORD, TestServer, control
+from tests.support.postgres_server import PASSWORD, TestServer
 
 ANNA, BOB = (Scope(memory_space="space", user_id=name) for name in ("anna", "bob"))
 ABROAD = Scope(memory_space="abroad", user_id="anna")
@@ -85,9 +84,13 @@ def test_escaped_texts_come_back_and_keep_their_order(text: str) -> None:
 
 
 def test_marks_in_literals_stay_and_lists_are_arrays() -> None:
-    assert translate("SELECT 'a?''b%', \"c?\", 5 % 2 WHERE x = ?").sql == "SELECT 'a?''b%%', \"c?\", 5 %% 2 WHERE x = %s"
+    assert (
+        translate("SELECT 'a?''b%', \"c?\", 5 % 2 WHERE x = ?").sql == "SELECT 'a?''b%%', \"c?\", 5 %% 2 WHERE x = %s"
+    )
     assert translate("a CROSS JOIN b USING (c)").sql == "a JOIN b USING (c)"
-    found = translate("a = ? AND b IN (SELECT value FROM json_each(?)) AND c NOT IN (SELECT json_each.value FROM json_each(?))")
+    found = translate(
+        "a = ? AND b IN (SELECT value FROM json_each(?)) AND c NOT IN (SELECT json_each.value FROM json_each(?))"
+    )
     assert found.sql == "a = %s AND b = ANY(%s) AND c <> ALL(%s)"
     assert found.lists == {1, 2}
 
@@ -96,7 +99,10 @@ async def test_values_of_all_kinds_come_back_as_they_were(db: PostgresDatabase) 
     values = ("täxt\0\1\n%s?", b"\0\1\xff", 1 << 62, -1.5e300, True, None, float("inf"))
     sql = "SELECT ?::text, ?::bytea, ?::bigint, ?::double precision, ?::boolean, ?::text, ?::double precision"
     assert await db.read(lambda c: c.execute(sql, values).fetchone(), within=ANNA) == values
-    sums = await db.read(lambda c: c.execute("SELECT sum(x::bigint), avg(x::bigint) FROM generate_series(1, 2) x").fetchone(), within=ANNA)
+    sums = await db.read(
+        lambda c: c.execute("SELECT sum(x::bigint), avg(x::bigint) FROM generate_series(1, 2) x").fetchone(),
+        within=ANNA,
+    )
     assert sums == (3, 1.5)
     assert [type(value) for value in sums] == [int, float]
 
@@ -104,19 +110,24 @@ async def test_values_of_all_kinds_come_back_as_they_were(db: PostgresDatabase) 
 async def test_a_part_of_a_text_is_counted_in_its_own_characters(db: PostgresDatabase) -> None:
     text = "ab\0c\1\1d\nef"
     for start, chars in ((0, 3), (2, 4), (5, 50), (9, 0)):
-        (part,) = await db.read(lambda c: c.execute("SELECT substr(?::text, ? + 1, ?)", (text, start, chars)).fetchone(), within=ANNA)  # noqa: B023
+        (part,) = await db.read(
+            lambda c, values=(text, start, chars): c.execute("SELECT substr(?::text, ? + 1, ?)", values).fetchone(),
+            within=ANNA,
+        )
         assert part == text[start : start + chars]
 
 
 async def test_values_that_no_column_holds_are_refused(db: PostgresDatabase) -> None:
     for value in (1 << 64, "\ud800"):
         with pytest.raises(InvalidInputError):
-            await db.write(lambda c: c.execute("INSERT INTO sessions (scope, session_id) VALUES (?, ?)", (enter(c, ANNA), value)), within=ANNA)  # noqa: B023
+            await db.write(lambda c, value=value: c.execute("SELECT ?::bigint, ?::text", (value, value)), within=ANNA)
 
 
 async def test_a_transaction_sees_its_scope_alone(db: PostgresDatabase) -> None:
     for scope in (ANNA, BOB, ABROAD):
-        await db.write(lambda c, scope=scope: add(c, scope, f"of {scope.user_id} in {scope.memory_space}"), within=scope)
+        await db.write(
+            lambda c, scope=scope: add(c, scope, f"of {scope.user_id} in {scope.memory_space}"), within=scope
+        )
     assert await db.read(names, within=ANNA) == ["of anna in space"]
     assert await db.read(names, within="space") == ["of anna in space", "of bob in space"]
     assert await db.read(names, within=Scope(memory_space="space", user_id="nobody")) == []
@@ -130,7 +141,10 @@ async def test_a_row_of_another_scope_is_refused(db: PostgresDatabase) -> None:
     number = await db.write(lambda c: enter(c, BOB), within=BOB)
     for within in (ANNA, ABROAD, None, "abroad"):
         with pytest.raises(StoreAccessError, match="another scope"):
-            await db.write(lambda c: c.execute("INSERT INTO sessions (scope, session_id) VALUES (?, 'x')", (number,)), within=within)
+            await db.write(
+                lambda c: c.execute("INSERT INTO sessions (scope, session_id) VALUES (?, 'x')", (number,)),
+                within=within,
+            )
         with pytest.raises(StoreAccessError):
             await db.write(lambda c: enter(c, BOB), within=within)
 
@@ -209,11 +223,15 @@ async def test_writers_of_one_scope_take_turns_and_of_two_go_side_by_side(db: Po
 
 async def test_writes_of_a_scope_keep_the_order_in_which_they_were_begun(db: PostgresDatabase) -> None:
     await asyncio.gather(*(db.write(lambda c, n=n: add(c, ANNA, f"{n:03}"), within=ANNA) for n in range(50)))
-    ordered = await db.read(lambda c: [n for (n,) in c.execute("SELECT session_id FROM sessions ORDER BY session")], within=ANNA)
+    ordered = await db.read(
+        lambda c: [n for (n,) in c.execute("SELECT session_id FROM sessions ORDER BY session")], within=ANNA
+    )
     assert ordered == sorted(ordered)
 
 
-async def test_two_processes_that_meet_are_run_again(db: PostgresDatabase, shared_url: str, opened: Callable[..., PostgresDatabase]) -> None:
+async def test_two_processes_that_meet_are_run_again(
+    db: PostgresDatabase, shared_url: str, opened: Callable[..., PostgresDatabase]
+) -> None:
     other = opened(shared_url)
     tries = [0, 0]
     both = threading.Barrier(2, timeout=20)
@@ -347,7 +365,9 @@ async def test_a_closed_database_says_so(db: PostgresDatabase) -> None:
         await db.read(names, within=ANNA)
 
 
-async def test_idle_connections_are_closed(opened: Callable[..., PostgresDatabase], url: str, server: TestServer) -> None:
+async def test_idle_connections_are_closed(
+    opened: Callable[..., PostgresDatabase], url: str, server: TestServer
+) -> None:
     db = opened(url, idle_s=0.05)
     await db.read(names, within=ANNA)
     with psycopg.connect(server.url, autocommit=True) as admin:
@@ -362,7 +382,7 @@ async def test_idle_connections_are_closed(opened: Callable[..., PostgresDatabas
 
 async def test_no_more_connections_are_made_than_are_allowed(opened: Callable[..., PostgresDatabase], url: str) -> None:
     db = opened(url, max_connections=2)
-    counted = "SELECT count(*), pg_sleep(0.01) FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"
+    counted = "SELECT count(*), pg_sleep(0.01) FROM pg_stat_activity WHERE usename = current_user"
     scopes = [Scope(memory_space="s", user_id=str(n)) for n in range(6)]
     found = await asyncio.gather(
         *(db.read(lambda c: c.execute(counted).fetchone()[0], within=scope) for scope in scopes),
@@ -371,7 +391,9 @@ async def test_no_more_connections_are_made_than_are_allowed(opened: Callable[..
     assert max(found) <= 2
 
 
-async def test_statements_of_a_pooler_are_never_prepared(opened: Callable[..., PostgresDatabase], shared_url: str) -> None:
+async def test_statements_of_a_pooler_are_never_prepared(
+    opened: Callable[..., PostgresDatabase], shared_url: str
+) -> None:
     prepared = "SELECT count(*) FROM pg_prepared_statements"
     for threshold, expected in ((None, 0), (0, 1)):
         db = opened(shared_url, prepare_threshold=threshold, max_connections=1)
@@ -433,5 +455,3 @@ async def test_repeated_work_ends_when_it_says_so_and_when_it_fails(db: Postgres
     assert next(turns, None) is None
     with pytest.raises(StopIteration):
         next(turns)
-
-

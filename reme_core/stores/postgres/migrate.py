@@ -96,8 +96,8 @@ def check_walls(raw: RawConnection, settings: ServerSettings) -> None:
     open_ = unwalled(raw, settings)
     if open_ and not settings.allow_superuser:
         msg = (
-            f"row level security is off for {', '.join(open_[:3])} in schema {settings.schema!r}: ALTER TABLE ... ENABLE"
-            " ROW LEVEL SECURITY, and FORCE ROW LEVEL SECURITY, or set allow_superuser"
+            f"row level security is off for {', '.join(open_[:3])} in schema {settings.schema!r}: ALTER TABLE ..."
+            " ENABLE ROW LEVEL SECURITY, and FORCE ROW LEVEL SECURITY, or set allow_superuser"
         )
         raise StoreAccessError(msg)
 
@@ -251,5 +251,3 @@ def _grant(raw: RawConnection, settings: ServerSettings, role: str) -> None:
             "GRANT USAGE ON ALL SEQUENCES IN SCHEMA {0} TO {1}",
         ):
             raw.execute(SQL(text).format(schema, name))
-
-

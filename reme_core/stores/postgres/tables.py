@@ -196,7 +196,7 @@ def _may(owner: str) -> str:
     What is in brackets is read once a statement, not once a row.
     """
     return (
-        f"{owner} = (SELECT reme_scope()) OR"
+        f"{owner} = (SELECT reme_scope()) OR"  # noqa: S608  # names of ours
         f" ({_WHOLE_SPACE} AND EXISTS (SELECT 1 FROM scopes AS known WHERE known.scope = {owner}))"
     )
 
@@ -207,7 +207,7 @@ def _walls() -> tuple[str, ...]:
         f" ({_WHOLE_SPACE} OR user_id = (SELECT current_setting('reme.user', true)))",
         "row_changes": f"memory_space = {_SPACE} AND (layer = {_ITEMS} OR {_may('owner')})",
         **{table: _may(f"{table}.scope") for table in SCOPED},
-        **{table: f"memory_space = {_SPACE}" for table in _SPACED},
+        **dict.fromkeys(_SPACED, f"memory_space = {_SPACE}"),
     }
     return tuple(
         statement
