@@ -23,27 +23,27 @@ from reme_core.schema import (
     Scope,
     ToolCallResult,
 )
-from reme_core.stores.local import context_holds as holds
-from reme_core.stores.local import job_rows as jobs
-from reme_core.stores.local import memory_changes as uses
-from reme_core.stores.local import memory_rows as memories
-from reme_core.stores.local import message_rows as messages
-from reme_core.stores.local import offload_rows as offloads
-from reme_core.stores.local import offload_search
-from reme_core.stores.local import ranked_search as search
-from reme_core.stores.local import row_conditions as waiting
-from reme_core.stores.local import tool_call_rows as tool_calls
-from reme_core.stores.local.file.bookkeeping import Layer, find_scope
 from reme_core.stores.local.file.database import Database, Work
 from reme_core.stores.local.file.file_location import FileSettings
 from reme_core.stores.local.file.purging import forget_file, note_file, noted_files, remove_files
 from reme_core.stores.local.file.whole_scope import count_scope, erase_name
-from reme_core.stores.local.items.item_store import ItemCalls
-from reme_core.stores.local.items.search_items import ItemWords
-from reme_core.stores.local.items.vectors_in_memory import ItemVectors
-from reme_core.stores.local.memory_changes import claim_file_id, find_file_id, memory_changes
-from reme_core.stores.local.partitions import partitions_of
-from reme_core.stores.local.ranked_search import Loader
+from reme_core.stores.sql import context_holds as holds
+from reme_core.stores.sql import job_rows as jobs
+from reme_core.stores.sql import memory_changes as uses
+from reme_core.stores.sql import memory_rows as memories
+from reme_core.stores.sql import message_rows as messages
+from reme_core.stores.sql import offload_rows as offloads
+from reme_core.stores.sql import offload_search
+from reme_core.stores.sql import ranked_search as search
+from reme_core.stores.sql import row_conditions as waiting
+from reme_core.stores.sql import tool_call_rows as tool_calls
+from reme_core.stores.sql.bookkeeping import Layer, find_scope
+from reme_core.stores.sql.items.item_store import ItemCalls
+from reme_core.stores.sql.items.search_items import ItemWords
+from reme_core.stores.sql.items.vectors_in_memory import ItemVectors
+from reme_core.stores.sql.memory_changes import claim_file_id, find_file_id, memory_changes
+from reme_core.stores.sql.partitions import partitions_of
+from reme_core.stores.sql.ranked_search import Loader
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,9 +19,9 @@ from typing import TypeAlias, TypeVar
 from reme_core.errors import ConfigurationError, StoreAccessError, StoreClosedError
 from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
-from reme_core.stores.local.file.bookkeeping import has_word_tables, keep_digests, make_scope_number
 from reme_core.stores.local.file.connection_threads import ConnectionThreads, MappedErrors, OpenedFiles
 from reme_core.stores.local.file.copies import keep_before_migration, remove_safety_copies
+from reme_core.stores.local.file.digests import keep_digests
 from reme_core.stores.local.file.file_location import (
     FileSettings,
     bare_connection,
@@ -35,6 +35,8 @@ from reme_core.stores.local.file.file_location import (
 )
 from reme_core.stores.local.file.purging import Purge, is_purge_due, note_file
 from reme_core.stores.local.file.tables import check_sqlite, check_version, has_fts5, prepare
+from reme_core.stores.local.file.words import has_word_tables
+from reme_core.stores.sql.bookkeeping import make_scope_number
 from reme_core.text import terms
 
 T = TypeVar("T")

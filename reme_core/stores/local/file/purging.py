@@ -30,7 +30,8 @@ from pathlib import Path
 
 from reme_core.errors import StoreAccessError, StoreUnavailableError
 from reme_core.schema import new_id
-from reme_core.stores.local.file.bookkeeping import Layer, forget_changes, has_word_tables
+from reme_core.stores.local.file.words import has_word_tables
+from reme_core.stores.sql.bookkeeping import Layer, forget_changes
 
 _NOTE = "file:"
 

@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 from reme_core.errors import ConfigurationError, SchemaVersionError
 from reme_core.schema import Block, Memory, Message
-from reme_core.stores.local.file.bookkeeping import DIGEST_TABLE, add_words, fill_digests, has_word_tables
 from reme_core.stores.local.file.connection_threads import reading_rows
+from reme_core.stores.local.file.digests import DIGEST_TABLE, fill_digests
+from reme_core.stores.local.file.words import add_words, has_word_tables
 from reme_core.text import TERMS_VERSION, is_question, pack_terms, segment_passages, states_wish, terms
 
 APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files

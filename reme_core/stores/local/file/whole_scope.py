@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from reme_core.ports import Counts
 from reme_core.schema import Erased, MemoryType, Scope
-from reme_core.stores.local.file.bookkeeping import find_scope
 from reme_core.stores.local.file.connection_threads import reading_rows
 from reme_core.stores.local.file.purging import mark_erased
-from reme_core.stores.local.items.row_links import items_of_scope, remove_items_of_scope
-from reme_core.stores.local.offload_rows import count_offloads
+from reme_core.stores.sql.bookkeeping import find_scope
+from reme_core.stores.sql.items.row_links import items_of_scope, remove_items_of_scope
+from reme_core.stores.sql.offload_rows import count_offloads
 
 
 @reading_rows()

@@ -27,9 +27,9 @@ from reme_core.ports import (
 from reme_core.retrieval import Query
 from reme_core.schema import Memory, MemoryType, Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local import partitions
-from reme_core.stores.local.file.bookkeeping import Layer, find_scope
-from reme_core.stores.local.partitions import Partition
+from reme_core.stores.sql import partitions
+from reme_core.stores.sql.bookkeeping import Layer, find_scope
+from reme_core.stores.sql.partitions import Partition
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW, at, axis, batch, block, memory, message, random_unit
 

@@ -10,16 +10,9 @@ from pathlib import Path
 from reme_core.ports import AppendMessages, MemorySearch, MessageSearch
 from reme_core.schema import Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local.file.bookkeeping import (
-    ITEMS,
-    Layer,
-    changed_since,
-    find_scope,
-    log_changes,
-    newest_change,
-)
-from reme_core.stores.local.items.vectors_in_memory import ItemSource, VectorPart
-from reme_core.stores.local.partitions import Partition
+from reme_core.stores.sql.bookkeeping import ITEMS, Layer, changed_since, find_scope, log_changes, newest_change
+from reme_core.stores.sql.items.vectors_in_memory import ItemSource, VectorPart
+from reme_core.stores.sql.partitions import Partition
 from reme_core.testing.store_values import ALICE, BOB, axis, batch, in_new_process, memory, message
 from tests.contract.suites.item_values import address, put, write
 from tests.support.file_checks import problems_of_file

@@ -16,8 +16,8 @@ from reme_core.errors import CorruptDataError, InvalidInputError, StorageFullErr
 from reme_core.ports import AppendMessages, CleanOffloads, Counts, HoldOffloads, OffloadSearch, Store
 from reme_core.schema import OffloadKind, OffloadRecord
 from reme_core.stores import LocalStore
-from reme_core.stores.local.offload_rows import cut_passages
-from reme_core.stores.local.offload_search import search_offloads
+from reme_core.stores.sql.offload_rows import cut_passages
+from reme_core.stores.sql.offload_search import search_offloads
 from reme_core.testing.store_values import ALICE, BOB, NOW, at, in_new_process, message
 from reme_core.text import terms
 from tests.contract.suites.offload_values import (

@@ -25,8 +25,8 @@ from reme_core.ports import Item, ItemValue, RecordPlace, SearchItems, Vector
 from reme_core.retrieval import MEMORY_WEIGHTS, IntArray, Query, RankingIndex, plain_rows
 from reme_core.rules import check_vector, meets, namespace_path, needle, read_value
 from reme_core.schema import Memory, Scope
-from reme_core.stores.local.file.bookkeeping import find_scope, stored_dimension
-from reme_core.stores.local.items.item_rows import (
+from reme_core.stores.sql.bookkeeping import find_scope, stored_dimension
+from reme_core.stores.sql.items.item_rows import (
     NOT_ITEMS,
     ItemRow,
     item_dimension,
@@ -36,9 +36,9 @@ from reme_core.stores.local.items.item_rows import (
     rows_by_memories,
     value_of_row,
 )
-from reme_core.stores.local.items.vectors_in_memory import ItemSource, ItemVectors, MemorySource, Scores, VectorGroups
-from reme_core.stores.local.memory_rows import microseconds
-from reme_core.stores.local.partitions import RecentlyUsed
+from reme_core.stores.sql.items.vectors_in_memory import ItemSource, ItemVectors, MemorySource, Scores, VectorGroups
+from reme_core.stores.sql.memory_rows import microseconds
+from reme_core.stores.sql.partitions import RecentlyUsed
 from reme_core.text import pack_terms, terms
 
 MEMORIES = 1 << 62

@@ -16,17 +16,17 @@ from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundEr
 from reme_core.ports import ListOffloads, OffloadPage, OffloadSearch
 from reme_core.schema import OffloadInfo, OffloadRecord, Scope, parse_time
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, row_after
-from reme_core.stores.local.context_holds import add_holds
-from reme_core.stores.local.file.bookkeeping import (
-    add_words,
+from reme_core.stores.local.file.words import add_words
+from reme_core.stores.sql.bookkeeping import (
     find_scope,
     insert_row,
     make_scope_number,
     make_session_number,
     session_asked,
 )
-from reme_core.stores.local.memory_rows import microseconds
-from reme_core.stores.local.message_rows import rows_of_messages
+from reme_core.stores.sql.context_holds import add_holds
+from reme_core.stores.sql.memory_rows import microseconds
+from reme_core.stores.sql.message_rows import rows_of_messages
 from reme_core.text import terms
 
 # About 400 tokens: what a reader takes in at a glance, and enough words to tell passages of one text apart.

@@ -14,8 +14,9 @@ import numpy as np
 from reme_core.ports import OffloadSearch, ScoredOffload
 from reme_core.retrieval.arrays import inverse_frequency
 from reme_core.schema import OffloadInfo, Scope
-from reme_core.stores.local.file.bookkeeping import find_scope, has_word_tables, match_near, match_phrase, match_terms
-from reme_core.stores.local.offload_rows import offload_conditions
+from reme_core.stores.local.file.words import has_word_tables, match_near, match_phrase, match_terms
+from reme_core.stores.sql.bookkeeping import find_scope
+from reme_core.stores.sql.offload_rows import offload_conditions
 from reme_core.text import query_terms, terms
 
 # A longer query is a pasted text: its beginning says what it is, and says it in words enough.

@@ -23,20 +23,13 @@ from reme_core.schema import (
     parse_time,
 )
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
-from reme_core.stores.local import row_conditions as waiting
-from reme_core.stores.local.file.bookkeeping import (
-    Layer,
-    add_words,
-    find_scope,
-    insert_row,
-    log_changes,
-    make_scope_number,
-    remove_words,
-)
 from reme_core.stores.local.file.connection_threads import reading_rows
 from reme_core.stores.local.file.purging import mark_pages
-from reme_core.stores.local.items import row_links as item_links
-from reme_core.stores.local.row_conditions import check_filter, conditions
+from reme_core.stores.local.file.words import add_words, remove_words
+from reme_core.stores.sql import row_conditions as waiting
+from reme_core.stores.sql.bookkeeping import Layer, find_scope, insert_row, log_changes, make_scope_number
+from reme_core.stores.sql.items import row_links as item_links
+from reme_core.stores.sql.row_conditions import check_filter, conditions
 from reme_core.text import normalise_content, pack_terms, terms
 
 _EPOCH = parse_time("1970-01-01")

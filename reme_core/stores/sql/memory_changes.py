@@ -17,8 +17,8 @@ from reme_core.ports import ChangesPage, ChangesQuery, IndexEntry, UseMemory, Ve
 from reme_core.rules import used
 from reme_core.schema import Memory, Scope, new_id
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.local.file.bookkeeping import Layer, changes_after, find_scope, newest_change
-from reme_core.stores.local.memory_rows import find_memory
+from reme_core.stores.sql.bookkeeping import Layer, changes_after, find_scope, newest_change
+from reme_core.stores.sql.memory_rows import find_memory
 
 _NAME = "file_id"
 _COLUMNS = (

@@ -20,8 +20,8 @@ from reme_core.ports import (
 from reme_core.rules import namespace_path, split_path
 from reme_core.schema import MemoryType
 from reme_core.stores.local.file.database import Database, Work
-from reme_core.stores.local.items.checked_writes import address_path, check_space, prepare_writes
-from reme_core.stores.local.items.item_rows import (
+from reme_core.stores.sql.items.checked_writes import address_path, check_space, prepare_writes
+from reme_core.stores.sql.items.item_rows import (
     ItemRow,
     claim_index,
     find_index,
@@ -32,10 +32,10 @@ from reme_core.stores.local.items.item_rows import (
     rows_by_keys,
     value_of_row,
 )
-from reme_core.stores.local.items.search_items import ItemWords, record_groups, search_items
-from reme_core.stores.local.items.vectors_in_memory import ItemVectors
-from reme_core.stores.local.items.write_items import refresh_items, sweep_items, sweepable, write_items
-from reme_core.stores.local.memory_rows import microseconds
+from reme_core.stores.sql.items.search_items import ItemWords, record_groups, search_items
+from reme_core.stores.sql.items.vectors_in_memory import ItemVectors
+from reme_core.stores.sql.items.write_items import refresh_items, sweep_items, sweepable, write_items
+from reme_core.stores.sql.memory_rows import microseconds
 
 
 def get_items(connection: sqlite3.Connection, memory_space: str, get: GetItems) -> tuple[list[Item | None], list[int]]:

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from reme_core.ports import Vector
-from reme_core.stores.local.file.bookkeeping import ITEMS, forget_changes, log_changes
+from reme_core.stores.sql.bookkeeping import ITEMS, forget_changes, log_changes
 
 
 def log_item_changes(connection: sqlite3.Connection, changed: Sequence[tuple[int, int]]) -> None:

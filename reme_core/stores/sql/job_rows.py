@@ -16,8 +16,8 @@ from reme_core.errors import ConflictError, InvalidInputError, JobNotFoundError
 from reme_core.ports import ClaimJob, SettleJob
 from reme_core.schema import Job, JobState, Scope, describe, new_id, parse_time
 from reme_core.schema.checks import JsonObject, check_text
-from reme_core.stores.local.file.bookkeeping import find_scope, insert_row, make_scope_number
-from reme_core.stores.local.memory_rows import microseconds
+from reme_core.stores.sql.bookkeeping import find_scope, insert_row, make_scope_number
+from reme_core.stores.sql.memory_rows import microseconds
 
 _TEXT_BYTES = 1 << 16
 """What is kept of a model's answer that could not be used, and of a reason. Source: `Job.raw`."""

@@ -34,9 +34,9 @@ from reme_core.retrieval import (
     Rows,
 )
 from reme_core.schema import NO_STATEMENTS, STATEMENTS, MemoryType
-from reme_core.stores.local.file.bookkeeping import Layer, changed_since, newest_change, stored_dimension
 from reme_core.stores.local.file.connection_threads import reading_rows
-from reme_core.stores.local.row_conditions import conditions
+from reme_core.stores.sql.bookkeeping import Layer, changed_since, newest_change, stored_dimension
+from reme_core.stores.sql.row_conditions import conditions
 
 _COLUMNS = {
     Layer.MESSAGES: (

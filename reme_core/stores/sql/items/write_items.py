@@ -11,10 +11,10 @@ from reme_core.errors import DimensionMismatchError
 from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
 from reme_core.rules import metadata_of, read_value, texts_of
 from reme_core.schema import Memory
-from reme_core.stores.local.file.bookkeeping import Layer, log_changes, make_scope_number
 from reme_core.stores.local.file.purging import mark_pages
-from reme_core.stores.local.items.checked_writes import ReadyBatch, ReadyWrite
-from reme_core.stores.local.items.item_rows import (
+from reme_core.stores.sql.bookkeeping import Layer, log_changes, make_scope_number
+from reme_core.stores.sql.items.checked_writes import ReadyBatch, ReadyWrite
+from reme_core.stores.sql.items.item_rows import (
     ItemRow,
     find_namespace,
     find_unlinked,
@@ -22,14 +22,14 @@ from reme_core.stores.local.items.item_rows import (
     make_namespace,
     rows_by_keys,
 )
-from reme_core.stores.local.items.row_links import (
+from reme_core.stores.sql.items.row_links import (
     drop_vectors,
     log_item_changes,
     put_vectors,
     remove_empty,
     remove_items,
 )
-from reme_core.stores.local.memory_rows import from_microseconds, put_batch
+from reme_core.stores.sql.memory_rows import from_microseconds, put_batch
 
 _ACTOR = "store"
 

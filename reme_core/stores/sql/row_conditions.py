@@ -16,15 +16,9 @@ from reme_core.rules import check_vector
 from reme_core.schema import Memory, MemoryType, Scope, read_stored_message
 from reme_core.schema.checks import kind_of
 from reme_core.stores._cursors import given, seconds
-from reme_core.stores.local.file.bookkeeping import (
-    Layer,
-    claim_dimension,
-    find_scope,
-    has_word_tables,
-    log_changes,
-    match_expression,
-)
-from reme_core.stores.local.items import row_links as item_links
+from reme_core.stores.local.file.words import has_word_tables, match_expression
+from reme_core.stores.sql.bookkeeping import Layer, claim_dimension, find_scope, log_changes
+from reme_core.stores.sql.items import row_links as item_links
 from reme_core.text import pack_terms, passage_spans, query_terms, terms, unpack_terms
 
 _MOST_KEYS = 100

@@ -10,8 +10,9 @@ from dataclasses import replace
 from reme_core.errors import InvalidInputError
 from reme_core.ports import CleanOffloads, HoldOffloads
 from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, Scope, parse_time
-from reme_core.stores.local.file.bookkeeping import find_scope, find_session, has_word_tables, make_session_number
-from reme_core.stores.local.memory_rows import microseconds
+from reme_core.stores.local.file.words import has_word_tables
+from reme_core.stores.sql.bookkeeping import find_scope, find_session, make_session_number
+from reme_core.stores.sql.memory_rows import microseconds
 
 
 def check_hold(hold: HoldOffloads) -> HoldOffloads:

@@ -20,20 +20,18 @@ from reme_core.ports import (
 from reme_core.schema import EXTRACTIVE, Block, Message, Scope, StoredMessage, read_stored_message
 from reme_core.schema.messages import renamings
 from reme_core.stores._cursors import Row, check_limit, cut_page, given, in_order, row_after, seconds
-from reme_core.stores.local.file.bookkeeping import (
+from reme_core.stores.local.file.words import add_words, has_word_tables, match_expression
+from reme_core.stores.sql.bookkeeping import (
     Layer,
-    add_words,
     find_scope,
     find_session,
-    has_word_tables,
     insert_row,
     log_changes,
     make_scope_number,
     make_session_number,
-    match_expression,
     session_asked,
 )
-from reme_core.stores.local.row_conditions import pending_texts
+from reme_core.stores.sql.row_conditions import pending_texts
 from reme_core.text import (
     is_question,
     pack_terms,

@@ -16,9 +16,9 @@ from reme_core.errors import ConflictError, ToolCallNotFoundError
 from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.schema import Scope, ToolCallResult, ToolError, ToolStatistics
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor
-from reme_core.stores.local.file.bookkeeping import find_scope, make_scope_number
 from reme_core.stores.local.file.connection_threads import reading_rows
-from reme_core.stores.local.memory_rows import from_microseconds, microseconds
+from reme_core.stores.sql.bookkeeping import find_scope, make_scope_number
+from reme_core.stores.sql.memory_rows import from_microseconds, microseconds
 from reme_core.text import error_class
 
 MOST_ERRORS = 5

@@ -35,11 +35,11 @@ from reme_core.retrieval import (
 from reme_core.rules import check_vector
 from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.local.file.bookkeeping import Layer, check_dimension, find_scope, find_session
 from reme_core.stores.local.file.database import Database
-from reme_core.stores.local.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
-from reme_core.stores.local.partitions import Partition, Partitions, holds_any
-from reme_core.stores.local.row_conditions import check_filter
+from reme_core.stores.sql.bookkeeping import Layer, check_dimension, find_scope, find_session
+from reme_core.stores.sql.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
+from reme_core.stores.sql.partitions import Partition, Partitions, holds_any
+from reme_core.stores.sql.row_conditions import check_filter
 
 T = TypeVar("T")
 

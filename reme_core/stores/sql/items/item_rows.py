@@ -11,8 +11,8 @@ from reme_core.errors import DimensionMismatchError
 from reme_core.ports import IndexedBy, Item, ItemRecord, ItemValue
 from reme_core.rules import overlaid, path_after, read_value, split_path, value_of
 from reme_core.schema import NO_STATEMENTS, Memory, MemoryType
-from reme_core.stores.local.file.bookkeeping import find_scope
-from reme_core.stores.local.memory_rows import find_memory, from_microseconds, microseconds
+from reme_core.stores.sql.bookkeeping import find_scope
+from reme_core.stores.sql.memory_rows import find_memory, from_microseconds, microseconds
 
 _NAME = "items_index"
 

@@ -23,9 +23,9 @@ from reme_core.ports import Matrix, Vector
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.retrieval.arrays import GrowingArray
 from reme_core.schema import parse_time
-from reme_core.stores.local.file.bookkeeping import ITEMS, Layer, changed_since, newest_change
-from reme_core.stores.local.memory_rows import microseconds
-from reme_core.stores.local.partitions import RecentlyUsed
+from reme_core.stores.sql.bookkeeping import ITEMS, Layer, changed_since, newest_change
+from reme_core.stores.sql.memory_rows import microseconds
+from reme_core.stores.sql.partitions import RecentlyUsed
 
 _SOME = 500
 _BLOCK = 1_000
