@@ -8,13 +8,13 @@ partition anew, which then takes no longer than to take over so many changes.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from reme_core.errors import DimensionMismatchError
 from reme_core.ports import Vector
 from reme_core.schema import Scope
+from reme_core.stores.sql.connection import Statements
 
 _KEPT_SHARE = 4
 _FEWEST_KEPT = 64
@@ -33,7 +33,7 @@ class Layer(IntEnum):
     MEMORIES = 3
 
 
-def find_scope(connection: sqlite3.Connection, scope: Scope) -> int | None:
+def find_scope(connection: Statements, scope: Scope) -> int | None:
     """Return the number of a scope, None if nothing was ever stored in it."""
     row = connection.execute(
         "SELECT scope FROM scopes WHERE memory_space = ? AND user_id = ?", (scope.memory_space, scope.user_id)
@@ -41,18 +41,15 @@ def find_scope(connection: sqlite3.Connection, scope: Scope) -> int | None:
     return None if row is None else int(row[0])
 
 
-def make_scope_number(connection: sqlite3.Connection, scope: Scope) -> int:
+def make_scope_number(connection: Statements, scope: Scope) -> int:
     """Return the number of a scope, a new one for a new scope."""
     number = find_scope(connection, scope)
     if number is not None:
         return number
-    cursor = connection.execute(
-        "INSERT INTO scopes (memory_space, user_id) VALUES (?, ?)", (scope.memory_space, scope.user_id)
-    )
-    return int(cursor.lastrowid or 0)
+    return insert_row(connection, "scopes", {"memory_space": scope.memory_space, "user_id": scope.user_id})
 
 
-def find_session(connection: sqlite3.Connection, scope: int, session_id: str) -> int | None:
+def find_session(connection: Statements, scope: int, session_id: str) -> int | None:
     """Return the number of a session, None if it has neither messages nor offloads."""
     row = connection.execute(
         "SELECT session FROM sessions WHERE scope = ? AND session_id = ?", (scope, session_id)
@@ -60,7 +57,7 @@ def find_session(connection: sqlite3.Connection, scope: int, session_id: str) ->
     return None if row is None else int(row[0])
 
 
-def session_asked(connection: sqlite3.Connection, scope: int, session_id: str | None) -> int | None:
+def session_asked(connection: Statements, scope: int, session_id: str | None) -> int | None:
     """Return the number of a session that is asked for, one that no session has for an unknown one; None: of all."""
     if session_id is None:
         return None
@@ -68,20 +65,19 @@ def session_asked(connection: sqlite3.Connection, scope: int, session_id: str | 
     return -1 if number is None else number
 
 
-def make_session_number(connection: sqlite3.Connection, scope: int, session_id: str) -> int:
+def make_session_number(connection: Statements, scope: int, session_id: str) -> int:
     """Return the number of a session, a new one for a new session."""
     number = find_session(connection, scope, session_id)
     if number is not None:
         return number
-    cursor = connection.execute("INSERT INTO sessions (scope, session_id) VALUES (?, ?)", (scope, session_id))
-    return int(cursor.lastrowid or 0)
+    return insert_row(connection, "sessions", {"scope": scope, "session_id": session_id})
 
 
-def log_changes(connection: sqlite3.Connection, owner: int, layer: int, rows: Iterable[int]) -> None:
+def log_changes(connection: Statements, owner: int, layer: int, rows: Iterable[int]) -> None:
     """Note that rows of a partition were added, changed or removed, within the transaction that does it."""
     before = newest_change(connection, owner, layer)
     logged = [(owner, layer, number, row) for number, row in enumerate(rows, before + 1)]
-    connection.executemany("INSERT INTO row_changes VALUES (?, ?, ?, ?)", logged)
+    connection.executemany("INSERT INTO row_changes (owner, layer, change, row) VALUES (?, ?, ?, ?)", logged)
     after = before + len(logged)
     if before // _PRUNE_EVERY != after // _PRUNE_EVERY:
         kept = min(max(after // _KEPT_SHARE, _FEWEST_KEPT), _MOST_KEPT)
@@ -90,7 +86,7 @@ def log_changes(connection: sqlite3.Connection, owner: int, layer: int, rows: It
         )
 
 
-def newest_change(connection: sqlite3.Connection, owner: int, layer: int) -> int:
+def newest_change(connection: Statements, owner: int, layer: int) -> int:
     """Return the number of the newest change of a partition, 0 if there was none."""
     (newest,) = connection.execute(
         "SELECT max(change) FROM row_changes WHERE owner = ? AND layer = ?", (owner, layer)
@@ -98,7 +94,7 @@ def newest_change(connection: sqlite3.Connection, owner: int, layer: int) -> int
     return int(newest or 0)
 
 
-def changed_since(connection: sqlite3.Connection, owner: int, layer: int, seen: int) -> list[int] | None:
+def changed_since(connection: Statements, owner: int, layer: int, seen: int) -> list[int] | None:
     """Return the rows of a partition that changed after a change, in order; None if the log begins later."""
     if not _reaches_back(connection, owner, layer, seen):
         return None
@@ -109,9 +105,7 @@ def changed_since(connection: sqlite3.Connection, owner: int, layer: int, seen: 
     return [row for (row,) in rows]
 
 
-def changes_after(
-    connection: sqlite3.Connection, owner: int, layer: int, seen: int, limit: int
-) -> list[tuple[int, int]]:
+def changes_after(connection: Statements, owner: int, layer: int, seen: int, limit: int) -> list[tuple[int, int]]:
     """Return the next changes of a partition after one, by number and row; none if the log begins later."""
     if not _reaches_back(connection, owner, layer, seen):
         return []
@@ -121,34 +115,49 @@ def changes_after(
     ).fetchall()
 
 
-def _reaches_back(connection: sqlite3.Connection, owner: int, layer: int, seen: int) -> bool:
+def _reaches_back(connection: Statements, owner: int, layer: int, seen: int) -> bool:
     (oldest,) = connection.execute(
         "SELECT min(change) FROM row_changes WHERE owner = ? AND layer = ?", (owner, layer)
     ).fetchone()
     return oldest is not None and oldest <= seen + 1
 
 
-def forget_changes(connection: sqlite3.Connection, owner: int, layers: Iterable[int]) -> None:
+def forget_changes(connection: Statements, owner: int, layers: Iterable[int]) -> None:
     """Remove the log of partitions whose owner goes for good: its number is never given again."""
     connection.executemany(
         "DELETE FROM row_changes WHERE owner = ? AND layer = ?", [(owner, int(layer)) for layer in layers]
     )
 
 
-def insert_row(connection: sqlite3.Connection, table: str, columns: Mapping[str, object]) -> int:
+_KEYS = {
+    "scopes": "scope",
+    "sessions": "session",
+    "messages": "seq",
+    "blocks": "block",
+    "memories": "row",
+    "events": "sequence",
+    "jobs": "job",
+    "offloads": "offload",
+    "offload_passages": "passage",
+    "item_namespaces": "ns",
+    "items": "item",
+}
+
+
+def insert_row(connection: Statements, table: str, columns: Mapping[str, object]) -> int:
     """Insert a row; return its number. The names are ours, the values bound."""
     names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-    cursor = connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(columns.values()))  # noqa: S608
-    return int(cursor.lastrowid or 0)
+    statement = f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING {_KEYS[table]}"  # noqa: S608
+    return int(connection.execute(statement, tuple(columns.values())).fetchone()[0])
 
 
-def stored_dimension(connection: sqlite3.Connection) -> int | None:
+def stored_dimension(connection: Statements) -> int | None:
     """Return the dimension of the vectors in the file, None while there are none."""
     row = connection.execute("SELECT value FROM meta WHERE key = 'dimension'").fetchone()
     return None if row is None else int(row[0])
 
 
-def claim_dimension(connection: sqlite3.Connection, dimension: int, what: str) -> None:
+def claim_dimension(connection: Statements, dimension: int, what: str) -> None:
     """Make this the dimension of the file, if it has none yet.
 
     Raises:
@@ -156,12 +165,18 @@ def claim_dimension(connection: sqlite3.Connection, dimension: int, what: str) -
     """
     expected = stored_dimension(connection)
     if expected is None:
-        connection.execute("INSERT INTO meta VALUES ('dimension', ?)", (str(dimension),))
-    elif expected != dimension:
+        put_once(connection, "dimension", str(dimension))
+        expected = stored_dimension(connection) or dimension
+    if expected != dimension:
         raise DimensionMismatchError(expected=expected, found=dimension, what=what)
 
 
-def check_dimension(connection: sqlite3.Connection, vector: Vector | None, what: str) -> None:
+def put_once(connection: Statements, name: str, value: str) -> None:
+    """Record a value that belongs to no scope, unless there is one of this name."""
+    connection.execute("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING", (name, value))
+
+
+def check_dimension(connection: Statements, vector: Vector | None, what: str) -> None:
     """Refuse a query's vector of another dimension than that of the file (DimensionMismatchError)."""
     expected = stored_dimension(connection)
     if vector is not None and expected is not None and len(vector) != expected:

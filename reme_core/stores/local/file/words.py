@@ -1,22 +1,18 @@
-"""Full-text tables of the file: FTS5 over terms that our own segmentation cut, where the build of SQLite has it."""
+"""Full-text queries of the file: FTS5 over terms that our own segmentation cut, where the build of SQLite has it."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
-from reme_core.text import query_terms
-
-WordTable = Literal["message_words", "memory_words", "offload_words"]
+from reme_core.stores.sql.connection import Statements, WordTable
 
 
-def has_word_tables(connection: sqlite3.Connection) -> bool:
+def has_word_tables(connection: Statements) -> bool:
     """Tell whether the file has full-text tables; one that a build without FTS5 made has none and is scanned."""
     return connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'message_words'").fetchone() is not None
 
 
-def add_words(connection: sqlite3.Connection, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
+def add_words(connection: Statements, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
     """Index the terms of a row, in a file that has full-text tables."""
     if has_word_tables(connection):
         connection.execute(
@@ -25,20 +21,15 @@ def add_words(connection: sqlite3.Connection, table: WordTable, scope: int, row:
         )
 
 
-def remove_words(connection: sqlite3.Connection, table: WordTable, rows: Iterable[int]) -> None:
+def remove_words(connection: Statements, table: WordTable, rows: Iterable[int]) -> None:
     """Take rows out of the index, in a file that has full-text tables."""
     if has_word_tables(connection):
         connection.executemany(f"DELETE FROM {table} WHERE rowid = ?", ((row,) for row in rows))  # noqa: S608  # as above
 
 
-def match_expression(scope: int, keyword: str) -> str:
-    """Return the full-text query for every word of a keyword, which has some, in one scope."""
-    return match_terms(scope, dict.fromkeys(query_terms(keyword)))
-
-
 def match_terms(scope: int, words: Iterable[str]) -> str:
     """Return the full-text query for all of some terms, of which there is at least one, in one scope."""
-    return f'scope : "s{scope}" AND words : ({" AND ".join(map(_quoted, words))})'
+    return f'scope : "s{scope}" AND words : ({" AND ".join(map(_quoted, dict.fromkeys(words)))})'
 
 
 def match_near(scope: int, words: Iterable[str], reach: int) -> str:
