@@ -37,7 +37,7 @@ from reme_core.schema.messages import (
 from reme_core.schema.plain import ascii_json, clean_json, clean_text, fit_blocks, is_kept, usable_id
 from reme_core.steps.user_input import read_id
 from reme_core.stores import Database
-from reme_core.stores.local.file.bookkeeping import find_scope
+from reme_core.stores.sql.bookkeeping import find_scope
 
 T = TypeVar("T")
 

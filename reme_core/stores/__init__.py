@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from reme_core.lazy_names import lazy_names
-from reme_core.stores.local.file.bookkeeping import fill_digests as fill_digests
 from reme_core.stores.local.file.copies import FileFacts as FileFacts
 from reme_core.stores.local.file.copies import check_file as check_file
 from reme_core.stores.local.file.copies import copy_file as copy_file
 from reme_core.stores.local.file.copies import file_facts as file_facts
 from reme_core.stores.local.file.copies import restore_file as restore_file
 from reme_core.stores.local.file.database import Database as Database
+from reme_core.stores.local.file.digests import fill_digests as fill_digests
 from reme_core.stores.local.file.file_location import check_unused as check_unused
 from reme_core.stores.local.file.file_location import is_read_only as is_read_only
 from reme_core.stores.local.file.tables import has_fts5 as has_fts5

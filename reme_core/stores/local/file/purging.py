@@ -30,7 +30,9 @@ from pathlib import Path
 
 from reme_core.errors import StoreAccessError, StoreUnavailableError
 from reme_core.schema import new_id
-from reme_core.stores.local.file.bookkeeping import Layer, forget_changes, has_word_tables
+from reme_core.stores.local.file.words import has_word_tables
+from reme_core.stores.sql.bookkeeping import Layer, forget_changes
+from reme_core.stores.sql.connection import Statements
 
 _NOTE = "file:"
 
@@ -117,7 +119,7 @@ def mark_erased(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", (f"{_MARK}{number}",))
 
 
-def mark_pages(connection: sqlite3.Connection) -> None:
+def mark_pages(connection: Statements) -> None:
     """Note, within a transaction that deletes rows for good, that copies of them are to be cleared."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_PAGES, new_id()))
 

@@ -13,8 +13,9 @@ from typing import TypeAlias
 
 from reme_core.errors import ConfigurationError, SchemaVersionError
 from reme_core.schema import Block, Memory, Message
-from reme_core.stores.local.file.bookkeeping import DIGEST_TABLE, add_words, fill_digests, has_word_tables
-from reme_core.stores.local.file.connection_threads import reading_rows
+from reme_core.stores.local.file.digests import DIGEST_TABLE, fill_digests
+from reme_core.stores.local.file.words import add_words, has_word_tables
+from reme_core.stores.sql.connection import reading_rows
 from reme_core.text import TERMS_VERSION, is_question, pack_terms, segment_passages, states_wish, terms
 
 APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files
@@ -151,7 +152,7 @@ TABLES = (
     "CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL",
     "CREATE TABLE item_vectors (vector INTEGER PRIMARY KEY, item INTEGER NOT NULL, data BLOB NOT NULL)",
     "CREATE INDEX item_vectors_by_item ON item_vectors (item)",
-    # What changed in which partition, so that indexes in memory follow the file; see bookkeeping.py.
+    # What changed in which partition, so that indexes in memory follow the file; see stores/sql/bookkeeping.py.
     """CREATE TABLE row_changes (
         owner INTEGER NOT NULL, layer INTEGER NOT NULL, change INTEGER NOT NULL, row INTEGER NOT NULL,
         PRIMARY KEY (owner, layer, change)) WITHOUT ROWID""",

@@ -24,7 +24,7 @@ from reme_core.ports import (
 )
 from reme_core.schema import Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local.file import bookkeeping as scopes
+from reme_core.stores.sql import bookkeeping as scopes
 from reme_core.testing.store_values import ALICE, BOB, NOW, axis, batch, block, memory, message, random_unit
 from tests.support.file_checks import problems_of_file
 

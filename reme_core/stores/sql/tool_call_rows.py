@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +15,9 @@ from reme_core.errors import ConflictError, ToolCallNotFoundError
 from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.schema import Scope, ToolCallResult, ToolError, ToolStatistics
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor
-from reme_core.stores.local.file.bookkeeping import find_scope, make_scope_number
-from reme_core.stores.local.file.connection_threads import reading_rows
-from reme_core.stores.local.memory_rows import from_microseconds, microseconds
+from reme_core.stores.sql.bookkeeping import find_scope, make_scope_number
+from reme_core.stores.sql.connection import SqlConnection, reading_rows
+from reme_core.stores.sql.memory_rows import from_microseconds, microseconds
 from reme_core.text import error_class
 
 MOST_ERRORS = 5
@@ -48,7 +47,7 @@ def prepare_calls(calls: Sequence[ToolCallResult]) -> list[PreparedCall]:
     ]
 
 
-def add_calls(connection: sqlite3.Connection, scope: Scope, prepared: Sequence[PreparedCall]) -> AddedToolCalls:
+def add_calls(connection: SqlConnection, scope: Scope, prepared: Sequence[PreparedCall]) -> AddedToolCalls:
     """Record calls; the same ones that are there already are left alone (ConflictError)."""
     if not prepared:
         return AddedToolCalls(added=())
@@ -59,7 +58,7 @@ def add_calls(connection: sqlite3.Connection, scope: Scope, prepared: Sequence[P
     return AddedToolCalls(added=tuple(added), known=tuple(known))
 
 
-def _insert(connection: sqlite3.Connection, scope: int, item: PreparedCall) -> bool:
+def _insert(connection: SqlConnection, scope: int, item: PreparedCall) -> bool:
     """Record a call; tell whether it is new. One with other content under its id is a ConflictError."""
     call = item.call
     cursor = connection.execute(
@@ -102,7 +101,7 @@ def _canonical(body: str, *, timed: bool) -> str:
     return json.dumps(fields, sort_keys=True)
 
 
-def get_calls(connection: sqlite3.Connection, scope: Scope, call_ids: Sequence[str]) -> list[ToolCallResult]:
+def get_calls(connection: SqlConnection, scope: Scope, call_ids: Sequence[str]) -> list[ToolCallResult]:
     """Return calls by id, in the order asked (ToolCallNotFoundError)."""
     number = find_scope(connection, scope)
     found = {}
@@ -115,7 +114,7 @@ def get_calls(connection: sqlite3.Connection, scope: Scope, call_ids: Sequence[s
     return in_order(call_ids, found, ToolCallNotFoundError)
 
 
-def list_calls(connection: sqlite3.Connection, scope: Scope, query: ListToolCalls) -> ToolCallPage:
+def list_calls(connection: SqlConnection, scope: Scope, query: ListToolCalls) -> ToolCallPage:
     """Return one page of calls, by the time they were made, or its reverse."""
     check_limit(query.limit)
     place = None if query.cursor is None else read_cursor("tool_calls", query.cursor, int, int)
@@ -143,7 +142,7 @@ def list_calls(connection: sqlite3.Connection, scope: Scope, query: ListToolCall
     )
 
 
-def list_tools(connection: sqlite3.Connection, scope: Scope, query: ListTools) -> ToolPage:
+def list_tools(connection: SqlConnection, scope: Scope, query: ListTools) -> ToolPage:
     """Return one page of tools with the number of their calls, by name."""
     check_limit(query.limit)
     # SQLite compares texts as UTF-8, which orders them by their code points.
@@ -158,24 +157,24 @@ def list_tools(connection: sqlite3.Connection, scope: Scope, query: ListTools) -
 
 
 @reading_rows()
-def tool_statistics(connection: sqlite3.Connection, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:
+def tool_statistics(connection: SqlConnection, scope: Scope, tool_names: Sequence[str]) -> list[ToolStatistics]:
     """Add up the calls of each tool, in the order asked."""
     number = find_scope(connection, scope)
     added_up = {name: _add_up(connection, number, name) for name in dict.fromkeys(tool_names)}
     return [added_up[name] for name in tool_names]
 
 
-def _add_up(connection: sqlite3.Connection, scope: int | None, tool_name: str) -> ToolStatistics:
+def _add_up(connection: SqlConnection, scope: int | None, tool_name: str) -> ToolStatistics:
     # The sum of tokens in two parts: SQLite's integers end at 2^63, which 1,025 calls of the highest cost exceed.
     calls, successes, token_calls, high, low, first, last = connection.execute(
-        "SELECT count(*), sum(success), count(token_cost), coalesce(sum(token_cost >> 32), 0),"
+        "SELECT count(*), count(*) FILTER (WHERE success), count(token_cost), coalesce(sum(token_cost >> 32), 0),"
         " coalesce(sum(token_cost & 4294967295), 0), min(created), max(created)"
         " FROM tool_calls WHERE scope = ? AND tool_name = ?",
         (scope, tool_name),
     ).fetchone()
     if not calls:
         return ToolStatistics(tool_name=tool_name)
-    tokens = (high << 32) + low
+    tokens = (int(high) << 32) + int(low)
     times = _times(connection, scope, tool_name)
     errors = _errors(connection, scope, tool_name)
     return ToolStatistics(
@@ -196,7 +195,7 @@ def _add_up(connection: sqlite3.Connection, scope: int | None, tool_name: str) -
     )
 
 
-def _times(connection: sqlite3.Connection, scope: int | None, tool_name: str) -> list[float]:
+def _times(connection: SqlConnection, scope: int | None, tool_name: str) -> list[float]:
     rows: Iterable[tuple[float]] = connection.execute(
         "SELECT time_cost FROM tool_calls WHERE scope = ? AND tool_name = ? AND time_cost IS NOT NULL",
         (scope, tool_name),
@@ -209,7 +208,7 @@ def _nearest_rank(ordered: Sequence[float], percent: int) -> float:
     return ordered[-(-percent * len(ordered) // 100) - 1]
 
 
-def _errors(connection: sqlite3.Connection, scope: int | None, tool_name: str) -> tuple[ToolError, ...]:
+def _errors(connection: SqlConnection, scope: int | None, tool_name: str) -> tuple[ToolError, ...]:
     rows = connection.execute(
         "SELECT error, count(*) AS times, max(created) AS latest FROM tool_calls"
         " WHERE scope = ? AND tool_name = ? AND error IS NOT NULL"

@@ -13,8 +13,8 @@ from reme_core.errors import DimensionMismatchError, InvalidInputError
 from reme_core.ports import ItemAddress, ItemRecord, Matrix, PutItem, WriteItems
 from reme_core.rules import NORM_TOLERANCE, check_key, check_vector, namespace_path, write_value
 from reme_core.schema.checks import check_scope_part, kind_of
-from reme_core.stores.local.items.item_rows import NOT_ITEMS
-from reme_core.stores.local.memory_rows import microseconds
+from reme_core.stores.sql.items.item_rows import NOT_ITEMS
+from reme_core.stores.sql.memory_rows import microseconds
 
 _LONGEST_TTL_S = 1e11
 """About 3,000 years; beyond that, microseconds leave the range of the file's numbers."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,10 +10,10 @@ from reme_core.errors import DimensionMismatchError
 from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
 from reme_core.rules import metadata_of, read_value, texts_of
 from reme_core.schema import Memory
-from reme_core.stores.local.file.bookkeeping import Layer, log_changes, make_scope_number
-from reme_core.stores.local.file.purging import mark_pages
-from reme_core.stores.local.items.checked_writes import ReadyBatch, ReadyWrite
-from reme_core.stores.local.items.item_rows import (
+from reme_core.stores.sql.bookkeeping import Layer, log_changes, make_scope_number
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.items.checked_writes import ReadyBatch, ReadyWrite
+from reme_core.stores.sql.items.item_rows import (
     ItemRow,
     find_namespace,
     find_unlinked,
@@ -22,19 +21,20 @@ from reme_core.stores.local.items.item_rows import (
     make_namespace,
     rows_by_keys,
 )
-from reme_core.stores.local.items.row_links import (
+from reme_core.stores.sql.items.row_links import (
     drop_vectors,
     log_item_changes,
     put_vectors,
     remove_empty,
     remove_items,
 )
-from reme_core.stores.local.memory_rows import from_microseconds, put_batch
+from reme_core.stores.sql.memory_rows import from_microseconds, put_batch
 
 _ACTOR = "store"
+_COLUMNS = ("ns", "key", "created", "updated", "expires", "ttl", "memory_row", "value", "erased_with")
 
 
-def write_with_memory(connection: sqlite3.Connection, memory_space: str, write: ReadyWrite, batch: ReadyBatch) -> None:
+def write_with_memory(connection: SqlConnection, memory_space: str, write: ReadyWrite, batch: ReadyBatch) -> None:
     """Write one item that is, or was, a memory as well; or empty its address."""
     row = _row_at(connection, memory_space, write)
     anew = write.put is None or write.fresh
@@ -50,7 +50,7 @@ def write_with_memory(connection: sqlite3.Connection, memory_space: str, write: 
         _put(connection, memory_space, write, batch, row)
 
 
-def delete_memory(connection: sqlite3.Connection, memory_row: int, at: int) -> None:
+def delete_memory(connection: SqlConnection, memory_row: int, at: int) -> None:
     """Delete a memory with all that hangs on it, its item included, and what its history says."""
     (body,) = connection.execute("SELECT body FROM memories WHERE row = ?", (memory_row,)).fetchone()
     memory = Memory.model_validate_json(body)
@@ -58,12 +58,12 @@ def delete_memory(connection: sqlite3.Connection, memory_row: int, at: int) -> N
     put_batch(connection, memory.scope, WriteBatch(deletes=deletes, actor=_ACTOR, at=from_microseconds(at)))
 
 
-def _row_at(connection: sqlite3.Connection, memory_space: str, write: ReadyWrite) -> ItemRow | None:
+def _row_at(connection: SqlConnection, memory_space: str, write: ReadyWrite) -> ItemRow | None:
     ns = find_namespace(connection, memory_space, write.path)
     return None if ns is None else rows_by_keys(connection, ns, [write.key]).get(write.key)
 
 
-def _remove(connection: sqlite3.Connection, row: ItemRow, at: int) -> None:
+def _remove(connection: SqlConnection, row: ItemRow, at: int) -> None:
     """Remove an item and its memory; one that was superseded stays, as history."""
     if row.memory_row is not None and not row.is_closed:
         delete_memory(connection, row.memory_row, at)
@@ -79,7 +79,7 @@ class _Times:
 
 
 def _put(
-    connection: sqlite3.Connection,
+    connection: SqlConnection,
     memory_space: str,
     write: ReadyWrite,
     batch: ReadyBatch,
@@ -105,18 +105,15 @@ def _put(
             (*columns, item),
         )
     else:
-        cursor = connection.execute(
-            "INSERT INTO items (ns, key, created, updated, expires, ttl, memory_row, value, erased_with)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (ns, write.key, times.created, *columns, _owner(connection, write)),
-        )
-        item = int(cursor.lastrowid or 0)
+        owner = _owner(connection, write)
+        born = (ns, write.key, times.created, *columns, owner)
+        (item,) = connection.dialect.insert_many(connection, "items", "item", _COLUMNS, [born])
     if write.vectors is not None:
         put_vectors(connection, ns, item, write.vectors)
 
 
 def _put_memory(
-    connection: sqlite3.Connection,
+    connection: SqlConnection,
     write: ReadyWrite,
     batch: ReadyBatch,
     before: Memory | None,
@@ -161,7 +158,7 @@ def _put_memory(
     return int(memory_row)
 
 
-def write_items(connection: sqlite3.Connection, memory_space: str, batch: ReadyBatch) -> None:
+def write_items(connection: SqlConnection, memory_space: str, batch: ReadyBatch) -> None:
     """Write a batch that `prepare_writes` made ready; see `Store.write_items`."""
     if batch.dimension is not None:
         expected = item_dimension(connection)
@@ -169,7 +166,7 @@ def write_items(connection: sqlite3.Connection, memory_space: str, batch: ReadyB
             raise DimensionMismatchError(expected=expected, found=batch.dimension, what="a vector of an item")
     held = _held(connection, memory_space, batch.writes)
     if any(write.put is None and (write.path, write.key) in held for write in batch.writes):
-        mark_pages(connection)
+        connection.dialect.note_erasure(connection)
 
     def is_plain(write: ReadyWrite) -> bool:
         row = held.get((write.path, write.key))
@@ -184,11 +181,11 @@ def write_items(connection: sqlite3.Connection, memory_space: str, batch: ReadyB
                 write_with_memory(connection, memory_space, write, batch)
 
 
-def sweep_items(connection: sqlite3.Connection, memory_space: str, at: int) -> int:
+def sweep_items(connection: SqlConnection, memory_space: str, at: int) -> int:
     """Remove the items whose time is over; see `Store.sweep_items`."""
     found = connection.execute(
         "SELECT item, ns, memory_row, superseded_by FROM items JOIN item_namespaces USING (ns)"
-        " LEFT JOIN memories ON memories.row = memory_row WHERE memory_space = ? AND expires <= ?",
+        " LEFT JOIN memories ON memories.row = memory_row WHERE item_namespaces.memory_space = ? AND expires <= ?",
         (memory_space, at),
     ).fetchall()
     # The item of a memory that was superseded is none any more, and the memory is history, which stays.
@@ -198,25 +195,23 @@ def sweep_items(connection: sqlite3.Connection, memory_space: str, at: int) -> i
     remove_items(connection, [item for item, *_ in found])
     remove_empty(connection, {ns for _, ns, *_ in found})
     if found:
-        mark_pages(connection)
+        connection.dialect.note_erasure(connection)
     return len(found)
 
 
-def sweepable(connection: sqlite3.Connection, at: int) -> bool:
+def sweepable(connection: SqlConnection, at: int) -> bool:
     """Tell whether anything is to be swept, whatever its space: most sweeps find nothing and needn't write."""
     return connection.execute("SELECT 1 FROM items WHERE expires <= ? LIMIT 1", (at,)).fetchone() is not None
 
 
-def refresh_items(connection: sqlite3.Connection, items: Sequence[int], at: int) -> None:
+def refresh_items(connection: SqlConnection, items: Sequence[int], at: int) -> None:
     """Begin the time to live of items anew."""
     connection.executemany(
         "UPDATE items SET expires = ? + ttl WHERE item = ? AND ttl IS NOT NULL", [(at, item) for item in items]
     )
 
 
-def _held(
-    connection: sqlite3.Connection, memory_space: str, writes: Sequence[ReadyWrite]
-) -> dict[tuple[str, str], ItemRow]:
+def _held(connection: SqlConnection, memory_space: str, writes: Sequence[ReadyWrite]) -> dict[tuple[str, str], ItemRow]:
     keys: dict[str, list[str]] = {}
     for write in writes:
         keys.setdefault(write.path, []).append(write.key)
@@ -229,7 +224,7 @@ def _held(
 
 
 def _write_plain(
-    connection: sqlite3.Connection,
+    connection: SqlConnection,
     memory_space: str,
     writes: Sequence[ReadyWrite],
     held: dict[tuple[str, str], ItemRow],
@@ -271,24 +266,27 @@ def _write_plain(
 
 
 def _insert(
-    connection: sqlite3.Connection, added: Sequence[ReadyWrite], numbers: dict[str, int], batch: ReadyBatch
-) -> range:
-    """Insert new items; return their numbers, which follow each other."""
-    if not added:
-        return range(0)
-    connection.executemany(
-        "INSERT INTO items (ns, key, created, updated, expires, ttl, value, erased_with)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (numbers[write.path], write.key, batch.at, batch.at, _expiry(write, batch), write.ttl, write.text, owner)
-            for write, owner in zip(added, [_owner(connection, write) for write in added], strict=True)
-        ],
-    )
-    (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
-    return range(last - len(added) + 1, last + 1)
+    connection: SqlConnection, added: Sequence[ReadyWrite], numbers: dict[str, int], batch: ReadyBatch
+) -> Sequence[int]:
+    """Insert new items; return their numbers."""
+    rows = [
+        (
+            numbers[write.path],
+            write.key,
+            batch.at,
+            batch.at,
+            _expiry(write, batch),
+            write.ttl,
+            None,
+            write.text,
+            _owner(connection, write),
+        )
+        for write in added
+    ]
+    return connection.dialect.insert_many(connection, "items", "item", _COLUMNS, rows)
 
 
-def _owner(connection: sqlite3.Connection, write: ReadyWrite) -> int | None:
+def _owner(connection: SqlConnection, write: ReadyWrite) -> int | None:
     owner = None if write.put is None or write.record is not None else write.put.owner
     return None if owner is None else make_scope_number(connection, owner)
 

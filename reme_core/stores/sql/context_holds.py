@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from reme_core.errors import InvalidInputError
 from reme_core.ports import CleanOffloads, HoldOffloads
 from reme_core.schema import CleanedOffloads, OffloadInfo, OffloadKind, Scope, parse_time
-from reme_core.stores.local.file.bookkeeping import find_scope, find_session, has_word_tables, make_session_number
-from reme_core.stores.local.memory_rows import microseconds
+from reme_core.stores.sql.bookkeeping import find_scope, find_session, make_session_number
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.memory_rows import microseconds
 
 
 def check_hold(hold: HoldOffloads) -> HoldOffloads:
@@ -40,21 +40,26 @@ def check_clean(clean: CleanOffloads) -> CleanOffloads:
         raise InvalidInputError(msg) from exc
 
 
-def add_holds(connection: sqlite3.Connection, scope: int, session: int, rows: Iterable[int], said: int) -> None:
+def add_holds(connection: SqlConnection, scope: int, session: int, rows: Iterable[int], said: int) -> None:
     """Let a session hold offloads besides what it holds; `said` in microseconds, never lowered."""
+    held = list(rows)
+    connection.execute("UPDATE offload_holders SET said = ? WHERE session = ? AND said < ?", (said, session, said))
     connection.execute(
-        "INSERT INTO offload_holders (session, scope, said) VALUES (?, ?, ?)"
-        " ON CONFLICT (session) DO UPDATE SET said = max(said, excluded.said)",
+        "INSERT INTO offload_holders (session, scope, said) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         (session, scope, said),
     )
+    connection.execute(
+        "UPDATE offload_holds SET since = ? WHERE session = ? AND since < ?"
+        " AND offload IN (SELECT value FROM json_each(?))",
+        (said, session, said, str(held)),
+    )
     connection.executemany(
-        "INSERT INTO offload_holds (session, offload, scope, since) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (session, offload) DO UPDATE SET since = max(since, excluded.since)",
-        ((session, row, scope, said) for row in rows),
+        "INSERT INTO offload_holds (session, offload, scope, since) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        [(session, row, scope, said) for row in held],
     )
 
 
-def hold_offloads(connection: sqlite3.Connection, scope: Scope, hold: HoldOffloads) -> None:
+def hold_offloads(connection: SqlConnection, scope: Scope, hold: HoldOffloads) -> None:
     """Replace what a session holds; references that the scope doesn't have are passed over."""
     number = find_scope(connection, scope)
     if number is None:
@@ -83,7 +88,7 @@ def hold_offloads(connection: sqlite3.Connection, scope: Scope, hold: HoldOffloa
         _drop_empty_sessions(connection, number)
 
 
-def clean_offloads(connection: sqlite3.Connection, scope: Scope, clean: CleanOffloads) -> CleanedOffloads:
+def clean_offloads(connection: SqlConnection, scope: Scope, clean: CleanOffloads) -> CleanedOffloads:
     """Remove texts that may go, unless it is to be tried only, and say which; see `Store.clean_offloads`."""
     number = find_scope(connection, scope)
     if number is None:
@@ -129,7 +134,7 @@ def _chosen(texts: Sequence[tuple[int, int, int, int]], clean: CleanOffloads) ->
     return gone, held, left
 
 
-def _infos(connection: sqlite3.Connection, rows: Sequence[int]) -> tuple[OffloadInfo, ...]:
+def _infos(connection: SqlConnection, rows: Sequence[int]) -> tuple[OffloadInfo, ...]:
     found = connection.execute(
         "SELECT info FROM offloads WHERE offload IN (SELECT value FROM json_each(?)) ORDER BY created, offload",
         (str(rows),),
@@ -137,25 +142,24 @@ def _infos(connection: sqlite3.Connection, rows: Sequence[int]) -> tuple[Offload
     return tuple(OffloadInfo.model_validate_json(info) for (info,) in found)
 
 
-def _remove(connection: sqlite3.Connection, scope: int, rows: Sequence[int]) -> None:
+def _remove(connection: SqlConnection, scope: int, rows: Sequence[int]) -> None:
     chosen = "offload IN (SELECT value FROM json_each(?))"
-    if has_word_tables(connection):
-        passages = f"SELECT passage FROM offload_passages WHERE {chosen}"  # noqa: S608  # written above
-        connection.execute(f"DELETE FROM offload_words WHERE rowid IN ({passages})", (str(rows),))  # noqa: S608
+    passages = connection.execute(f"SELECT passage FROM offload_passages WHERE {chosen}", (str(rows),)).fetchall()  # noqa: S608
+    connection.dialect.remove_words(connection, "offload_words", (passage for (passage,) in passages))
     for table in ("offload_passages", "offload_holds", "offloads"):
         connection.execute(f"DELETE FROM {table} WHERE {chosen}", (str(rows),))  # noqa: S608  # three names
     _forget_idle_holders(connection, scope)
     _drop_empty_sessions(connection, scope)
 
 
-def _forget_idle_holders(connection: sqlite3.Connection, scope: int) -> None:
+def _forget_idle_holders(connection: SqlConnection, scope: int) -> None:
     """Forget sessions that hold nothing."""
     connection.execute(
         "DELETE FROM offload_holders WHERE scope = ? AND session NOT IN (SELECT session FROM offload_holds)", (scope,)
     )
 
 
-def _drop_empty_sessions(connection: sqlite3.Connection, scope: int) -> None:
+def _drop_empty_sessions(connection: SqlConnection, scope: int) -> None:
     """Forget the names of sessions of which nothing is left."""
     connection.execute(
         "DELETE FROM sessions WHERE scope = ?"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 import json
 import math
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -25,8 +24,9 @@ from reme_core.ports import Item, ItemValue, RecordPlace, SearchItems, Vector
 from reme_core.retrieval import MEMORY_WEIGHTS, IntArray, Query, RankingIndex, plain_rows
 from reme_core.rules import check_vector, meets, namespace_path, needle, read_value
 from reme_core.schema import Memory, Scope
-from reme_core.stores.local.file.bookkeeping import find_scope, stored_dimension
-from reme_core.stores.local.items.item_rows import (
+from reme_core.stores.sql.bookkeeping import find_scope, stored_dimension
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.items.item_rows import (
     NOT_ITEMS,
     ItemRow,
     item_dimension,
@@ -36,9 +36,9 @@ from reme_core.stores.local.items.item_rows import (
     rows_by_memories,
     value_of_row,
 )
-from reme_core.stores.local.items.vectors_in_memory import ItemSource, ItemVectors, MemorySource, Scores, VectorGroups
-from reme_core.stores.local.memory_rows import microseconds
-from reme_core.stores.local.partitions import RecentlyUsed
+from reme_core.stores.sql.items.vectors_in_memory import ItemSource, ItemVectors, MemorySource, Scores, VectorGroups
+from reme_core.stores.sql.memory_rows import microseconds
+from reme_core.stores.sql.partitions import RecentlyUsed
 from reme_core.text import pack_terms, terms
 
 MEMORIES = 1 << 62
@@ -65,7 +65,7 @@ class WordIndex:
         """The bytes held, about."""
         return self._index.nbytes + _BYTES_A_NUMBER * len(self._updated)
 
-    def rank(self, connection: sqlite3.Connection, updated: dict[int, int], text: str) -> list[int]:
+    def rank(self, connection: SqlConnection, updated: dict[int, int], text: str) -> list[int]:
         """Return the numbers of what shares words with a text, best first; ties by change, then by number.
 
         `updated` has the time of change of everything that lies there, by number, as the connection's snapshot has it.
@@ -76,7 +76,7 @@ class WordIndex:
             found = self._index.rank(Query(text=text), limit=max(len(self._index), 1))
         return [hit.key for hit in found]
 
-    def _follow(self, connection: sqlite3.Connection, updated: dict[int, int]) -> None:
+    def _follow(self, connection: SqlConnection, updated: dict[int, int]) -> None:
         fresh = sorted(number for number, _ in updated.items() - self._updated.items())
         gone = [number for number, _ in self._updated.items() - updated.items()]
         self._updated = {}  # a failure half-way makes the next call read everything
@@ -100,7 +100,7 @@ class ItemWords(RecentlyUsed[Place, WordIndex]):
         """Start empty."""
         super().__init__(lambda _: WordIndex(), limit_bytes)
 
-    def rank(self, connection: sqlite3.Connection, place: Place, updated: dict[int, int], text: str) -> list[int]:
+    def rank(self, connection: SqlConnection, place: Place, updated: dict[int, int], text: str) -> list[int]:
         """Return the numbers of what shares words with a text; see `WordIndex.rank`."""
         index = self.get(place)
         found = index.rank(connection, updated, text)
@@ -108,11 +108,11 @@ class ItemWords(RecentlyUsed[Place, WordIndex]):
         return found
 
 
-def _packed(connection: sqlite3.Connection, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+def _packed(connection: SqlConnection, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
     """Return the packed terms of items and memories, of those that may be ranked."""
     rows = connection.execute(
         "SELECT item, value, terms, ranked FROM items LEFT JOIN memories ON memories.row = memory_row"
-        " WHERE item IN (SELECT json_each.value FROM json_each(?))",
+        " WHERE item IN (SELECT value FROM json_each(?))",
         (str([number for number in numbers if number < MEMORIES]),),
     )
     for item, value, words, ranked in rows:
@@ -173,7 +173,7 @@ def check_search(search: SearchItems) -> tuple[str, Vector | None]:
 
 
 def search_items(
-    connection: sqlite3.Connection, memory_space: str, search: SearchItems, held: ItemVectors, words: ItemWords
+    connection: SqlConnection, memory_space: str, search: SearchItems, held: ItemVectors, words: ItemWords
 ) -> FoundItems:
     """Return a page; see `Store.search_items`."""
     path, vector = check_search(search)
@@ -201,9 +201,7 @@ def search_items(
     return FoundItems(items, [row.item for row, _, _ in found if row.item is not None and row.lives(at)])
 
 
-def record_groups(
-    connection: sqlite3.Connection, places: Iterable[RecordPlace]
-) -> dict[tuple[Scope, str], tuple[int, str]]:
+def record_groups(connection: SqlConnection, places: Iterable[RecordPlace]) -> dict[tuple[Scope, str], tuple[int, str]]:
     """Return the number of each scope that places cover, with the types, each pair once."""
     groups: dict[tuple[Scope, str], tuple[int, str]] = {}
     for place in places:
@@ -225,7 +223,7 @@ def record_groups(
     return groups
 
 
-def _check_dimensions(connection: sqlite3.Connection, vector: Vector, memories: Sequence[VectorGroups]) -> None:
+def _check_dimensions(connection: SqlConnection, vector: Vector, memories: Sequence[VectorGroups]) -> None:
     stored = [item_dimension(connection)]
     if any(len(groups.matrix) for groups in memories):
         stored.append(stored_dimension(connection))
@@ -235,7 +233,7 @@ def _check_dimensions(connection: sqlite3.Connection, vector: Vector, memories: 
 
 
 def _wanted(
-    connection: sqlite3.Connection, candidates: Iterator[_Candidate], search: SearchItems
+    connection: SqlConnection, candidates: Iterator[_Candidate], search: SearchItems
 ) -> Iterator[tuple[ItemRow, tuple[ItemValue, Memory | None] | None, float | None]]:
     """Read candidates, more and more at a time, and pass on those that are wanted."""
     at = microseconds(search.at)
@@ -256,7 +254,7 @@ def _wanted(
 
 
 def _by_change(
-    connection: sqlite3.Connection,
+    connection: SqlConnection,
     cursors: ExitStack,
     namespaces: list[int],
     sources: Sequence[MemorySource],
@@ -271,14 +269,13 @@ def _by_change(
     order = f"{without} ORDER BY updated DESC, item"
     if len(namespaces) <= _MERGED:
         for ns in namespaces:
-            cursor = connection.execute(f"SELECT -updated, item FROM items WHERE ns = ?{order}", (ns,))  # noqa: S608
+            query = f"SELECT -updated, item FROM items WHERE ns = ?{order}"  # noqa: S608
+            cursor = connection.dialect.stream(connection, query, (ns,))
             cursors.callback(cursor.close)
             ordered.append(cursor)
     else:
-        cursor = connection.execute(
-            f"SELECT -updated, item FROM items WHERE ns IN (SELECT value FROM json_each(?)){order}",  # noqa: S608
-            (json.dumps(namespaces),),
-        )
+        query = f"SELECT -updated, item FROM items WHERE ns IN (SELECT value FROM json_each(?)){order}"  # noqa: S608
+        cursor = connection.dialect.stream(connection, query, (json.dumps(namespaces),))
         cursors.callback(cursor.close)
         ordered.append(cursor)
     for source in sources:
@@ -289,7 +286,7 @@ def _by_change(
 
 
 def _ranked(
-    connection: sqlite3.Connection,
+    connection: SqlConnection,
     cursors: ExitStack,
     namespaces: list[int],
     sources: Sequence[MemorySource],
@@ -317,7 +314,7 @@ def _by_words(ranked: list[int], everything: Iterator[_Candidate]) -> Iterator[_
 
 
 def _times_of_change(
-    connection: sqlite3.Connection, namespaces: list[int], sources: Sequence[MemorySource], held: ItemVectors
+    connection: SqlConnection, namespaces: list[int], sources: Sequence[MemorySource], held: ItemVectors
 ) -> dict[int, int]:
     """Return when everything in namespaces and memories was last changed, by its number."""
     updated = dict(

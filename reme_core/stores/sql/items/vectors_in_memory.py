@@ -8,7 +8,6 @@ in a log of the file, and reads on from there, as `partitions.py` does.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,9 +22,10 @@ from reme_core.ports import Matrix, Vector
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.retrieval.arrays import GrowingArray
 from reme_core.schema import parse_time
-from reme_core.stores.local.file.bookkeeping import ITEMS, Layer, changed_since, newest_change
-from reme_core.stores.local.memory_rows import microseconds
-from reme_core.stores.local.partitions import RecentlyUsed
+from reme_core.stores.sql.bookkeeping import ITEMS, Layer, changed_since, newest_change
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.memory_rows import microseconds
+from reme_core.stores.sql.partitions import RecentlyUsed
 
 _SOME = 500
 _BLOCK = 1_000
@@ -86,7 +86,7 @@ class VectorSource(Protocol):
         """Owner and layer under which their changes are logged; see `bookkeeping.py`."""
         ...
 
-    def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
+    def rows(self, connection: SqlConnection, keys: list[int] | None) -> Iterator[_Row]:
         """Return (key, updated, vector or None) of some keys, or of all; those of a key one after the other."""
         ...
 
@@ -102,20 +102,24 @@ class ItemSource:
         """See `VectorSource`."""
         return self.ns, ITEMS
 
-    def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
+    def rows(self, connection: SqlConnection, keys: list[int] | None) -> Iterator[_Row]:
         """See `VectorSource`."""
         # Nested loops in this order: the vectors of an item come one after the other, in the order of their numbers.
         if keys is None:
-            return connection.execute(
-                "SELECT item, updated, data FROM items INDEXED BY items_by_update CROSS JOIN item_vectors USING (item)"
-                " WHERE ns = ?",
+            index = connection.dialect.along("items_by_update")
+            found = connection.execute(
+                f"SELECT item, updated, data FROM items{index} CROSS JOIN item_vectors USING (item)"  # noqa: S608
+                " WHERE ns = ? ORDER BY updated DESC, item, item_vectors.vector",
                 (self.ns,),
             )
-        return connection.execute(
-            "SELECT items.item, updated, data FROM json_each(?) CROSS JOIN items ON items.item = json_each.value"
-            " CROSS JOIN item_vectors ON item_vectors.item = items.item WHERE ns = ?",
+            return iter(found)
+        found = connection.execute(
+            # Not along an index of the namespace, which may be large.
+            "SELECT item, updated, data FROM items CROSS JOIN item_vectors USING (item)"
+            " WHERE item IN (SELECT value FROM json_each(?)) AND +ns = ? ORDER BY item, item_vectors.vector",
             (str(keys), self.ns),
         )
+        return iter(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +134,16 @@ class MemorySource:
         """See `VectorSource`."""
         return self.scope, Layer.MEMORIES
 
-    def rows(self, connection: sqlite3.Connection, keys: list[int] | None) -> Iterator[_Row]:
+    def rows(self, connection: SqlConnection, keys: list[int] | None) -> Iterator[_Row]:
         """See `VectorSource`."""
         among = "" if keys is None else " AND row IN (SELECT value FROM json_each(?))"
         values: list[object] = [self.scope, self.memory_type, *([] if keys is None else [str(keys)])]
+        updated_at = connection.dialect.json_text("body", "updated_at")
         found = connection.execute(
-            "SELECT row, json_extract(body, '$.updated_at'), vector"  # noqa: S608  # fixed texts
+            f"SELECT row, {updated_at}, vector"  # noqa: S608  # fixed texts
             " FROM memories LEFT JOIN memory_vectors USING (row)"
-            f" WHERE scope = ? AND memory_type = ?{among} AND superseded_by IS NULL"
-            " AND NOT EXISTS (SELECT 1 FROM items WHERE memory_row = row)",
+            f" WHERE memories.scope = ? AND memory_type = ?{among} AND superseded_by IS NULL"
+            " AND NOT EXISTS (SELECT 1 FROM items WHERE memory_row = memories.row)",
             values,
         )
         return ((row, microseconds(parse_time(updated)), vector) for row, updated, vector in found)
@@ -155,7 +160,7 @@ class VectorPart:
         self._groups = _GrowingArrays().view()
         self._room = _GrowingArrays()
 
-    def follow(self, connection: sqlite3.Connection) -> VectorGroups:
+    def follow(self, connection: SqlConnection) -> VectorGroups:
         """Bring the groups to the state of the snapshot that the connection reads, or a later one; return them."""
         owner, layer = self._source.log
         newest = newest_change(connection, owner, layer)
@@ -246,7 +251,7 @@ class ItemVectors(RecentlyUsed[ItemSource | MemorySource, VectorPart]):
         """Start empty."""
         super().__init__(VectorPart, limit_bytes)
 
-    def groups(self, connection: sqlite3.Connection, source: ItemSource | MemorySource) -> VectorGroups:
+    def groups(self, connection: SqlConnection, source: ItemSource | MemorySource) -> VectorGroups:
         """Return the groups of a source as the file has them now."""
         groups = self.get(source).follow(connection)
         self.measured(source, groups.nbytes)

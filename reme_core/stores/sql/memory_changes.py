@@ -6,7 +6,6 @@ in memory need no notice either.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,12 +16,14 @@ from reme_core.ports import ChangesPage, ChangesQuery, IndexEntry, UseMemory, Ve
 from reme_core.rules import used
 from reme_core.schema import Memory, Scope, new_id
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.local.file.bookkeeping import Layer, changes_after, find_scope, newest_change
-from reme_core.stores.local.memory_rows import find_memory
+from reme_core.stores.sql.bookkeeping import Layer, changes_after, find_scope, newest_change, put_once
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.memory_rows import find_memory
 
 _NAME = "file_id"
 _COLUMNS = (
-    "SELECT row, body, vector FROM memories LEFT JOIN memory_vectors USING (row) WHERE scope = ? AND ranked AND row"
+    "SELECT row, body, vector FROM memories LEFT JOIN memory_vectors USING (row)"
+    " WHERE memories.scope = ? AND ranked AND row"
 )
 
 
@@ -46,19 +47,19 @@ class _Position:
         return f"{self.file}.{self.scope}.{self.change}.{self.row}"
 
 
-def find_file_id(connection: sqlite3.Connection) -> str | None:
+def find_file_id(connection: SqlConnection) -> str | None:
     """Return what tells this file from others, None as long as nobody has asked for it."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (_NAME,)).fetchone()
     return None if row is None else str(row[0])
 
 
-def claim_file_id(connection: sqlite3.Connection) -> str:
+def claim_file_id(connection: SqlConnection) -> str:
     """Return what tells this file from others, made now if nobody has asked before."""
-    connection.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (_NAME, new_id()))
+    put_once(connection, _NAME, new_id())
     return find_file_id(connection) or ""
 
 
-def memory_changes(connection: sqlite3.Connection, file: str, scope: Scope, query: ChangesQuery) -> ChangesPage:
+def memory_changes(connection: SqlConnection, file: str, scope: Scope, query: ChangesQuery) -> ChangesPage:
     """Return a page of changes; see `Store.memory_changes`."""
     check_limit(query.limit)
     number = find_scope(connection, scope) or 0
@@ -69,7 +70,7 @@ def memory_changes(connection: sqlite3.Connection, file: str, scope: Scope, quer
     return replace(page, total=total)
 
 
-def _page(connection: sqlite3.Connection, file: str, number: int, query: ChangesQuery) -> ChangesPage:
+def _page(connection: SqlConnection, file: str, number: int, query: ChangesQuery) -> ChangesPage:
     asked = _read(query.position)
     newest = newest_change(connection, number, Layer.MEMORIES)
     begin = _Position(file, number, newest, 0)
@@ -84,7 +85,7 @@ def _page(connection: sqlite3.Connection, file: str, number: int, query: Changes
 
 
 def _changed_page(
-    connection: sqlite3.Connection, asked: _Position, logged: list[tuple[int, int]], limit: int
+    connection: SqlConnection, asked: _Position, logged: list[tuple[int, int]], limit: int
 ) -> ChangesPage:
     """Return the memories of rows that changed, as they are now."""
     rows = list(dict.fromkeys(row for _, row in logged))
@@ -101,7 +102,7 @@ def _changed_page(
     )
 
 
-def _whole_page(connection: sqlite3.Connection, begin: _Position, limit: int, *, starts_over: bool) -> ChangesPage:
+def _whole_page(connection: SqlConnection, begin: _Position, limit: int, *, starts_over: bool) -> ChangesPage:
     """Return the next memories of all there are; what changes meanwhile comes after them."""
     rows = connection.execute(f"{_COLUMNS} > ? ORDER BY row LIMIT ?", (begin.scope, begin.row, limit)).fetchall()
     is_last = len(rows) < limit
@@ -132,7 +133,7 @@ def _read(position: str | None) -> _Position | None:
         raise InvalidInputError(msg) from exc
 
 
-def record_uses(connection: sqlite3.Connection, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
+def record_uses(connection: SqlConnection, scope: Scope, uses: Sequence[UseMemory]) -> list[Memory]:
     """Add checked uses to the counts of memories; see `Store.record_uses`."""
     number = find_scope(connection, scope)
     names = dict.fromkeys(use.memory_id for use in uses)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,15 +15,9 @@ from reme_core.rules import check_vector
 from reme_core.schema import Memory, MemoryType, Scope, read_stored_message
 from reme_core.schema.checks import kind_of
 from reme_core.stores._cursors import given, seconds
-from reme_core.stores.local.file.bookkeeping import (
-    Layer,
-    claim_dimension,
-    find_scope,
-    has_word_tables,
-    log_changes,
-    match_expression,
-)
-from reme_core.stores.local.items import row_links as item_links
+from reme_core.stores.sql.bookkeeping import Layer, claim_dimension, find_scope, log_changes
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.items import row_links as item_links
 from reme_core.text import pack_terms, passage_spans, query_terms, terms, unpack_terms
 
 _MOST_KEYS = 100
@@ -51,10 +44,10 @@ def check_filter(wanted: MemoryFilter) -> None:
         msg = f"metadata: {len(wanted.metadata)} keys, at most {_MOST_KEYS} can be compared at once: give fewer"
         raise UnsupportedFilterError(msg)
     for key, value in wanted.metadata.items():
-        _metadata(key, value)
+        _comparable(key, value)
 
 
-def conditions(connection: sqlite3.Connection, scope: int, wanted: MemoryFilter) -> tuple[str, list[object]]:
+def conditions(connection: SqlConnection, scope: int, wanted: MemoryFilter) -> tuple[str, list[object]]:
     """Return the condition on `memories` and its values for a checked filter; the scope is always part of it."""
     where, values = given(
         ("scope = ?", scope),
@@ -82,7 +75,7 @@ def conditions(connection: sqlite3.Connection, scope: int, wanted: MemoryFilter)
         where.append(_DURING)
         values += [first, end, first, first, end]
     for key, value in wanted.metadata.items():
-        condition, bound = _metadata(key, value)
+        condition, bound = connection.dialect.metadata_is(key, _comparable(key, value))
         where.append(condition)
         values += bound
     if wanted.keyword is not None:
@@ -92,35 +85,22 @@ def conditions(connection: sqlite3.Connection, scope: int, wanted: MemoryFilter)
     return " AND ".join(where), values
 
 
-def _metadata(key: str, value: object) -> tuple[str, list[object]]:
-    """Compare one key with JSON's types: true is not 1, 1 equals 1.0, null is not a missing key."""
-    match value:
-        case None:
-            test, bound = "type = 'null'", list[object]()
-        case bool():
-            test, bound = "type = ?", ["true" if value else "false"]
-        case int() | float():
-            test, bound = "type IN ('integer', 'real') AND atom = ?", [_number(key, value)]
-        case str():
-            test, bound = "type = 'text' AND atom = ?", [value]
-        case _:
-            msg = f"metadata[{key!r}]: {kind_of(value)} can't be compared, only strings, numbers, booleans, None"
-            raise UnsupportedFilterError(msg)
-    return f"EXISTS (SELECT 1 FROM json_each(body, '$.metadata') WHERE key = ? AND {test})", [key, *bound]  # noqa: S608
-
-
-def _number(key: str, value: float) -> float:
+def _comparable(key: str, value: object) -> str | float | bool | None:
+    """Return a metadata value that can be compared (UnsupportedFilterError)."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         msg = f"metadata[{key!r}]: {value} is beyond 64 bits, which this store can't compare: filter by a string"
         raise UnsupportedFilterError(msg)
-    return value
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    msg = f"metadata[{key!r}]: {kind_of(value)} can't be compared, only strings, numbers, booleans, None"
+    raise UnsupportedFilterError(msg)
 
 
-def _keyword(connection: sqlite3.Connection, scope: int, keyword: str) -> tuple[str, list[object]]:
-    expression = match_expression(scope, keyword)
-    if has_word_tables(connection):
-        return "row IN (SELECT rowid FROM memory_words WHERE memory_words MATCH ?)", [expression]
-    # Without FTS5: the slower way, over the terms of every memory of the scope.
+def _keyword(connection: SqlConnection, scope: int, keyword: str) -> tuple[str, list[object]]:
+    indexed = connection.dialect.with_words(connection, "memory_words", "row", scope, query_terms(keyword))
+    if indexed is not None:
+        return indexed
+    # Without an index: the slower way, over the terms of every memory of the scope.
     wanted = set(unpack_terms(pack_terms(terms(keyword))).tolist())
     rows = connection.execute("SELECT row, terms FROM memories WHERE scope = ?", (scope,))
     found = [row for row, packed in rows if wanted <= set(unpack_terms(packed).tolist())]
@@ -135,20 +115,22 @@ _EMBEDDED_CHARS = 8_000
 _EMBEDDED_PASSAGES = 64
 
 
-def note(connection: sqlite3.Connection, row: int, put: PutMemory, before: Memory | None) -> None:
+def note(connection: SqlConnection, row: int, put: PutMemory, before: Memory | None) -> None:
     """Note whether a memory that was just written waits; where its text and its vector stay, so does that."""
     if put.vector is not None or before is None or before.index_text != put.memory.index_text:
         waits = put.vector is None and put.wants_vector
         connection.execute("UPDATE memories SET waits = ? WHERE row = ?", (waits, row))
 
 
-def put_vector(connection: sqlite3.Connection, row: int, memory_id: str, vector: Vector) -> None:
-    """Store the vector of a memory (DimensionMismatchError)."""
+def put_vector(connection: SqlConnection, row: int, memory_id: str, vector: Vector, *, is_new: bool = False) -> None:
+    """Store the vector of a memory, which has none as yet if it is new (DimensionMismatchError)."""
     claim_dimension(connection, len(vector), f"the vector of memory {memory_id!r}")
-    connection.execute("INSERT OR REPLACE INTO memory_vectors VALUES (?, ?)", (row, vector.tobytes()))
+    if not is_new:
+        connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
+    connection.execute("INSERT INTO memory_vectors (row, vector) VALUES (?, ?)", (row, vector.tobytes()))
 
 
-def pending_memories(connection: sqlite3.Connection, scope: int, limit: int) -> list[PendingText]:
+def pending_memories(connection: SqlConnection, scope: int, limit: int) -> list[PendingText]:
     """Return the memories that wait, oldest first, at most `limit`."""
     rows = connection.execute(
         "SELECT row, body FROM memories WHERE scope = ? AND waits ORDER BY row LIMIT ?", (scope, limit)
@@ -161,20 +143,20 @@ def is_of_memory(item: MessageVector) -> bool:
     return _MEMORY_KEY.fullmatch(item.pending.key) is not None
 
 
-def fill_memories(connection: sqlite3.Connection, scope: int, vectors: Sequence[MessageVector]) -> None:
+def fill_memories(connection: SqlConnection, scope: int, vectors: Sequence[MessageVector]) -> None:
     """Store the vectors of memories that wait and say what they said."""
     filled = [row for item in vectors if (row := _fill(connection, scope, item)) is not None]
     log_changes(connection, scope, Layer.MEMORIES, filled)
 
 
-def _fill(connection: sqlite3.Connection, scope: int, item: MessageVector) -> int | None:
+def _fill(connection: SqlConnection, scope: int, item: MessageVector) -> int | None:
     """Store the vector of one memory; return its row if that is another one now."""
     row = int(item.pending.key.removeprefix("memory-"))
     found = connection.execute("SELECT body FROM memories WHERE scope = ? AND row = ? AND waits", (scope, row))
     memory = next((Memory.model_validate_json(body) for (body,) in found), None)
     if memory is None or memory.index_text != item.pending.text:
         return None
-    connection.execute("UPDATE memories SET waits = 0 WHERE row = ?", (row,))
+    connection.execute("UPDATE memories SET waits = ? WHERE row = ?", (False, row))
     if item.vector is None:
         return None
     vector = check_vector(item.vector, f"the vector of memory {memory.memory_id!r}")
@@ -183,7 +165,7 @@ def _fill(connection: sqlite3.Connection, scope: int, item: MessageVector) -> in
     return row
 
 
-def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> list[PendingText]:
+def pending_texts(connection: SqlConnection, scope: Scope, limit: int) -> list[PendingText]:
     """Return texts that wait for vectors: memories, then messages, oldest first; the last message as a whole."""
     number = find_scope(connection, scope)
     if number is None or limit < 1:
@@ -207,7 +189,7 @@ def pending_texts(connection: sqlite3.Connection, scope: Scope, limit: int) -> l
     return texts
 
 
-def waiting_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Scope]:
+def waiting_scopes(connection: SqlConnection, memory_space: str) -> list[Scope]:
     """Return the scopes of a memory space that have memories or messages waiting for vectors."""
     rows = connection.execute(
         "SELECT user_id FROM scopes WHERE memory_space = ?"
@@ -218,7 +200,7 @@ def waiting_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Sc
     return [Scope(memory_space=memory_space, user_id=user_id) for (user_id,) in rows]
 
 
-def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[MessageVector]) -> None:
+def put_vectors(connection: SqlConnection, scope: Scope, vectors: Sequence[MessageVector]) -> None:
     """Store vectors of memories and messages that wait for them; what was erased meanwhile is passed over."""
     of_rows: dict[int, dict[int, Vector | None]] = {}
     of_memories = [item for item in vectors if is_of_memory(item)]
@@ -236,7 +218,7 @@ def put_vectors(connection: sqlite3.Connection, scope: Scope, vectors: Sequence[
     fill_memories(connection, number, of_memories)
 
 
-def _put_vectors_of(connection: sqlite3.Connection, scope: int, row: int, given: Mapping[int, Vector | None]) -> bool:
+def _put_vectors_of(connection: SqlConnection, scope: int, row: int, given: Mapping[int, Vector | None]) -> bool:
     """Store the vectors of one message by their places; return whether anything was stored.
 
     A message waits until the vector of its last passage has been handed back, or given up.
@@ -250,7 +232,7 @@ def _put_vectors_of(connection: sqlite3.Connection, scope: int, row: int, given:
         return False
     wanted = min(len(passage_spans(found[0])), _EMBEDDED_PASSAGES) or 1
     if wanted - 1 in given:
-        connection.execute("UPDATE messages SET waits = 0 WHERE seq = ?", (row,))
+        connection.execute("UPDATE messages SET waits = ? WHERE seq = ?", (False, row))
     usable = {place: vector for place, vector in given.items() if vector is not None and place < wanted}
     if not usable:
         return False
@@ -262,7 +244,10 @@ def _put_vectors_of(connection: sqlite3.Connection, scope: int, row: int, given:
         matrix[:] = np.frombuffer(found[1], "<f4").reshape(matrix.shape)
     for place, vector in usable.items():
         matrix[place] = vector
-    connection.execute("INSERT OR REPLACE INTO message_vectors VALUES (?, ?)", (row, matrix.tobytes()))
+    if found[1] is None:
+        connection.execute("INSERT INTO message_vectors (seq, vector) VALUES (?, ?)", (row, matrix.tobytes()))
+    else:
+        connection.execute("UPDATE message_vectors SET vector = ? WHERE seq = ?", (matrix.tobytes(), row))
     return True
 
 

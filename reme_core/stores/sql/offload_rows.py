@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -16,17 +15,17 @@ from reme_core.errors import ConflictError, InvalidInputError, MessageNotFoundEr
 from reme_core.ports import ListOffloads, OffloadPage, OffloadSearch
 from reme_core.schema import OffloadInfo, OffloadRecord, Scope, parse_time
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, row_after
-from reme_core.stores.local.context_holds import add_holds
-from reme_core.stores.local.file.bookkeeping import (
-    add_words,
+from reme_core.stores.sql.bookkeeping import (
     find_scope,
     insert_row,
     make_scope_number,
     make_session_number,
     session_asked,
 )
-from reme_core.stores.local.memory_rows import microseconds
-from reme_core.stores.local.message_rows import rows_of_messages
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.context_holds import add_holds
+from reme_core.stores.sql.memory_rows import microseconds
+from reme_core.stores.sql.message_rows import rows_of_messages
 from reme_core.text import terms
 
 # About 400 tokens: what a reader takes in at a glance, and enough words to tell passages of one text apart.
@@ -82,7 +81,7 @@ def _start_before(text: str, end: int) -> int:
     return overlap if line_end < 0 else line_end + 1
 
 
-def add_passages(connection: sqlite3.Connection, scope: int, offload: int, passages: Sequence[PassageRow]) -> None:
+def add_passages(connection: SqlConnection, scope: int, offload: int, passages: Sequence[PassageRow]) -> None:
     """Add the passages of an offload, the last one first.
 
     So in falling order of their numbers come the newest texts, and each of them from its beginning: the order in which
@@ -91,7 +90,7 @@ def add_passages(connection: sqlite3.Connection, scope: int, offload: int, passa
     for passage in reversed(passages):
         place = {"start": passage.offset, "chars": passage.chars, "line": passage.first_line}
         row = insert_row(connection, "offload_passages", {"scope": scope, "offload": offload, **place})
-        add_words(connection, "offload_words", scope, row, passage.words)
+        connection.dialect.add_words(connection, "offload_words", scope, row, passage.words)
 
 
 QueryT = TypeVar("QueryT", ListOffloads, OffloadSearch)
@@ -135,7 +134,7 @@ def _digest(offload: OffloadRecord) -> bytes:
 
 
 def put_offloads(
-    connection: sqlite3.Connection,
+    connection: SqlConnection,
     scope: Scope,
     prepared: Sequence[PreparedOffload],
     *,
@@ -162,14 +161,12 @@ def put_offloads(
     return references
 
 
-def _check_messages(connection: sqlite3.Connection, scope: int, offloads: Sequence[OffloadRecord]) -> None:
+def _check_messages(connection: SqlConnection, scope: int, offloads: Sequence[OffloadRecord]) -> None:
     wanted = list(dict.fromkeys(message_id for item in offloads for message_id in item.message_ids))
     in_order(wanted, rows_of_messages(connection, scope, wanted), MessageNotFoundError)
 
 
-def _find_equal(
-    connection: sqlite3.Connection, scope: int, item: PreparedOffload, *, exact: bool
-) -> tuple[int, str] | None:
+def _find_equal(connection: SqlConnection, scope: int, item: PreparedOffload, *, exact: bool) -> tuple[int, str] | None:
     """Return row and reference of what is the same; a reference that is taken by something else is a ConflictError."""
     reference = item.offload.reference
     taken = connection.execute(
@@ -189,7 +186,7 @@ def _find_equal(
     return None if row is None else (int(row[0]), str(row[1]))
 
 
-def _insert(connection: sqlite3.Connection, scope: int, session: int, item: PreparedOffload) -> tuple[int, str]:
+def _insert(connection: SqlConnection, scope: int, session: int, item: PreparedOffload) -> tuple[int, str]:
     offload, info = item.offload, item.offload.info
     columns = {
         "scope": scope,
@@ -209,7 +206,7 @@ def _insert(connection: sqlite3.Connection, scope: int, session: int, item: Prep
     return row, offload.reference
 
 
-def get_offload(connection: sqlite3.Connection, scope: Scope, reference: str) -> OffloadRecord:
+def get_offload(connection: SqlConnection, scope: Scope, reference: str) -> OffloadRecord:
     """Return an offload with its text (OffloadNotFoundError)."""
     number = find_scope(connection, scope)
     row = connection.execute(
@@ -221,7 +218,7 @@ def get_offload(connection: sqlite3.Connection, scope: Scope, reference: str) ->
     return OffloadRecord.model_validate({**known, "text": row[1]})
 
 
-def list_offloads(connection: sqlite3.Connection, scope: Scope, query: ListOffloads) -> OffloadPage:
+def list_offloads(connection: SqlConnection, scope: Scope, query: ListOffloads) -> OffloadPage:
     """Return one page of offloads in the order of keeping, or its reverse."""
     query = check_query(query)
     after = row_after("offloads", query.cursor)
@@ -260,7 +257,7 @@ def check_query(query: QueryT) -> QueryT:
 
 
 def offload_conditions(
-    connection: sqlite3.Connection, scope: int, query: ListOffloads | OffloadSearch, *more: tuple[str, object]
+    connection: SqlConnection, scope: int, query: ListOffloads | OffloadSearch, *more: tuple[str, object]
 ) -> tuple[list[str], list[object]]:
     """Return the conditions of rows of `offloads`, and their values: those of listing and search alike, and more."""
     return given(
@@ -277,7 +274,7 @@ def _as_json(names: Sequence[str] | None) -> str | None:
     return None if names is None else json.dumps(names)
 
 
-def count_offloads(connection: sqlite3.Connection, scope: int) -> tuple[int, int]:
+def count_offloads(connection: SqlConnection, scope: int) -> tuple[int, int]:
     """Return how many offloads a scope has, and the bytes of their texts."""
     count, size = connection.execute(
         "SELECT count(*), coalesce(sum(bytes), 0) FROM offloads WHERE scope = ?", (scope,)

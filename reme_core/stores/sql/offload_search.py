@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from reme_core.ports import OffloadSearch, ScoredOffload
 from reme_core.retrieval.arrays import inverse_frequency
 from reme_core.schema import OffloadInfo, Scope
-from reme_core.stores.local.file.bookkeeping import find_scope, has_word_tables, match_near, match_phrase, match_terms
-from reme_core.stores.local.offload_rows import offload_conditions
+from reme_core.stores.sql.bookkeeping import find_scope
+from reme_core.stores.sql.connection import PassagePostings, SqlConnection, WordPair
+from reme_core.stores.sql.offload_rows import offload_conditions
 from reme_core.text import query_terms, terms
 
 # A longer query is a pasted text: its beginning says what it is, and says it in words enough.
@@ -26,10 +25,8 @@ _CHUNK = 500
 _WORDS, _NEAR, _BEHIND = 0.5, 0.25, 0.25
 _REACH = 3
 
-_Pair: TypeAlias = tuple[str, str]
 
-
-def search_offloads(connection: sqlite3.Connection, scope: Scope, search: OffloadSearch) -> list[ScoredOffload]:
+def search_offloads(connection: SqlConnection, scope: Scope, search: OffloadSearch) -> list[ScoredOffload]:
     """Return the best passages, one of each offload, as `Store.search_offloads` says."""
     number = find_scope(connection, scope)
     words = list(dict.fromkeys(query_terms(search.text)))[:_MOST_TERMS]
@@ -54,7 +51,7 @@ def search_offloads(connection: sqlite3.Connection, scope: Scope, search: Offloa
 
 
 def _score_passages(
-    connection: sqlite3.Connection, scope: int, words: Sequence[str], admitted: Container[int] | None
+    connection: SqlConnection, scope: int, words: Sequence[str], admitted: Container[int] | None
 ) -> dict[int, float]:
     """Return the score of each passage with one of the words, in (0, 1]; only of those admitted, None meaning all.
 
@@ -64,7 +61,9 @@ def _score_passages(
     """
     (total,) = connection.execute("SELECT count(*) FROM offload_passages WHERE scope = ?", (scope,)).fetchone()
     pairs = list(pairwise(words))
-    postings = (_postings if has_word_tables(connection) else _scan)(connection, scope, words, pairs)
+    postings = connection.dialect.postings(connection, scope, words, pairs, reach=_REACH)
+    if postings is None:
+        postings = _scan(connection, scope, words, pairs)
     counts = np.array([len(postings.holding[word]) for word in words], np.int64)
     weights = inverse_frequency(counts, total).tolist()
     shares: dict[int, float] = {}
@@ -84,29 +83,9 @@ def _score_passages(
     }
 
 
-class _Postings(NamedTuple):
-    """The passages that hold each word; and, once for each pair, those that hold it near to each other, or in line."""
-
-    holding: dict[str, list[int]]
-    near: list[int]
-    behind: list[int]
-
-
-def _postings(connection: sqlite3.Connection, scope: int, words: Sequence[str], pairs: Sequence[_Pair]) -> _Postings:
-    def matching(expression: str) -> list[int]:
-        query = "SELECT rowid FROM offload_words WHERE offload_words MATCH ?"
-        return [row for (row,) in connection.execute(query, (expression,))]
-
-    return _Postings(
-        {word: matching(match_terms(scope, [word])) for word in words},
-        [row for pair in pairs for row in matching(match_near(scope, pair, _REACH))],
-        [row for pair in pairs for row in matching(match_phrase(scope, pair))],
-    )
-
-
-def _scan(connection: sqlite3.Connection, scope: int, words: Sequence[str], pairs: Sequence[_Pair]) -> _Postings:
-    """Read every text of the scope, where there is no FTS5."""
-    found = _Postings({word: [] for word in words}, [], [])
+def _scan(connection: SqlConnection, scope: int, words: Sequence[str], pairs: Sequence[WordPair]) -> PassagePostings:
+    """Read every text of the scope, where there is no index of words."""
+    found = PassagePostings({word: [] for word in words}, [], [])
     rows = connection.execute(
         "SELECT passage, substr(text, start + 1, chars) FROM offload_passages JOIN offloads USING (offload)"
         " WHERE offload_passages.scope = ?",
@@ -128,13 +107,13 @@ def _scan(connection: sqlite3.Connection, scope: int, words: Sequence[str], pair
     return found
 
 
-def _passages_of(connection: sqlite3.Connection, where: Sequence[str], values: Sequence[object]) -> dict[int, int]:
+def _passages_of(connection: SqlConnection, where: Sequence[str], values: Sequence[object]) -> dict[int, int]:
     """Return the passages of the offloads that meet the conditions, each with its offload."""
     return dict(connection.execute(_passages_where(where), values).fetchall())
 
 
 def _admitted(
-    connection: sqlite3.Connection, where: Sequence[str], values: Sequence[object], ranked: Sequence[int]
+    connection: SqlConnection, where: Sequence[str], values: Sequence[object], ranked: Sequence[int]
 ) -> Iterator[tuple[int, int]]:
     """Yield passage and offload of those whose offloads meet the conditions, in the order given."""
     query = _passages_where([*where, "passage IN (SELECT value FROM json_each(?))"])
@@ -155,7 +134,7 @@ def _passages_where(conditions: Sequence[str]) -> str:
     )
 
 
-def _scored(connection: sqlite3.Connection, passage: int, score: float) -> ScoredOffload:
+def _scored(connection: SqlConnection, passage: int, score: float) -> ScoredOffload:
     info, text, offset, line = connection.execute(
         "SELECT info, substr(text, start + 1, chars), start, line"
         " FROM offload_passages JOIN offloads USING (offload) WHERE passage = ?",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,19 +10,20 @@ from reme_core.errors import DimensionMismatchError
 from reme_core.ports import IndexedBy, Item, ItemRecord, ItemValue
 from reme_core.rules import overlaid, path_after, read_value, split_path, value_of
 from reme_core.schema import NO_STATEMENTS, Memory, MemoryType
-from reme_core.stores.local.file.bookkeeping import find_scope
-from reme_core.stores.local.memory_rows import find_memory, from_microseconds, microseconds
+from reme_core.stores.sql.bookkeeping import find_scope, insert_row, put_once
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.memory_rows import find_memory, from_microseconds, microseconds
 
 _NAME = "items_index"
 
 
-def find_index(connection: sqlite3.Connection) -> IndexedBy | None:
+def find_index(connection: SqlConnection) -> IndexedBy | None:
     """Return what is recorded, None as long as nothing is."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (_NAME,)).fetchone()
     return None if row is None else IndexedBy(**json.loads(row[0]))
 
 
-def item_dimension(connection: sqlite3.Connection) -> int | None:
+def item_dimension(connection: SqlConnection) -> int | None:
     """Return the length of the vectors of items, None while there are none and none is recorded."""
     indexed = find_index(connection)
     if indexed is not None:
@@ -32,7 +32,7 @@ def item_dimension(connection: sqlite3.Connection) -> int | None:
     return None if row is None else int(row[0]) // 4
 
 
-def claim_index(connection: sqlite3.Connection, indexed: IndexedBy) -> IndexedBy:
+def claim_index(connection: SqlConnection, indexed: IndexedBy) -> IndexedBy:
     """Record what makes the vectors, unless something is; return what is.
 
     Raises:
@@ -45,8 +45,8 @@ def claim_index(connection: sqlite3.Connection, indexed: IndexedBy) -> IndexedBy
     if stored is not None and stored != indexed.dimension:
         raise DimensionMismatchError(expected=stored, found=indexed.dimension, what="the index of items")
     value = json.dumps({"dimension": indexed.dimension, "model": indexed.model})
-    connection.execute("INSERT INTO meta VALUES (?, ?)", (_NAME, value))
-    return indexed
+    put_once(connection, _NAME, value)
+    return find_index(connection) or indexed
 
 
 _SELECT = (
@@ -94,7 +94,7 @@ class ItemRow(NamedTuple):
         return None if self.body is None else Memory.model_validate_json(self.body)
 
 
-def find_namespace(connection: sqlite3.Connection, memory_space: str, path: str) -> int | None:
+def find_namespace(connection: SqlConnection, memory_space: str, path: str) -> int | None:
     """Return the number of a namespace, None where it holds no item."""
     row = connection.execute(
         "SELECT ns FROM item_namespaces WHERE memory_space = ? AND path = ?", (memory_space, path)
@@ -102,16 +102,15 @@ def find_namespace(connection: sqlite3.Connection, memory_space: str, path: str)
     return None if row is None else int(row[0])
 
 
-def make_namespace(connection: sqlite3.Connection, memory_space: str, path: str) -> int:
+def make_namespace(connection: SqlConnection, memory_space: str, path: str) -> int:
     """Return the number of a namespace, a new one for a new namespace."""
     number = find_namespace(connection, memory_space, path)
     if number is not None:
         return number
-    cursor = connection.execute("INSERT INTO item_namespaces (memory_space, path) VALUES (?, ?)", (memory_space, path))
-    return int(cursor.lastrowid or 0)
+    return insert_row(connection, "item_namespaces", {"memory_space": memory_space, "path": path})
 
 
-def namespaces_under(connection: sqlite3.Connection, memory_space: str, prefix: str) -> dict[int, str]:
+def namespaces_under(connection: SqlConnection, memory_space: str, prefix: str) -> dict[int, str]:
     """Return the paths of the namespaces under a prefix by their numbers."""
     where, values = "memory_space = ?", [memory_space]
     if prefix:
@@ -120,7 +119,7 @@ def namespaces_under(connection: sqlite3.Connection, memory_space: str, prefix: 
     return dict(connection.execute(f"SELECT ns, path FROM item_namespaces WHERE {where}", values))  # noqa: S608
 
 
-def rows_by_keys(connection: sqlite3.Connection, ns: int, keys: Sequence[str]) -> dict[str, ItemRow]:
+def rows_by_keys(connection: SqlConnection, ns: int, keys: Sequence[str]) -> dict[str, ItemRow]:
     """Return the rows of a namespace under some keys."""
     found: dict[str, ItemRow] = {}
     for start in range(0, len(keys), _SOME):
@@ -132,24 +131,23 @@ def rows_by_keys(connection: sqlite3.Connection, ns: int, keys: Sequence[str]) -
     return found
 
 
-def rows_by_items(
-    connection: sqlite3.Connection, items: Sequence[int], needles: Sequence[str] = ()
-) -> dict[int, ItemRow]:
+def rows_by_items(connection: SqlConnection, items: Sequence[int], needles: Sequence[str] = ()) -> dict[int, ItemRow]:
     """Return the rows of items by their numbers; without those that lack one of some texts as they are stored.
 
     Items that are memories are not judged by that: edits through the memory change what their values say.
     """
     if not items:
         return {}
-    having = "".join(" AND (memory_row IS NOT NULL OR instr(items.value, ?))" for _ in needles)
+    holds = connection.dialect.holds("items.value")
+    having = "".join(f" AND (memory_row IS NOT NULL OR {holds})" for _ in needles)
     rows = connection.execute(
-        f"{_SELECT} WHERE items.item IN (SELECT json_each.value FROM json_each(?)){having}",  # noqa: S608
+        f"{_SELECT} WHERE items.item IN (SELECT value FROM json_each(?)){having}",  # noqa: S608
         (str(list(items)), *needles),
     )
     return {row[0]: ItemRow._make(row) for row in rows}
 
 
-def rows_by_memories(connection: sqlite3.Connection, memory_rows: Sequence[int]) -> dict[int, ItemRow]:
+def rows_by_memories(connection: SqlConnection, memory_rows: Sequence[int]) -> dict[int, ItemRow]:
     """Return memories as rows of items by their numbers, without those that are closed or were written as items."""
     if not memory_rows:
         return {}
@@ -178,7 +176,7 @@ def _of_memory(number: int, body: str) -> ItemRow:
     )
 
 
-def find_unlinked(connection: sqlite3.Connection, record: ItemRecord, key: str) -> ItemRow | None:
+def find_unlinked(connection: SqlConnection, record: ItemRecord, key: str) -> ItemRow | None:
     """Return the memory that lies under a namespace with its id as the key, if it was not written as an item."""
     if not record.is_home or record.topic or record.memory_type in NOT_ITEMS:
         return None

@@ -8,7 +8,6 @@ and is then answered from what is loaded; any other waits for all.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -35,11 +34,11 @@ from reme_core.retrieval import (
 from reme_core.rules import check_vector
 from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.local.file.bookkeeping import Layer, check_dimension, find_scope, find_session
-from reme_core.stores.local.file.database import Database
-from reme_core.stores.local.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
-from reme_core.stores.local.partitions import Partition, Partitions, holds_any
-from reme_core.stores.local.row_conditions import check_filter
+from reme_core.stores.sql.bookkeeping import Layer, check_dimension, find_scope, find_session
+from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
+from reme_core.stores.sql.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
+from reme_core.stores.sql.partitions import Partition, Partitions, holds_any
+from reme_core.stores.sql.row_conditions import check_filter
 
 T = TypeVar("T")
 
@@ -75,7 +74,7 @@ class SearchedPartitions:
     insists: bool = False
     unfinished: list[tuple[int, Partition, int]] = field(default_factory=list)
 
-    def follow(self, connection: sqlite3.Connection, scope: int, partition: Partition) -> None:
+    def follow(self, connection: SqlConnection, scope: int, partition: Partition) -> None:
         """Bring a partition, whose lock is held, to the state of the snapshot (StillLoading)."""
         partition.follow(connection, scope)
         while self.insists and not partition.is_complete:
@@ -86,45 +85,48 @@ class SearchedPartitions:
             self.unfinished.append((scope, partition, len(partition.index)))
 
 
-Search: TypeAlias = Callable[[sqlite3.Connection, SearchedPartitions], T]
+Search: TypeAlias = Callable[[SqlConnection, SearchedPartitions], T]
 Told: TypeAlias = Callable[[str], None]
 
 
 class Loader:
     """Runs searches, and loads behind them what they found unfinished."""
 
-    def __init__(self, database: Database, partitions: Partitions, *, patience_s: float) -> None:
+    def __init__(self, database: SqlDatabase, partitions: Partitions, *, patience_s: float) -> None:
         """Keep what is worked on; `patience_s` is how long a search may wait that can be answered in part."""
         self._database = database
         self._partitions = partitions
         self._patience_s = patience_s
 
-    async def search(self, work: Search[T], on_degraded: Told | None) -> T:
-        """Run a search on a reading thread; without `on_degraded` its answer is never a partial one."""
+    async def search(self, work: Search[T], scope: Scope, on_degraded: Told | None) -> T:
+        """Run a search of a scope in one snapshot; without `on_degraded` its answer is never a partial one."""
         partitions = SearchedPartitions(self._partitions, waits=on_degraded is None or self._patience_s > 0)
         try:
-            return await self._run(work, partitions, on_degraded)
+            return await self._run(work, scope, partitions, on_degraded)
         except StillLoading as unfinished:
-            await self._wait(unfinished.scope, unfinished.partition, None if on_degraded is None else self._patience_s)
+            loading = self._go_on(unfinished.scope, unfinished.partition, scope)
+            await _wait(loading, None if on_degraded is None else self._patience_s)
         # What was let go or stopped while it was being loaded is the rare case in which `insists` has anything to do.
-        return await self._run(work, SearchedPartitions(self._partitions, insists=on_degraded is None), on_degraded)
+        insisting = SearchedPartitions(self._partitions, insists=on_degraded is None)
+        return await self._run(work, scope, insisting, on_degraded)
 
-    async def _run(self, work: Search[T], partitions: SearchedPartitions, on_degraded: Told | None) -> T:
-        found = await self._database.read(lambda connection: work(connection, partitions))
-        for scope, partition, loaded in partitions.unfinished:
-            self._go_on(scope, partition)
+    async def _run(self, work: Search[T], scope: Scope, partitions: SearchedPartitions, on_degraded: Told | None) -> T:
+        found = await self._database.read(lambda connection: work(connection, partitions), within=scope)
+        for number, partition, loaded in partitions.unfinished:
+            self._go_on(number, partition, scope)
             if on_degraded is not None:
                 name = _NAMES[partition.layer]
                 on_degraded(f"only the newest {loaded:,} {name} were searched: the older ones are still being loaded")
         return found
 
-    def _go_on(self, scope: int, partition: Partition) -> Future[None]:
+    def _go_on(self, number: int, partition: Partition, scope: Scope) -> Future[None]:
         """Load a partition behind the searches, unless somebody does."""
         if partition.loading is None or partition.loading.done():
-            partition.loading = self._database.submit_repeated(partial(self._load, scope, partition))
+            load = partial(self._load, number, partition)
+            partition.loading = self._database.submit_repeated(load, within=scope)
         return partition.loading
 
-    def _load(self, scope: int, partition: Partition, connection: sqlite3.Connection) -> bool:
+    def _load(self, scope: int, partition: Partition, connection: SqlConnection) -> bool:
         """Load a chunk and return whether there is more to do; what fails here, the next search meets and raises."""
         if not self._partitions.keeps((scope, partition.layer), partition):
             return False
@@ -136,18 +138,19 @@ class Loader:
         self._partitions.measured((scope, partition.layer), size)
         return more
 
-    async def _wait(self, scope: int, partition: Partition, patience_s: float | None) -> None:
-        """Wait, holding no thread, until a partition is loaded or nobody loads it any more."""
-        ended: Future[None] = Future()  # of this waiter alone, which may give up
 
-        def tell(_: Future[None]) -> None:
-            if ended.set_running_or_notify_cancel():
-                ended.set_result(None)
+async def _wait(loading: Future[None], patience_s: float | None) -> None:
+    """Wait, holding no thread, until a partition is loaded or nobody loads it any more."""
+    ended: Future[None] = Future()  # of this waiter alone, which may give up
 
-        self._go_on(scope, partition).add_done_callback(tell)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                await asyncio.wrap_future(ended)
+    def tell(_: Future[None]) -> None:
+        if ended.set_running_or_notify_cancel():
+            ended.set_result(None)
+
+    loading.add_done_callback(tell)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience_s):
+            await asyncio.wrap_future(ended)
 
 
 def check_query(text: str, vector: Vector | None, limit: int) -> Vector | None:
@@ -160,7 +163,7 @@ def check_query(text: str, vector: Vector | None, limit: int) -> Vector | None:
 
 
 def search_memories(
-    connection: sqlite3.Connection, scope: Scope, search: MemorySearch, partitions: SearchedPartitions
+    connection: SqlConnection, scope: Scope, search: MemorySearch, partitions: SearchedPartitions
 ) -> list[ScoredMemory]:
     """Return the best memories; see `Store.search`."""
     vector = check_query(search.text, search.vector, search.limit)
@@ -191,7 +194,7 @@ def search_memories(
     return scored[: search.limit]
 
 
-def _bodies(connection: sqlite3.Connection, found: list[ScoredRow]) -> dict[int, Memory]:
+def _bodies(connection: SqlConnection, found: list[ScoredRow]) -> dict[int, Memory]:
     rows = connection.execute(
         "SELECT row, body FROM memories WHERE row IN (SELECT value FROM json_each(?))",
         (str([hit.key for hit in found]),),
@@ -200,7 +203,7 @@ def _bodies(connection: sqlite3.Connection, found: list[ScoredRow]) -> dict[int,
 
 
 def search_messages(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
+    connection: SqlConnection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredMessage]:
     """Return the best messages; see `Store.search_messages`."""
     found = _rank(connection, scope, search, partitions, Layer.MESSAGES)
@@ -213,7 +216,7 @@ def search_messages(
 
 
 def search_blocks(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
+    connection: SqlConnection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions
 ) -> list[ScoredBlock]:
     """Return the best blocks by their summaries; see `Store.search_blocks`."""
     found = _rank(connection, scope, search, partitions, Layer.BLOCKS)
@@ -222,7 +225,7 @@ def search_blocks(
 
 
 def _rank(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
+    connection: SqlConnection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
 ) -> list[ScoredRow]:
     if search.by_time:
         return _list_by_time(connection, scope, search, partitions, layer)
@@ -244,7 +247,7 @@ def _rank(
 
 
 def _list_by_time(
-    connection: sqlite3.Connection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
+    connection: SqlConnection, scope: Scope, search: MessageSearch, partitions: SearchedPartitions, layer: Layer
 ) -> list[ScoredRow]:
     check_limit(search.limit)
     asked = asked_time(search.text, search.now)
@@ -266,10 +269,10 @@ def _list_by_time(
     return [*people, *behind][: search.limit]
 
 
-def _said_by_tools(connection: sqlite3.Connection, found: list[ScoredRow]) -> set[int]:
+def _said_by_tools(connection: SqlConnection, found: list[ScoredRow]) -> set[int]:
     rows = connection.execute(
-        "SELECT seq FROM messages WHERE seq IN (SELECT value FROM json_each(?))"
-        " AND json_extract(body, '$.role') = 'tool'",
+        "SELECT seq FROM messages WHERE seq IN (SELECT value FROM json_each(?))"  # noqa: S608  # fixed texts
+        f" AND {connection.dialect.json_text('body', 'role')} = 'tool'",
         (str([hit.key for hit in found]),),
     )
     return {row for (row,) in rows}
@@ -277,7 +280,7 @@ def _said_by_tools(connection: sqlite3.Connection, found: list[ScoredRow]) -> se
 
 @contextmanager
 def _followed(
-    connection: sqlite3.Connection, scope: Scope, layer: Layer, partitions: SearchedPartitions
+    connection: SqlConnection, scope: Scope, layer: Layer, partitions: SearchedPartitions
 ) -> Iterator[tuple[int, Partition] | None]:
     """Hold the partition of a scope, brought to the state of the connection's snapshot; None where there is nothing.
 
@@ -288,8 +291,7 @@ def _followed(
     while number is not None and holds_any(connection, number, layer):
         partition = partitions.held.get((number, layer))
         with partition.lock:
-            connection.execute("COMMIT")
-            connection.execute("BEGIN")
+            connection.dialect.renew(connection)
             again = find_scope(connection, scope)
             if again == number:
                 partitions.follow(connection, number, partition)
@@ -300,14 +302,12 @@ def _followed(
     yield None
 
 
-def _lifts(connection: sqlite3.Connection, scope: int, lifts: Mapping[str, float], scale: float) -> dict[int, float]:
+def _lifts(connection: SqlConnection, scope: int, lifts: Mapping[str, float], scale: float) -> dict[int, float]:
     rows = rows_of_messages(connection, scope, list(lifts))
     return {row: scale * lifts[message_id] for message_id, row in rows.items()}
 
 
-def _allowed(
-    connection: sqlite3.Connection, scope: int, partition: Partition, search: MessageSearch
-) -> BoolArray | None:
+def _allowed(connection: SqlConnection, scope: int, partition: Partition, search: MessageSearch) -> BoolArray | None:
     index = partition.index
     masks: list[BoolArray] = []
     if search.session_id is not None:
@@ -319,12 +319,12 @@ def _allowed(
     return reduce(and_, masks) if masks else None
 
 
-def _in_session(connection: sqlite3.Connection, scope: int, partition: Partition, session_id: str) -> BoolArray:
+def _in_session(connection: SqlConnection, scope: int, partition: Partition, session_id: str) -> BoolArray:
     session = find_session(connection, scope, session_id)
     if partition.layer is Layer.MESSAGES:
         mask: BoolArray = partition.index.sessions == (-1 if session is None else session)
         return mask
-    rows = connection.execute("SELECT block FROM blocks WHERE scope = ? AND session IS ?", (scope, session)).fetchall()
+    rows = connection.execute("SELECT block FROM blocks WHERE scope = ? AND session = ?", (scope, session)).fetchall()
     among: BoolArray = np.isin(partition.index.keys, np.fromiter((row for (row,) in rows), np.int64, len(rows)))
     return among
 

@@ -11,13 +11,12 @@ and when.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -34,22 +33,25 @@ from reme_core.retrieval import (
     Rows,
 )
 from reme_core.schema import NO_STATEMENTS, STATEMENTS, MemoryType
-from reme_core.stores.local.file.bookkeeping import Layer, changed_since, newest_change, stored_dimension
-from reme_core.stores.local.file.connection_threads import reading_rows
-from reme_core.stores.local.row_conditions import conditions
+from reme_core.stores._cursors import Row
+from reme_core.stores.sql.bookkeeping import Layer, changed_since, newest_change, stored_dimension
+from reme_core.stores.sql.connection import SqlConnection, reading_rows
+from reme_core.stores.sql.row_conditions import conditions
 
 _COLUMNS = {
     Layer.MESSAGES: (
         "SELECT seq, terms, session, speaker, said_at, asks, by_user, wishes, passages FROM messages WHERE scope = ?"
     ),
-    Layer.BLOCKS: "SELECT block, terms, -1, '', started_at, 0, 0, 0, x'' FROM blocks WHERE scope = ?",
-    Layer.MEMORIES: "SELECT row, terms, -1, '', created / 1e6, 0, 0, 0, x'' FROM memories WHERE scope = ? AND ranked",
+    Layer.BLOCKS: "SELECT block, terms, started_at FROM blocks WHERE scope = ?",
+    Layer.MEMORIES: "SELECT row, terms, created FROM memories WHERE scope = ? AND ranked",
 }
 _KEYS = {Layer.MESSAGES: "seq", Layer.BLOCKS: "block", Layer.MEMORIES: "row"}
 # CROSS JOIN makes SQLite read the scope's rows first, in their order, and look each vector up.
 _VECTORS = {
-    Layer.MESSAGES: "SELECT seq, vector FROM messages CROSS JOIN message_vectors USING (seq) WHERE scope = ?",
-    Layer.MEMORIES: "SELECT row, vector FROM memories CROSS JOIN memory_vectors USING (row) WHERE scope = ? AND ranked",
+    Layer.MESSAGES: "SELECT seq, vector FROM messages CROSS JOIN message_vectors USING (seq) WHERE messages.scope = ?",
+    Layer.MEMORIES: (
+        "SELECT row, vector FROM memories CROSS JOIN memory_vectors USING (row) WHERE memories.scope = ? AND ranked"
+    ),
 }
 _SOME = 500
 # One chunk takes some 30 ms with vectors of 384 dimensions, so that whoever waits for it waits for a moment; a scope of
@@ -66,10 +68,23 @@ _NO_STATEMENTS = tuple(
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-_Row: TypeAlias = tuple[int, bytes, int, str, float, int, int, int, bytes]
+_Row: TypeAlias = tuple[int, bytes, int, str, float, bool, bool, bool, bytes]
 
 
-def holds_any(connection: sqlite3.Connection, scope: int, layer: Layer) -> bool:
+def _whole_row(layer: Layer, row: Row) -> _Row:
+    """Return a row with what its layer has no column for."""
+    match layer:
+        case Layer.MESSAGES:
+            return cast("_Row", row)
+        case Layer.BLOCKS:
+            key, terms, started_at = row
+            return key, terms, -1, "", started_at, False, False, False, b""
+        case Layer.MEMORIES:
+            key, terms, created = row
+            return key, terms, -1, "", created / 1e6, False, False, False, b""
+
+
+def holds_any(connection: SqlConnection, scope: int, layer: Layer) -> bool:
     """Tell whether a layer of a scope has any rows: most users have messages alone, or memories alone."""
     return connection.execute(f"{_COLUMNS[layer]} LIMIT 1", (scope,)).fetchone() is not None
 
@@ -130,7 +145,7 @@ class Partition:
         """Whether all rows are loaded."""
         return self._loaded_from == 0
 
-    def follow(self, connection: sqlite3.Connection, scope: int) -> None:
+    def follow(self, connection: SqlConnection, scope: int) -> None:
         """Bring what is loaded to the state of the snapshot that the connection reads; where nothing is, begin."""
         newest = newest_change(connection, scope, self.layer)
         if newest == self._seen:
@@ -146,7 +161,7 @@ class Partition:
             self._apply(connection, scope, np.array(changed, np.int64))
         self._seen = newest
 
-    def load_more(self, connection: sqlite3.Connection, scope: int) -> None:
+    def load_more(self, connection: SqlConnection, scope: int) -> None:
         """Load the next chunk, if any, in a snapshot in which `follow` was called before."""
         if not self.is_complete:
             seen, self._seen = self._seen, -1  # as above
@@ -154,13 +169,14 @@ class Partition:
             self._load_chunk(connection, scope)
             self._seen = seen
 
-    def _load_chunk(self, connection: sqlite3.Connection, scope: int) -> None:
+    def _load_chunk(self, connection: SqlConnection, scope: int) -> None:
         key, end = _KEYS[self.layer], self._loaded_from
         rows: list[_Row] = []
         size = 0
-        older = connection.execute(f"{_COLUMNS[self.layer]} AND {key} < ? ORDER BY {key} DESC", (scope, end))
+        query = f"{_COLUMNS[self.layer]} AND {key} < ? ORDER BY {key} DESC LIMIT ?"
+        older = connection.dialect.stream(connection, query, (scope, end, _CHUNK_ROWS + 1))
         while len(rows) < _CHUNK_ROWS and size < _CHUNK_BYTES and (some := older.fetchmany(min(_SOME, _CHUNK_ROWS))):
-            rows += some
+            rows += [_whole_row(self.layer, row) for row in some]
             size += sum(len(row[1]) for row in some)
         start = 0 if older.fetchone() is None else rows[-1][0]
         older.close()
@@ -176,7 +192,7 @@ class Partition:
                 self.index.set_vectors(vectors.keys, vectors.matrix, vectors.passages)
         self._loaded_from = start
 
-    def _apply(self, connection: sqlite3.Connection, scope: int, rows: IntArray) -> None:
+    def _apply(self, connection: SqlConnection, scope: int, rows: IntArray) -> None:
         """Take over the state of some rows: added, changed or gone."""
         key = _KEYS[self.layer]
         known = rows[np.isin(rows, self.index.keys[self.index.alive])]
@@ -185,9 +201,8 @@ class Partition:
         for start in range(0, len(rows), _SOME):
             some = rows[start : start + _SOME].tolist()
             among = f"{key} IN ({', '.join('?' * len(some))})"
-            columns = connection.execute(
-                f"{_COLUMNS[self.layer]} AND {among} ORDER BY {key}", (scope, *some)
-            ).fetchall()
+            found = connection.execute(f"{_COLUMNS[self.layer]} AND {among} ORDER BY {key}", (scope, *some))
+            columns = [_whole_row(self.layer, row) for row in found]
             present = np.fromiter((row[0] for row in columns), np.int64)
             gone = np.setdiff1d(np.intersect1d(known, some), present)
             self.index.remove(np.union1d(gone, np.intersect1d(replaced, some)))
@@ -220,9 +235,7 @@ class Partition:
             vectors,
         )
 
-    def _vectors(
-        self, connection: sqlite3.Connection, scope: int, among: str, values: Sequence[int]
-    ) -> _Vectors | None:
+    def _vectors(self, connection: SqlConnection, scope: int, among: str, values: Sequence[int]) -> _Vectors | None:
         """Read vectors with the rows they belong to, in order; None where there are none (CorruptDataError)."""
         dimension = stored_dimension(connection)
         if not dimension or self.layer not in _VECTORS:
@@ -231,7 +244,7 @@ class Partition:
         rows = connection.execute(query, (scope, *values)).fetchall()
         return _read_vectors(rows, dimension) if rows else None
 
-    def allowed(self, connection: sqlite3.Connection, scope: int, wanted: MemoryFilter) -> BoolArray:
+    def allowed(self, connection: SqlConnection, scope: int, wanted: MemoryFilter) -> BoolArray:
         """Return which slots of a partition of memories a filter admits, aligned with `index.keys`."""
         name = repr(wanted)
         mask = self._masks.get(name)
@@ -248,11 +261,12 @@ class Partition:
                 self._masks.popitem(last=False)
         return mask
 
-    def _meeting(self, connection: sqlite3.Connection, scope: int, wanted: MemoryFilter) -> BoolArray:
+    def _meeting(self, connection: SqlConnection, scope: int, wanted: MemoryFilter) -> BoolArray:
         where, values = conditions(connection, scope, wanted)
         # That index alone answers the usual question; SQLite prefers another, and reads every row (1.8 x the time).
-        index = "INDEXED BY memories_current" if wanted == MemoryFilter(targets=wanted.targets) else ""
-        rows = connection.execute(f"SELECT row FROM memories {index} WHERE {where}", values).fetchall()  # noqa: S608
+        usual = wanted == MemoryFilter(targets=wanted.targets)
+        index = connection.dialect.along("memories_current") if usual else ""
+        rows = connection.execute(f"SELECT row FROM memories{index} WHERE {where}", values).fetchall()  # noqa: S608
         mask: BoolArray = np.isin(self.index.keys, np.fromiter((row for (row,) in rows), np.int64, len(rows)))
         return mask
 

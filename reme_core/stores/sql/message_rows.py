@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import chain, islice
 
 from reme_core.errors import BlockNotFoundError, ConflictError, MessageNotFoundError
@@ -20,20 +20,18 @@ from reme_core.ports import (
 from reme_core.schema import EXTRACTIVE, Block, Message, Scope, StoredMessage, read_stored_message
 from reme_core.schema.messages import renamings
 from reme_core.stores._cursors import Row, check_limit, cut_page, given, in_order, row_after, seconds
-from reme_core.stores.local.file.bookkeeping import (
+from reme_core.stores.sql.bookkeeping import (
     Layer,
-    add_words,
     find_scope,
     find_session,
-    has_word_tables,
     insert_row,
     log_changes,
     make_scope_number,
     make_session_number,
-    match_expression,
     session_asked,
 )
-from reme_core.stores.local.row_conditions import pending_texts
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.row_conditions import pending_texts
 from reme_core.text import (
     is_question,
     pack_terms,
@@ -51,7 +49,7 @@ _STORED = (
 _STORED += " JOIN sessions USING (session)"
 
 
-def append_messages(connection: sqlite3.Connection, scope: Scope, request: AppendMessages) -> Appended:
+def append_messages(connection: SqlConnection, scope: Scope, request: AppendMessages) -> Appended:
     """Add messages at the end of a session; equal ones that are there already are left alone (ConflictError)."""
     if not request.messages:
         return Appended(added=(), known=())
@@ -70,7 +68,7 @@ def append_messages(connection: sqlite3.Connection, scope: Scope, request: Appen
             continue
         words, passages = segment_passages(message.full_text)
         row = _insert(connection, number, session, message, words, passages, waits=request.want_vectors)
-        add_words(connection, "message_words", number, row, words)
+        connection.dialect.add_words(connection, "message_words", number, row, words)
         rows.append(row)
         added.append(message.message_id)
     log_changes(connection, number, Layer.MESSAGES, rows)
@@ -79,7 +77,7 @@ def append_messages(connection: sqlite3.Connection, scope: Scope, request: Appen
 
 
 def _placed(
-    connection: sqlite3.Connection, scope: int, session: int, message: Message, request: AppendMessages
+    connection: SqlConnection, scope: int, session: int, message: Message, request: AppendMessages
 ) -> tuple[Message, bool]:
     """Return the message under the id that it gets, and whether it lies there already (ConflictError)."""
     conflict = ""
@@ -102,7 +100,7 @@ def _placed(
 
 
 def _insert(
-    connection: sqlite3.Connection,
+    connection: SqlConnection,
     scope: int,
     session: int,
     message: Message,
@@ -134,13 +132,13 @@ def _stored(row: Row) -> StoredMessage:
     return StoredMessage.model_construct(message=read_stored_message(row[1]), session_id=row[2], block_id=row[3])
 
 
-def messages_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, StoredMessage]:
+def messages_by_rows(connection: SqlConnection, rows: Sequence[int]) -> dict[int, StoredMessage]:
     """Return messages by row number."""
     found = connection.execute(f"{_STORED} WHERE seq IN (SELECT value FROM json_each(?))", (str(list(rows)),))  # noqa: S608
     return {row[0]: _stored(row) for row in found}
 
 
-def passages_by_rows(connection: sqlite3.Connection, numbers: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
+def passages_by_rows(connection: SqlConnection, numbers: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
     """Return where passages stand in the texts of messages, by row: of each (row, number of the passage)."""
     wanted = dict(numbers)
     found = connection.execute(
@@ -150,7 +148,7 @@ def passages_by_rows(connection: sqlite3.Connection, numbers: Sequence[tuple[int
     return {row: (passage.start, passage.end) for row, passage in spans.items()}
 
 
-def rows_of_messages(connection: sqlite3.Connection, scope: int, message_ids: Sequence[str]) -> dict[str, int]:
+def rows_of_messages(connection: SqlConnection, scope: int, message_ids: Sequence[str]) -> dict[str, int]:
     """Return the row numbers of those messages that the scope holds."""
     found = {}
     for message_id in message_ids:
@@ -162,7 +160,7 @@ def rows_of_messages(connection: sqlite3.Connection, scope: int, message_ids: Se
     return found
 
 
-def get_messages(connection: sqlite3.Connection, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
+def get_messages(connection: SqlConnection, scope: Scope, message_ids: Sequence[str]) -> list[StoredMessage]:
     """Return messages by id, in the order asked (MessageNotFoundError)."""
     number = find_scope(connection, scope)
     rows = {} if number is None else rows_of_messages(connection, number, list(dict.fromkeys(message_ids)))
@@ -171,7 +169,7 @@ def get_messages(connection: sqlite3.Connection, scope: Scope, message_ids: Sequ
     return [stored[row] for row in numbers]
 
 
-def find_messages(connection: sqlite3.Connection, scope: Scope, query: FindMessages) -> MessagePage:
+def find_messages(connection: SqlConnection, scope: Scope, query: FindMessages) -> MessagePage:
     """Return one page of the messages that meet all conditions."""
     check_limit(query.limit)
     after = row_after("messages", query.cursor)
@@ -193,28 +191,29 @@ def find_messages(connection: sqlite3.Connection, scope: Scope, query: FindMessa
 
 
 def _matching(
-    connection: sqlite3.Connection, scope: int, query: FindMessages, where: str, values: list[object]
+    connection: SqlConnection, scope: int, query: FindMessages, where: str, values: list[object]
 ) -> Iterator[Row]:
-    order = f"ORDER BY seq {'DESC' if query.newest_first else 'ASC'}"
+    order, most = f"ORDER BY seq {'DESC' if query.newest_first else 'ASC'}", query.limit + 1
     if query.keyword is None:
-        yield from connection.execute(f"{_STORED} WHERE {where} {order}", values)
+        yield from connection.execute(f"{_STORED} WHERE {where} {order} LIMIT ?", [*values, most])
         return
     words = query_terms(query.keyword)
-    if words and has_word_tables(connection):
-        found = "seq IN (SELECT rowid FROM message_words WHERE message_words MATCH ?)"
-        expression = match_expression(scope, query.keyword)
-        yield from connection.execute(f"{_STORED} WHERE {where} AND {found} {order}", [*values, expression])
+    indexed = connection.dialect.with_words(connection, "message_words", "seq", scope, words) if words else None
+    if indexed is not None:
+        found, bound = indexed
+        yield from connection.execute(f"{_STORED} WHERE {where} AND {found} {order} LIMIT ?", [*values, *bound, most])
         return
-    # Words that no index holds ("the", "!!"), or no FTS5: the slower way, reading every message of the scope.
+    # Words that no index holds ("the", "!!"), or no index: the slower way, reading every message of the scope.
     wanted = set(unpack_terms(pack_terms(words)).tolist())
     plain = query.keyword.strip().casefold()
-    for row in connection.execute(f"{_STORED} WHERE {where} {order}", values):
-        text = _stored(row).message.full_text
-        if wanted <= set(unpack_terms(pack_terms(terms(text))).tolist()) if wanted else plain in text.casefold():
-            yield row
+    with closing(connection.dialect.stream(connection, f"{_STORED} WHERE {where} {order}", values)) as rows:
+        for row in rows:
+            text = _stored(row).message.full_text
+            if wanted <= set(unpack_terms(pack_terms(terms(text))).tolist()) if wanted else plain in text.casefold():
+                yield row
 
 
-def unsliced(connection: sqlite3.Connection, scope: Scope, session_id: str) -> list[Message]:
+def unsliced(connection: SqlConnection, scope: Scope, session_id: str) -> list[Message]:
     """Return the messages of a session that lie in no block yet, in order."""
     number = find_scope(connection, scope)
     session = None if number is None else find_session(connection, number, session_id)
@@ -224,13 +223,13 @@ def unsliced(connection: sqlite3.Connection, scope: Scope, session_id: str) -> l
     return [read_stored_message(body) for (body,) in rows]
 
 
-def check_sessions(connection: sqlite3.Connection, scope: int, session_id: str, message_ids: Sequence[str]) -> int:
+def check_sessions(connection: SqlConnection, scope: int, session_id: str, message_ids: Sequence[str]) -> int:
     """Return the number of the session that holds all these messages (MessageNotFoundError)."""
     session = find_session(connection, scope, session_id)
     missing = []
-    for message_id in message_ids:
+    for message_id in message_ids:  # no message has the session None
         row = connection.execute(
-            "SELECT 1 FROM messages WHERE scope = ? AND message_id = ? AND session IS ?", (scope, message_id, session)
+            "SELECT 1 FROM messages WHERE scope = ? AND message_id = ? AND session = ?", (scope, message_id, session)
         ).fetchone()
         if row is None:
             missing.append(message_id)
@@ -239,7 +238,7 @@ def check_sessions(connection: sqlite3.Connection, scope: int, session_id: str, 
     return session
 
 
-def put_blocks(connection: sqlite3.Connection, scope: Scope, blocks: Sequence[Block]) -> None:
+def put_blocks(connection: SqlConnection, scope: Scope, blocks: Sequence[Block]) -> None:
     """Add blocks; equal ones that are there already are left alone (MessageNotFoundError, ConflictError)."""
     if not blocks:
         return
@@ -248,7 +247,7 @@ def put_blocks(connection: sqlite3.Connection, scope: Scope, blocks: Sequence[Bl
     log_changes(connection, number, Layer.BLOCKS, rows)
 
 
-def _put(connection: sqlite3.Connection, scope: int, block: Block) -> int | None:
+def _put(connection: SqlConnection, scope: int, block: Block) -> int | None:
     row = connection.execute(
         "SELECT body FROM blocks WHERE scope = ? AND block_id = ?", (scope, block.block_id)
     ).fetchone()
@@ -286,7 +285,7 @@ def _is_same(held: Block, block: Block) -> bool:
     return held == (block.model_copy(update=entry) if is_summed_up else block)
 
 
-def put_summaries(connection: sqlite3.Connection, scope: Scope, summaries: Sequence[BlockSummary]) -> None:
+def put_summaries(connection: SqlConnection, scope: Scope, summaries: Sequence[BlockSummary]) -> None:
     """Write entries of the block index; those of blocks that are gone are passed over."""
     number = find_scope(connection, scope)
     rows: list[int] = []
@@ -307,7 +306,7 @@ def put_summaries(connection: sqlite3.Connection, scope: Scope, summaries: Seque
         log_changes(connection, number, Layer.BLOCKS, rows)
 
 
-def get_blocks(connection: sqlite3.Connection, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
+def get_blocks(connection: SqlConnection, scope: Scope, block_ids: Sequence[str]) -> list[Block]:
     """Return blocks by id, in the order asked (BlockNotFoundError)."""
     number = find_scope(connection, scope)
     found = {}
@@ -320,7 +319,7 @@ def get_blocks(connection: sqlite3.Connection, scope: Scope, block_ids: Sequence
     return in_order(block_ids, found, BlockNotFoundError)
 
 
-def blocks_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[int, Block]:
+def blocks_by_rows(connection: SqlConnection, rows: Sequence[int]) -> dict[int, Block]:
     """Return blocks by row number."""
     found = connection.execute(
         "SELECT block, body FROM blocks WHERE block IN (SELECT value FROM json_each(?))", (str(list(rows)),)
@@ -328,7 +327,7 @@ def blocks_by_rows(connection: sqlite3.Connection, rows: Sequence[int]) -> dict[
     return {row: Block.model_validate_json(body) for row, body in found}
 
 
-def list_blocks(connection: sqlite3.Connection, scope: Scope, query: ListBlocks) -> BlockPage:
+def list_blocks(connection: SqlConnection, scope: Scope, query: ListBlocks) -> BlockPage:
     """Return one page of blocks in the order of slicing."""
     check_limit(query.limit)
     after = row_after("blocks", query.cursor)

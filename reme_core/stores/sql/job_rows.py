@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -16,8 +15,9 @@ from reme_core.errors import ConflictError, InvalidInputError, JobNotFoundError
 from reme_core.ports import ClaimJob, SettleJob
 from reme_core.schema import Job, JobState, Scope, describe, new_id, parse_time
 from reme_core.schema.checks import JsonObject, check_text
-from reme_core.stores.local.file.bookkeeping import find_scope, insert_row, make_scope_number
-from reme_core.stores.local.memory_rows import microseconds
+from reme_core.stores.sql.bookkeeping import find_scope, insert_row, make_scope_number
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.memory_rows import microseconds
 
 _TEXT_BYTES = 1 << 16
 """What is kept of a model's answer that could not be used, and of a reason. Source: `Job.raw`."""
@@ -67,7 +67,7 @@ def _storable(text: str) -> str:
     return some[:_TEXT_BYTES].decode("utf-8", "ignore")
 
 
-def add_jobs(connection: sqlite3.Connection, scope: Scope, jobs: Sequence[Job]) -> None:
+def add_jobs(connection: SqlConnection, scope: Scope, jobs: Sequence[Job]) -> None:
     """Add jobs; the same ones that are there already are left alone, whatever became of them (ConflictError)."""
     if not jobs:
         return
@@ -100,7 +100,7 @@ def _digest(job: Job) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
-def claim_job(connection: sqlite3.Connection, scope: Scope, claim: ClaimJob) -> Job | None:
+def claim_job(connection: SqlConnection, scope: Scope, claim: ClaimJob) -> Job | None:
     """Take the oldest job that may be begun, within a write; see `Store.claim_job`."""
     number = find_scope(connection, scope)
     if number is None:
@@ -134,7 +134,7 @@ def claim_job(connection: sqlite3.Connection, scope: Scope, claim: ClaimJob) -> 
     return taken
 
 
-def _running(connection: sqlite3.Connection, scope: int) -> Iterator[tuple[int, int, str]]:
+def _running(connection: SqlConnection, scope: int) -> Iterator[tuple[int, int, str]]:
     yield from connection.execute("SELECT created, job, body FROM jobs WHERE scope = ? AND state = 'running'", (scope,))
 
 
@@ -144,7 +144,7 @@ def _is_held(job: Job, claim: ClaimJob) -> bool:
     return job.owner is None or not claim.is_gone(job.owner)
 
 
-def settle_job(connection: sqlite3.Connection, scope: Scope, settle: SettleJob) -> None:
+def settle_job(connection: SqlConnection, scope: Scope, settle: SettleJob) -> None:
     """End, prolong or give back a job, as checked before; see `Store.settle_job` for what is raised."""
     number = find_scope(connection, scope)
     row = connection.execute(
@@ -199,14 +199,14 @@ def _outcome(job: Job, settle: SettleJob) -> Mapping[str, object] | None:
             assert_never(settle.outcome)
 
 
-def _update(connection: sqlite3.Connection, row: int, job: Job) -> None:
+def _update(connection: SqlConnection, row: int, job: Job) -> None:
     connection.execute(
         "UPDATE jobs SET state = ?, due = ?, body = ? WHERE job = ?",
         (job.state, microseconds(job.due_at), job.model_dump_json(), row),
     )
 
 
-def list_jobs(connection: sqlite3.Connection, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
+def list_jobs(connection: SqlConnection, scope: Scope, states: tuple[JobState, ...] | None = None) -> list[Job]:
     """Return the jobs of a scope, oldest first."""
     number = find_scope(connection, scope)
     wanted = tuple(JobState) if states is None else states
@@ -217,10 +217,11 @@ def list_jobs(connection: sqlite3.Connection, scope: Scope, states: tuple[JobSta
     return [Job.model_validate_json(body) for (body,) in rows]
 
 
-def job_scopes(connection: sqlite3.Connection, memory_space: str) -> list[Scope]:
+def job_scopes(connection: SqlConnection, memory_space: str) -> list[Scope]:
     """Return the scopes of a memory space that have jobs."""
     rows = connection.execute(
-        "SELECT user_id FROM scopes WHERE memory_space = ? AND scope IN (SELECT scope FROM jobs) ORDER BY scope",
+        "SELECT user_id FROM scopes WHERE memory_space = ?"
+        " AND EXISTS (SELECT 1 FROM jobs WHERE jobs.scope = scopes.scope) ORDER BY scope",
         (memory_space,),
     )
     return [Scope(memory_space=memory_space, user_id=user_id) for (user_id,) in rows]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,20 +22,11 @@ from reme_core.schema import (
     parse_time,
 )
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
-from reme_core.stores.local import row_conditions as waiting
-from reme_core.stores.local.file.bookkeeping import (
-    Layer,
-    add_words,
-    find_scope,
-    insert_row,
-    log_changes,
-    make_scope_number,
-    remove_words,
-)
-from reme_core.stores.local.file.connection_threads import reading_rows
-from reme_core.stores.local.file.purging import mark_pages
-from reme_core.stores.local.items import row_links as item_links
-from reme_core.stores.local.row_conditions import check_filter, conditions
+from reme_core.stores.sql import row_conditions as waiting
+from reme_core.stores.sql.bookkeeping import Layer, find_scope, insert_row, log_changes, make_scope_number
+from reme_core.stores.sql.connection import SqlConnection, reading_rows
+from reme_core.stores.sql.items import row_links as item_links
+from reme_core.stores.sql.row_conditions import check_filter, conditions
 from reme_core.text import normalise_content, pack_terms, terms
 
 _EPOCH = parse_time("1970-01-01")
@@ -69,9 +59,7 @@ def check_batch(scope: Scope, batch: WriteBatch) -> WriteBatch:
     return replace(batch, puts=puts)
 
 
-def put_batch(
-    connection: sqlite3.Connection, scope: Scope, batch: WriteBatch, *, distinct: bool = False
-) -> list[Memory]:
+def put_batch(connection: SqlConnection, scope: Scope, batch: WriteBatch, *, distinct: bool = False) -> list[Memory]:
     """Write a checked batch: deletes, then puts in their order; see `Store.put` for what is raised.
 
     With `distinct` a put stands beside a memory that says the same, as items under two keys do.
@@ -94,7 +82,7 @@ def put_batch(
     return stored
 
 
-def find_memory(connection: sqlite3.Connection, scope: int, memory_id: str) -> tuple[int, Memory] | None:
+def find_memory(connection: SqlConnection, scope: int, memory_id: str) -> tuple[int, Memory] | None:
     """Return the row of a memory and the memory, None where the scope doesn't hold it."""
     row = connection.execute(
         "SELECT row, body FROM memories WHERE scope = ? AND memory_id = ?", (scope, memory_id)
@@ -102,7 +90,7 @@ def find_memory(connection: sqlite3.Connection, scope: int, memory_id: str) -> t
     return None if row is None else (int(row[0]), Memory.model_validate_json(row[1]))
 
 
-def _is_known(connection: sqlite3.Connection, scope: int, delete: DeleteMemory) -> bool:
+def _is_known(connection: SqlConnection, scope: int, delete: DeleteMemory) -> bool:
     """Tell whether there is something to delete: a memory, or, to be erased, the history of one that was deleted."""
     if find_memory(connection, scope, delete.memory_id) is not None:
         return True
@@ -110,7 +98,7 @@ def _is_known(connection: sqlite3.Connection, scope: int, delete: DeleteMemory) 
     return delete.erase and connection.execute(history, (scope, delete.memory_id)).fetchone() is not None
 
 
-def _delete_one(connection: sqlite3.Connection, scope: int, batch: WriteBatch, delete: DeleteMemory) -> list[int]:
+def _delete_one(connection: SqlConnection, scope: int, batch: WriteBatch, delete: DeleteMemory) -> list[int]:
     """Delete a memory; return the rows that changed."""
     if delete.erase:
         _erase_history(connection, scope, delete.memory_id)
@@ -125,19 +113,19 @@ def _delete_one(connection: sqlite3.Connection, scope: int, batch: WriteBatch, d
     connection.execute("DELETE FROM memories WHERE row = ?", (row,))
     connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
     item_links.remove_item_of(connection, row)
-    remove_words(connection, "memory_words", [row])
+    connection.dialect.remove_words(connection, "memory_words", [row])
     if not delete.erase:
         _add_event(connection, scope, batch, delete, EventKind.DELETE, memory, None)
     return [row]
 
 
-def _erase_history(connection: sqlite3.Connection, scope: int, memory_id: str) -> None:
+def _erase_history(connection: SqlConnection, scope: int, memory_id: str) -> None:
     connection.execute("DELETE FROM events WHERE scope = ? AND memory_id = ?", (scope, memory_id))
-    mark_pages(connection)
+    connection.dialect.note_erasure(connection)
 
 
 def _put_one(
-    connection: sqlite3.Connection, scope: int, batch: WriteBatch, put: PutMemory, *, distinct: bool
+    connection: SqlConnection, scope: int, batch: WriteBatch, put: PutMemory, *, distinct: bool
 ) -> tuple[Memory, list[int]]:
     """Write one memory; return it as stored, and the rows written: none, or that of one that makes way as well."""
     found = find_memory(connection, scope, put.memory.memory_id)
@@ -163,7 +151,7 @@ def _put_one(
 
 
 def _write(
-    connection: sqlite3.Connection,
+    connection: SqlConnection,
     scope: int,
     batch: WriteBatch,
     put: PutMemory,
@@ -179,7 +167,7 @@ def _write(
         name = {"scope": scope, "memory_id": memory.memory_id}
         row = insert_row(connection, "memories", {**name, **_columns(memory, words, normal)})
         _add_event(connection, scope, batch, put, EventKind.ADD, None, memory)
-        add_words(connection, "memory_words", scope, row, words)
+        connection.dialect.add_words(connection, "memory_words", scope, row, words)
     else:
         row, before = found
         memory = put.memory.model_copy(update=kept_by_updates(before))
@@ -194,10 +182,10 @@ def _write(
         item_links.follow_edit(connection, row, microseconds(memory.updated_at), put.vector, said_anew=said_anew)
         if said_anew:
             connection.execute("DELETE FROM memory_vectors WHERE row = ?", (row,))
-            remove_words(connection, "memory_words", [row])
-            add_words(connection, "memory_words", scope, row, words)
+            connection.dialect.remove_words(connection, "memory_words", [row])
+            connection.dialect.add_words(connection, "memory_words", scope, row, words)
     if put.vector is not None:
-        waiting.put_vector(connection, row, memory.memory_id, put.vector)
+        waiting.put_vector(connection, row, memory.memory_id, put.vector, is_new=found is None)
     if put.wants_vector or found is not None:
         waiting.note(connection, row, put, None if found is None else found[1])
     return memory, row
@@ -217,7 +205,7 @@ def content_digest(content: str) -> bytes:
     return hashlib.blake2b(normal.encode(), digest_size=16).digest()
 
 
-def _normal(connection: sqlite3.Connection, memory: Memory, found: tuple[int, Memory] | None) -> bytes:
+def _normal(connection: SqlConnection, memory: Memory, found: tuple[int, Memory] | None) -> bytes:
     """Return the digest for the unique index: the one stored, while the content is the same; see `_salted`."""
     digest = content_digest(memory.content)
     if found is None or content_digest(found[1].content) != digest:
@@ -232,7 +220,7 @@ def _salted(normal: bytes, memory_id: str) -> bytes:
     return hashlib.blake2b(normal + memory_id.encode(), digest_size=16).digest()
 
 
-def _find_equal(connection: sqlite3.Connection, scope: int, memory: Memory, normal: bytes) -> tuple[int, Memory] | None:
+def _find_equal(connection: SqlConnection, scope: int, memory: Memory, normal: bytes) -> tuple[int, Memory] | None:
     """Find another current memory that the unique index would not let stand beside this one, with its row."""
     if not memory.is_current:
         return None
@@ -261,7 +249,7 @@ def _columns(memory: Memory, words: Sequence[str], normal: bytes) -> dict[str, o
 
 
 def _add_event(
-    connection: sqlite3.Connection,
+    connection: SqlConnection,
     scope: int,
     batch: WriteBatch,
     change: PutMemory | DeleteMemory,
@@ -284,7 +272,7 @@ def _add_event(
     insert_row(connection, "events", columns)
 
 
-def get_memories(connection: sqlite3.Connection, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
+def get_memories(connection: SqlConnection, scope: Scope, memory_ids: Sequence[str]) -> list[Memory]:
     """Return memories by id, in the order asked (MemoryNotFoundError)."""
     number = find_scope(connection, scope)
     found = {}
@@ -295,7 +283,7 @@ def get_memories(connection: sqlite3.Connection, scope: Scope, memory_ids: Seque
     return in_order(memory_ids, found, MemoryNotFoundError)
 
 
-def list_page(connection: sqlite3.Connection, scope: Scope, query: ListMemories) -> MemoryPage:
+def list_page(connection: SqlConnection, scope: Scope, query: ListMemories) -> MemoryPage:
     """Return one page, newest first."""
     check_limit(query.limit)
     check_filter(query.filter)
@@ -317,7 +305,7 @@ def list_page(connection: sqlite3.Connection, scope: Scope, query: ListMemories)
 
 
 @reading_rows()
-def list_events(connection: sqlite3.Connection, scope: Scope, query: EventQuery) -> list[Event]:
+def list_events(connection: SqlConnection, scope: Scope, query: EventQuery) -> list[Event]:
     """Return events, oldest first."""
     number = find_scope(connection, scope)
     if number is None:
@@ -349,7 +337,7 @@ def list_events(connection: sqlite3.Connection, scope: Scope, query: EventQuery)
     ]
 
 
-def count_targets(connection: sqlite3.Connection, scope: Scope) -> dict[Target, int]:
+def count_targets(connection: SqlConnection, scope: Scope) -> dict[Target, int]:
     """Count the current memories of each target, along the index of these."""
     rows = connection.execute(
         "SELECT memory_type, memory_target, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL"
