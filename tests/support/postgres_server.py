@@ -40,11 +40,11 @@ class TestServer:
             return f"postgresql://{login}@/{database}?host={quote(host)}"
         return f"postgresql://{login}@{host}{f':{port}' if port else ''}/{database}?{urlsplit(self.url).query}"
 
-    def make_database(self) -> str:
+    def make_database(self, *, encoding: str = "UTF8") -> str:
         """Make an empty database that the plain role may fill; return its name."""
         name = f"reme_{uuid.uuid4().hex[:12]}"
         with psycopg.connect(self.url, autocommit=True) as admin:
-            admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
+            admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}'")
             admin.execute(f"GRANT CREATE ON DATABASE {name} TO {ROLE}")
         return name
 

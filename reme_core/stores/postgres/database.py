@@ -144,6 +144,9 @@ class PostgresDatabase:
         threads.behind.submit(repeat, threads)
         return ended
 
+    async def purge(self) -> None:
+        """Nothing, as for `begin_purge`."""
+
     def begin_purge(self) -> None:
         """Nothing: what deleted rows leave behind is cleared by PostgreSQL's own VACUUM."""
 
