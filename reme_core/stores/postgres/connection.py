@@ -16,8 +16,7 @@ from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.postgres.translate import bound, translate
 
 if TYPE_CHECKING:
-    from reme_core.stores.sql.connection import Boundary
-    from reme_core.stores.sql.dialect import Dialect
+    from reme_core.stores.sql.connection import Boundary, Dialect
 
 RawConnection = psycopg.Connection[tuple[Any, ...]]
 Kind = Literal["read", "write", "unsettled", "freeing"]

@@ -144,8 +144,11 @@ class PostgresDatabase:
         threads.behind.submit(repeat, threads)
         return ended
 
-    def begin_purge(self) -> None:
+    async def purge(self) -> None:
         """Nothing: what deleted rows leave behind is cleared by PostgreSQL's own VACUUM."""
+
+    def begin_purge(self) -> None:
+        """Nothing, as `purge`."""
 
     async def close(self) -> None:
         """Finish what was begun, then close every connection."""
