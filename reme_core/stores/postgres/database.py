@@ -150,6 +150,9 @@ class PostgresDatabase:
     def begin_purge(self) -> None:
         """Nothing: what deleted rows leave behind is cleared by PostgreSQL's own VACUUM."""
 
+    def begin_purge(self) -> None:
+        """Nothing, as `purge`."""
+
     async def close(self) -> None:
         """Finish what was begun, then close every connection."""
         with self._gate:
