@@ -99,6 +99,8 @@ def running_server(shared: Path | None = None, *, durable: bool = False) -> Iter
                 admin.execute("SELECT pg_reload_conf()")
         yield _with_role(made)
     finally:
+        if shared is None:  # it may have been started anew, which the library doesn't know
+            control(made, "stop", "-m", "immediate")
         server.cleanup()
 
 

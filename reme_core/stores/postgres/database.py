@@ -145,9 +145,6 @@ class PostgresDatabase:
         return ended
 
     async def purge(self) -> None:
-        """Nothing, as for `begin_purge`."""
-
-    def begin_purge(self) -> None:
         """Nothing: what deleted rows leave behind is cleared by PostgreSQL's own VACUUM."""
 
     def begin_purge(self) -> None:
