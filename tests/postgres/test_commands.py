@@ -54,15 +54,17 @@ def test_doctor_on_a_database_that_is_as_it_should_be(reme: Reme, in_env: str) -
     done = reme("doctor")
     found = lines(done)
     assert done.code == ExitCode.DONE
-    assert {name: found[name][0] for name in ("database", "role", "row level security", "schema", "pooler")} == dict.fromkeys(
-        ("database", "role", "row level security", "schema", "pooler"), "ok"
-    )
+    assert {
+        name: found[name][0] for name in ("database", "role", "row level security", "schema", "pooler")
+    } == dict.fromkeys(("database", "role", "row level security", "schema", "pooler"), "ok")
     assert "file" not in found
     assert "not needed" in found["pgvector"][1]
     assert PASSWORD not in done.out
 
 
-def test_doctor_names_a_superuser_and_a_wall_that_is_down(reme: Reme, server: TestServer, url: str, database: str) -> None:
+def test_doctor_names_a_superuser_and_a_wall_that_is_down(
+    reme: Reme, server: TestServer, url: str, database: str
+) -> None:
     assert reme("migrate", url).code == ExitCode.DONE
     with psycopg.connect(server.url_of(database, admin=True), autocommit=True) as admin:
         admin.execute("ALTER TABLE reme.messages NO FORCE ROW LEVEL SECURITY")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reme_core.schema import Erased, Scope
 from reme_core.stores.local.file.purging import mark_erased
-from reme_core.stores.sql.bookkeeping import find_scope
+from reme_core.stores.sql.bookkeeping import look_up_scope
 from reme_core.stores.sql.count_scope import count_rows
 from reme_core.stores.sql.items.row_links import items_of_scope, remove_items_of_scope
 
@@ -47,7 +47,7 @@ def erase_name(connection: sqlite3.Connection, scope: Scope) -> Erased:
 
     What is marked is cleared by a `Purge`.
     """
-    number = find_scope(connection, scope)
+    number = look_up_scope(connection, scope)
     if number is None:
         return Erased()
     counts = {
