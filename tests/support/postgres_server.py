@@ -40,11 +40,11 @@ class TestServer:
             return f"postgresql://{login}@/{database}?host={quote(host)}"
         return f"postgresql://{login}@{host}{f':{port}' if port else ''}/{database}?{urlsplit(self.url).query}"
 
-    def make_database(self) -> str:
+    def make_database(self, *, encoding: str = "UTF8") -> str:
         """Make an empty database that the plain role may fill; return its name."""
         name = f"reme_{uuid.uuid4().hex[:12]}"
         with psycopg.connect(self.url, autocommit=True) as admin:
-            admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
+            admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}'")
             admin.execute(f"GRANT CREATE ON DATABASE {name} TO {ROLE}")
         return name
 
@@ -99,6 +99,8 @@ def running_server(shared: Path | None = None, *, durable: bool = False) -> Iter
                 admin.execute("SELECT pg_reload_conf()")
         yield _with_role(made)
     finally:
+        if shared is None:  # it may have been started anew, which the library doesn't know
+            control(made, "stop", "-m", "immediate")
         server.cleanup()
 
 
