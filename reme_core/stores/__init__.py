@@ -18,6 +18,7 @@ from reme_core.stores.local.file.tables import has_fts5 as has_fts5
 from reme_core.stores.local.file.whole_scope import HeldScope as HeldScope
 from reme_core.stores.local.file.whole_scope import list_scopes as list_scopes
 from reme_core.stores.local.store import LocalStore as LocalStore
+from reme_core.stores.noted_files import FileNotes as FileNotes
 
 if TYPE_CHECKING:
     from reme_core.stores.indexed import IndexedStore as IndexedStore

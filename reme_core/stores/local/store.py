@@ -11,8 +11,9 @@ from reme_core.errors import StoreError
 from reme_core.schema import Erased, Scope
 from reme_core.stores.local.file.database import Database
 from reme_core.stores.local.file.file_location import FileSettings
-from reme_core.stores.local.file.purging import forget_file, note_file, noted_files, remove_files
+from reme_core.stores.local.file.purging import forget_file, note_file, noted_files
 from reme_core.stores.local.file.whole_scope import erase_name
+from reme_core.stores.noted_files import remove_files
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.store import SqlStore
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 from reme_core.schema import Erased, Scope
+from reme_core.stores.noted_files import remove_files
 from reme_core.stores.postgres.database import PostgresDatabase
 from reme_core.stores.postgres.dialect import POSTGRES
-from reme_core.stores.postgres.erasure import erase_rows
+from reme_core.stores.postgres.erasure import erase_rows, forget_file, note_file, noted_files
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.store import SqlStore
@@ -77,11 +81,24 @@ class PostgresStore(SqlStore):
         return self._server
 
     async def erase(self, scope: Scope) -> Erased:
-        """Remove everything of the scope, of all layers; see `Store.erase`.
+        """Remove everything of the scope, of all layers, and the noted files that are on this machine.
 
         What deleted rows leave in pages and in the log of the server goes with its own VACUUM and checkpoints.
+
+        Raises:
+            StoreAccessError: A noted file can't be removed; the rows are all still there: call again.
         """
-        number = await self._server.read(lambda c: find_scope(c, scope), within=scope)
+        number, files = await self._server.read(lambda c: (find_scope(c, scope), noted_files(c, scope)), within=scope)
+        # First: afterwards nothing would know of them.
+        removed = await asyncio.to_thread(remove_files, files)
         erased = await self._server.write(lambda c: erase_rows(c, scope), within=scope, frees=True)
         self._forget(number)
-        return erased
+        return erased.model_copy(update={"files": removed})
+
+    async def note_file(self, scope: Scope, path: Path) -> None:
+        """Note a file outside that goes with a scope, if there is such a scope."""
+        await self._server.write(lambda c: note_file(c, scope, path), within=scope)
+
+    async def forget_file(self, scope: Scope, path: Path) -> None:
+        """Take such a note back."""
+        await self._server.write(lambda c: forget_file(c, scope, path), within=scope)

@@ -100,6 +100,16 @@ def newest_change(connection: Statements, owner: int, layer: int) -> int:
     return int(newest or 0)
 
 
+def find_newest_change(connection: Statements, scope: Scope, layer: Layer) -> tuple[int, int] | None:
+    """Return the number of a scope and that of the newest change of a layer; None as `find_scope` does."""
+    row = connection.execute(
+        "SELECT scope, (SELECT max(change) FROM row_changes WHERE owner = scopes.scope AND layer = ?) FROM scopes"
+        " WHERE memory_space = ? AND user_id = ?",
+        (int(layer), scope.memory_space, scope.user_id),
+    ).fetchone()
+    return None if row is None else (int(row[0]), int(row[1] or 0))
+
+
 def changed_since(connection: Statements, owner: int, layer: int, seen: int) -> list[int] | None:
     """Return the rows of a partition that changed after a change, in order; None if the log begins later."""
     if not _reaches_back(connection, owner, layer, seen):

@@ -145,9 +145,17 @@ class Partition:
         """Whether all rows are loaded."""
         return self._loaded_from == 0
 
-    def follow(self, connection: SqlConnection, scope: int) -> None:
-        """Bring what is loaded to the state of the snapshot that the connection reads; where nothing is, begin."""
-        newest = newest_change(connection, scope, self.layer)
+    def is_beyond(self, newest: int) -> bool:
+        """Whether it has been brought beyond a snapshot, by the number of the newest change there."""
+        return self._seen > newest
+
+    def follow(self, connection: SqlConnection, scope: int, newest: int | None = None) -> None:
+        """Bring what is loaded to the state of the snapshot that the connection reads; where nothing is, begin.
+
+        `newest` is the number of the newest change, where the caller has read it.
+        """
+        if newest is None:
+            newest = newest_change(connection, scope, self.layer)
         if newest == self._seen:
             return
         logged = None if self._seen < 0 else changed_since(connection, scope, self.layer, self._seen)

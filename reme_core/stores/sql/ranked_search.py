@@ -34,7 +34,7 @@ from reme_core.retrieval import (
 from reme_core.rules import check_vector
 from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.sql.bookkeeping import Layer, check_dimension, find_scope, find_session
+from reme_core.stores.sql.bookkeeping import Layer, check_dimension, find_newest_change, find_session
 from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
 from reme_core.stores.sql.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
 from reme_core.stores.sql.partitions import Partition, Partitions, holds_any
@@ -74,9 +74,9 @@ class SearchedPartitions:
     insists: bool = False
     unfinished: list[tuple[int, Partition, int]] = field(default_factory=list)
 
-    def follow(self, connection: SqlConnection, scope: int, partition: Partition) -> None:
+    def follow(self, connection: SqlConnection, scope: int, partition: Partition, newest: int) -> None:
         """Bring a partition, whose lock is held, to the state of the snapshot (StillLoading)."""
-        partition.follow(connection, scope)
+        partition.follow(connection, scope, newest)
         while self.insists and not partition.is_complete:
             partition.load_more(connection, scope)
         if not partition.is_complete:
@@ -284,21 +284,23 @@ def _followed(
 ) -> Iterator[tuple[int, Partition] | None]:
     """Hold the partition of a scope, brought to the state of the connection's snapshot; None where there is nothing.
 
-    While this thread waited for the partition, another one may have brought it beyond this snapshot. A snapshot begun
-    under the lock is never older than the partition.
+    Another thread may have brought the partition beyond this snapshot. One begun under the lock is never older than
+    the partition.
     """
-    number = find_scope(connection, scope)
-    while number is not None and holds_any(connection, number, layer):
+    found = find_newest_change(connection, scope, layer)
+    while found is not None and (found[1] or holds_any(connection, found[0], layer)):
+        number, newest = found
         partition = partitions.held.get((number, layer))
         with partition.lock:
-            connection.dialect.renew(connection)
-            again = find_scope(connection, scope)
-            if again == number:
-                partitions.follow(connection, number, partition)
-                yield number, partition
-                partitions.held.measured((number, layer), partition.index.nbytes)
-                return
-        number = again  # erased, and perhaps made anew, in between
+            if partition.is_beyond(newest):
+                connection.dialect.renew(connection)
+                found = find_newest_change(connection, scope, layer)
+                if found is None or found[0] != number:  # erased, and perhaps made anew, in between
+                    continue
+            partitions.follow(connection, number, partition, found[1])
+            yield number, partition
+            partitions.held.measured((number, layer), partition.index.nbytes)
+            return
     yield None
 
 
