@@ -16,7 +16,7 @@ import typer
 
 from reme_core.cli.output import Output, listed
 from reme_core.cli.wording import one_line
-from reme_core.errors import InvalidInputError, NotFoundError, ReMeError
+from reme_core.errors import ConfigurationError, InvalidInputError, NotFoundError, ReMeError
 from reme_core.facade.parts import DATABASE_VARIABLE, FILE_NAME, UNSET
 from reme_core.facade.reme import ReMe
 
@@ -143,6 +143,15 @@ class CommonOptions:
         if self.database_url is None and not self.file.exists():
             raise NoFileError(self.file)
 
+    def check_no_database(self) -> None:
+        """Refuse what is about the file where a database stands in its place (ConfigurationError)."""
+        if self.database_url is not None:
+            msg = (
+                f"this is about the memory file, and a database stands in its place ({DATABASE_VARIABLE} or"
+                " --database-url): use PostgreSQL's own tools, such as pg_dump, or leave the database out"
+            )
+            raise ConfigurationError(msg)
+
     def open(self, *, with_llm: bool = False, with_embedding: bool = False) -> ReMe:
         """Make the memory; models, where wanted, are those that the environment names."""
         memory = ReMe(
@@ -182,7 +191,9 @@ class CommonOptions:
             yield memory, whose
 
     async def scopes(self) -> Sequence[HeldScope]:
-        """Return all scopes of the file that is there (NoFileError)."""
+        """Return all scopes of the file that is there, or those of the space in a database (NoFileError)."""
+        if self.database_url is not None:
+            return await _scopes_in_database(self.database_url, self.space)
         self.check_file()
         async with self.open() as memory:
             return await _scopes_of(memory)
@@ -244,6 +255,16 @@ async def _scopes_of(memory: ReMe) -> Sequence[HeldScope]:
     from reme_core.stores import list_scopes  # noqa: PLC0415  # help is shown without it
 
     return await memory.database.read(list_scopes)
+
+
+async def _scopes_in_database(url: str, space: str) -> Sequence[HeldScope]:
+    from reme_core.stores import PostgresStore, list_scopes  # noqa: PLC0415  # help is shown without it
+
+    store = PostgresStore(url)
+    try:
+        return await store.database.read(list_scopes, within=space)
+    finally:
+        await store.close()
 
 
 def other_spaces(scopes: Sequence[HeldScope], space: str) -> str:

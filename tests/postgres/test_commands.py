@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 
@@ -54,15 +56,17 @@ def test_doctor_on_a_database_that_is_as_it_should_be(reme: Reme, in_env: str) -
     done = reme("doctor")
     found = lines(done)
     assert done.code == ExitCode.DONE
-    assert {name: found[name][0] for name in ("database", "role", "row level security", "schema", "pooler")} == dict.fromkeys(
-        ("database", "role", "row level security", "schema", "pooler"), "ok"
-    )
+    assert {
+        name: found[name][0] for name in ("database", "role", "row level security", "schema", "pooler")
+    } == dict.fromkeys(("database", "role", "row level security", "schema", "pooler"), "ok")
     assert "file" not in found
     assert "not needed" in found["pgvector"][1]
     assert PASSWORD not in done.out
 
 
-def test_doctor_names_a_superuser_and_a_wall_that_is_down(reme: Reme, server: TestServer, url: str, database: str) -> None:
+def test_doctor_names_a_superuser_and_a_wall_that_is_down(
+    reme: Reme, server: TestServer, url: str, database: str
+) -> None:
     assert reme("migrate", url).code == ExitCode.DONE
     with psycopg.connect(server.url_of(database, admin=True), autocommit=True) as admin:
         admin.execute("ALTER TABLE reme.messages NO FORCE ROW LEVEL SECURITY")
@@ -80,3 +84,21 @@ def test_doctor_of_an_empty_database_and_of_one_that_is_not_there(reme: Reme, in
     assert done.code != ExitCode.DONE
     assert "does not exist" in lines(done)["database"][1]
     assert PASSWORD not in done.out
+
+
+def test_commands_keep_and_find_in_the_database(reme: Reme, in_env: str, tmp_path: Path) -> None:
+    assert reme("add", "Ana likes green tea").code == ExitCode.DONE
+    assert "green tea" in reme("list").out
+    assert reme("users", "--json").value == {"users": [{"user_id": "ana", "memories": 1, "messages": 0}]}
+    assert "green tea" not in reme("list", "--user", "bob").out
+    assert list(tmp_path.iterdir()) == []
+    for command in (("backup", "copy.db"), ("check",), ("spaces",)):
+        refused = reme(*command)
+        assert refused.code == ExitCode.BAD_INPUT
+        assert "REME_DATABASE_URL" in refused.err
+
+
+def test_a_file_of_settings_names_the_database(reme: Reme, url: str, tmp_path: Path) -> None:
+    (tmp_path / "reme.toml").write_text(f'[database]\nurl = "{url}"\n', encoding="utf-8")
+    assert reme("add", "Ana likes green tea").code == ExitCode.DONE
+    assert "green tea" in reme("list", "--database-url", url).out

@@ -16,7 +16,7 @@ from typing import Protocol
 from reme_core import ReMe
 from reme_core.ports import CleanOffloads, PutOffloads, Store
 from reme_core.schema import OffloadKind, OffloadRecord, Scope, utc_now
-from reme_core.stores import LocalStore, PostgresStore
+from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 
 LASTING = Scope(memory_space="space", user_id="lasting")
@@ -35,6 +35,8 @@ def run(folder: Path, seed: int, lines: Lines, *, synchronous: str = "FULL", ste
 
 def run_on_postgres(url: str, seed: int, lines: Lines) -> None:
     """Write to a database until killed."""
+    from reme_core.stores import PostgresStore
+
     store = {"backend": "postgres", "url": url, "max_connections": 4, "retry_s": 60}
     memory = ReMe("space", llm=None, embedding=HashedEmbedder(16), vector_store=store)
     asyncio.run(_write(PostgresStore(url, max_connections=2, retry_s=60), memory, seed, lines, 1_000_000))

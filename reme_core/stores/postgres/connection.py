@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import psycopg
 from psycopg.sql import Literal as Quoted
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 RawConnection = psycopg.Connection[tuple[Any, ...]]
 Kind = Literal["read", "write", "unsettled", "freeing"]
-ANY_OF_SPACE = "*"
-"""The value of `reme.scope` in a transaction of a whole memory space."""
 
 
 def lock_number(*names: str) -> int:
@@ -30,100 +28,70 @@ def lock_number(*names: str) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
+class Begun(NamedTuple):
+    """A transaction: the number of its scope, if it has one that was ever stored in; and its own, if it writes."""
+
+    scope: int | None
+    transaction: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """How a transaction begins: its kind, time-outs, boundary and locks, all in one message to the server."""
+    """How a transaction begins: its kind, time-outs, boundary and locks."""
 
     settings: ServerSettings
     kind: Kind
     within: Boundary
 
-    def run(self, raw: RawConnection) -> str | None:
-        """Begin; return the transaction's number, of one that writes.
+    def run(self, raw: RawConnection) -> Begun:
+        """Begin (`reme_begin` of the schema does it), in one message to the server."""
+        mode = "REPEATABLE READ READ ONLY" if self.kind == "read" else "READ COMMITTED"
+        values = ", ".join(f"{name} => {_quoted(raw, value)}" for name, value in self._values().items())
+        text = f"BEGIN ISOLATION LEVEL {mode}; SELECT * FROM {self.settings.schema}.reme_begin({values})"  # noqa: S608
+        cursor = raw.execute(text.encode(), prepare=False)  # two statements
+        cursor.nextset()
+        scope, transaction = cursor.fetchone() or (None, None)
+        return Begun(scope, transaction)
 
-        The scope's number is looked up after its lock is held, in a snapshot of its own: the writer before this one
-        may have made it.
-        """
-        if self.kind == "read":
-            mode, number = "REPEATABLE READ READ ONLY", ""
-        else:
-            mode, number = "READ COMMITTED", "SELECT pg_current_xact_id()::text;"
-        cursor = raw.execute(
-            f"BEGIN ISOLATION LEVEL {mode};{self._settings(raw)}{self._locks()}{self._scope(raw)}{number}".encode(),
-            prepare=False,  # several statements
-        )
-        if not number:
-            return None
-        while cursor.nextset():
-            pass
-        found = cursor.fetchone()
-        return None if found is None else str(found[0])
-
-    def _settings(self, raw: RawConnection) -> str:
+    def _values(self) -> dict[str, str | int | None]:
         limit_ms = 0 if self.kind == "freeing" else round(self.settings.statement_timeout_s * 1000)
-        lock_ms = round(self.settings.lock_timeout_s * 1000)
-        values = {
-            "search_path": self.settings.schema,
-            "statement_timeout": str(limit_ms),
-            "lock_timeout": str(lock_ms),
-            # A process that was stopped, or a machine that went, holds its scope's lock no longer than this.
-            "idle_in_transaction_session_timeout": str(limit_ms),
-            "reme.space": "",
-            "reme.user": "",
-            "reme.scope": "",
+        values: dict[str, str | int | None] = {
+            "path": self.settings.schema,
+            "statement_ms": str(limit_ms),
+            "lock_ms": str(round(self.settings.lock_timeout_s * 1000)),
+            "kind": self.kind,
         }
         match self.within:
             case Scope():
-                values |= {"reme.space": self.within.memory_space, "reme.user": self.within.user_id}
+                values |= {"space": self.within.memory_space, "user_name": self.within.user_id}
             case str():
-                values |= {"reme.space": self.within, "reme.scope": ANY_OF_SPACE}
-        if self.kind == "unsettled":
-            values["synchronous_commit"] = "off"
-        calls = [f"set_config('{name}', {_quoted(raw, value)}, true)" for name, value in values.items()]
-        if self.kind in {"write", "freeing"}:  # what is acknowledged is on disk, whatever the server's setting is
-            calls.append(
-                "CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')"
-                " THEN set_config('synchronous_commit', 'on', true) END"
-            )
-        return f"SELECT {', '.join(calls)};"
+                values |= {"space": self.within}
+        return values if self.kind == "read" else {**values, **self._locks()}
 
-    def _locks(self) -> str:
+    def _locks(self) -> dict[str, int]:
         """Scopes are written to one by one, and side by side with others; items by one writer of their space."""
-        if self.kind == "read":
-            return ""
         schema = self.settings.schema
         match self.within:
             case Scope():
                 space, user = self.within.memory_space, self.within.user_id
-                return (
-                    f"SELECT pg_advisory_xact_lock_shared({lock_number(schema, space)}),"
-                    f" pg_advisory_xact_lock({lock_number(schema, space, user)});"
-                )
+                return {"shared_lock": lock_number(schema, space), "own_lock": lock_number(schema, space, user)}
             case str():
-                return f"SELECT pg_advisory_xact_lock({lock_number(schema, self.within)});"
-        return f"SELECT pg_advisory_xact_lock({lock_number(schema)});"
-
-    def _scope(self, raw: RawConnection) -> str:
-        if not isinstance(self.within, Scope):
-            return ""
-        space, user = _quoted(raw, self.within.memory_space), _quoted(raw, self.within.user_id)
-        return (
-            "SELECT set_config('reme.scope', coalesce((SELECT scope::text FROM scopes"  # noqa: S608  # quoted
-            f" WHERE memory_space = {space} AND user_id = {user}), '0'), true);"
-        )
+                return {"own_lock": lock_number(schema, self.within)}
+        return {"own_lock": lock_number(schema)}
 
 
-def _quoted(raw: RawConnection, value: str) -> str:
+def _quoted(raw: RawConnection, value: str | int | None) -> str:
     return Quoted(value).as_string(raw)
 
 
 class PgConnection:
     """A transaction of a connection, as the shared rows use it."""
 
-    def __init__(self, raw: RawConnection, beginning: Beginning, dialect: Dialect) -> None:
+    def __init__(self, raw: RawConnection, beginning: Beginning, begun: Begun, dialect: Dialect) -> None:
         """Take a connection on which a transaction has begun."""
         self._raw = raw
         self._beginning = beginning
+        self._scope = begun.scope
         self._names = count()
         self.dialect = dialect
 
@@ -150,7 +118,11 @@ class PgConnection:
     def renew(self) -> None:
         """End the snapshot and begin another one: what others have written meanwhile is seen from now on."""
         self._raw.execute(b"COMMIT")
-        self._beginning.run(self._raw)
+        self._scope = self._beginning.run(self._raw).scope
+
+    def known_scope(self, scope: Scope) -> int | None:
+        """Return the number of the transaction's scope, if it was there when the transaction began."""
+        return self._scope if scope == self._beginning.within else None
 
 
 class Stream:

@@ -216,8 +216,9 @@ class PostgresDatabase:
     def _attempt(self, threads: _Threads, work: Work[T], beginning: Beginning, outcome: _Outcome[T]) -> T:
         with threads.pool.connection() as raw:
             try:
-                outcome.transaction = beginning.run(raw)
-                outcome.result = result = work(PgConnection(raw, beginning, self._dialect))
+                begun = beginning.run(raw)
+                outcome.transaction = begun.transaction
+                outcome.result = result = work(PgConnection(raw, beginning, begun, self._dialect))
             except BaseException:
                 if raw.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
                     with suppress(psycopg.Error):

@@ -12,6 +12,7 @@ from typing import Final, cast
 import numpy as np
 
 from reme_core.retrieval import BoolArray, IntArray
+from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
 from reme_core.stores.sql.connection import PassagePostings, Statements, WordPair, WordTable
 from reme_core.text import pack_terms, unpack_terms
@@ -39,6 +40,10 @@ class PostgresDialect:
             found = connection.execute(statement, [value for row in some for value in row]).fetchall()
             numbers += sorted(number for (number,) in found)
         return numbers
+
+    def known_scope(self, connection: Statements, scope: Scope) -> int | None:
+        """Return what was looked up when the transaction began."""
+        return cast("PgConnection", connection).known_scope(scope)
 
     def renew(self, connection: Statements) -> None:
         """End the snapshot and begin a new one."""

@@ -103,7 +103,9 @@ def mapped(exc: psycopg.Error, settings: ServerSettings) -> ReMeError:
             return StoreAccessError(
                 f"{place} refused it ({told}): a row of another scope, or a role without the right: see `reme doctor`"
             )
-        case errors.UndefinedTable() | errors.UndefinedColumn() | errors.InvalidSchemaName():
+        case (
+            errors.UndefinedTable() | errors.UndefinedColumn() | errors.UndefinedFunction() | errors.InvalidSchemaName()
+        ):
             return SchemaVersionError(f"{place} lacks a table of {settings.schema!r} ({told}): run `reme migrate URL`")
         case errors.DataCorrupted() | errors.IndexCorrupted():
             return CorruptDataError(f"{place} has damaged pages ({told}): restore a backup")

@@ -211,7 +211,7 @@ def _take(raw: RawConnection, settings: ServerSettings, number: int, step: Migra
         if number == 1:
             raw.execute("CREATE TABLE migrations (version bigint PRIMARY KEY, name text NOT NULL, at timestamptz)")
         for statement in step.statements:
-            raw.execute(statement.encode())
+            raw.execute(statement.replace("{schema}", settings.schema).encode())
         raw.execute("INSERT INTO migrations VALUES (%s, %s, now())", (number, step.name))
     return True
 

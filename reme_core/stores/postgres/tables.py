@@ -18,7 +18,7 @@ class Migration:
 
     Attributes:
         name: What it does, as `reme migrate --plan` tells it.
-        statements: Run in one transaction, with `search_path` at the schema.
+        statements: Run in one transaction, with `search_path` at the schema; `{schema}` in them is its name.
         concurrently: Indexes made behind it, each outside of a transaction, while others write: name and statement
             (`CREATE INDEX CONCURRENTLY name ...`).
     """
@@ -41,6 +41,34 @@ _FUNCTIONS = (
             THEN current_setting('reme.scope', true)::bigint END $$""",
     """CREATE FUNCTION reme_space() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
         SELECT nullif(current_setting('reme.space', true), '') $$""",
+    # Begins a transaction: settings, boundary and locks. The scope is looked for behind its lock, in a snapshot of its
+    # own: the writer before this one may have made it. A process that was stopped holds a lock no longer than a
+    # statement may take. What is acknowledged is on disk, whatever the server's setting is.
+    """CREATE FUNCTION reme_begin(path text, statement_ms text, lock_ms text, kind text, space text DEFAULT '',
+        user_name text DEFAULT NULL, shared_lock bigint DEFAULT NULL, own_lock bigint DEFAULT NULL,
+        OUT number bigint, OUT transaction text) LANGUAGE plpgsql AS $$ BEGIN
+        PERFORM set_config('search_path', path, true), set_config('statement_timeout', statement_ms, true),
+            set_config('lock_timeout', lock_ms, true),
+            set_config('idle_in_transaction_session_timeout', statement_ms, true),
+            set_config('reme.space', space, true), set_config('reme.user', coalesce(user_name, ''), true);
+        IF own_lock IS NOT NULL THEN
+            IF shared_lock IS NOT NULL THEN
+                PERFORM pg_advisory_xact_lock_shared(shared_lock);
+            END IF;
+            PERFORM pg_advisory_xact_lock(own_lock);
+            transaction := pg_current_xact_id()::text;
+            IF kind = 'unsettled' THEN
+                PERFORM set_config('synchronous_commit', 'off', true);
+            ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
+                PERFORM set_config('synchronous_commit', 'on', true);
+            END IF;
+        END IF;
+        IF user_name IS NULL THEN
+            PERFORM set_config('reme.scope', CASE WHEN space = '' THEN '' ELSE '*' END, true);
+        ELSE
+            SELECT scope INTO number FROM {schema}.scopes WHERE memory_space = space AND user_id = user_name;
+            PERFORM set_config('reme.scope', coalesce(number, 0)::text, true);
+        END IF; END $$""",
     # As substr, of the text as it was before U+0000 and U+0001 were escaped; see adapters.py.
     r"""CREATE FUNCTION reme_substr(said text, first bigint, chars bigint) RETURNS text
         LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$

@@ -14,7 +14,7 @@ from enum import IntEnum
 from reme_core.errors import DimensionMismatchError
 from reme_core.ports import Vector
 from reme_core.schema import Scope
-from reme_core.stores.sql.connection import Statements
+from reme_core.stores.sql.connection import SqlConnection, Statements
 
 _KEPT_SHARE = 4
 _FEWEST_KEPT = 64
@@ -33,8 +33,14 @@ class Layer(IntEnum):
     MEMORIES = 3
 
 
-def find_scope(connection: Statements, scope: Scope) -> int | None:
+def find_scope(connection: SqlConnection, scope: Scope) -> int | None:
     """Return the number of a scope, None if nothing was ever stored in it."""
+    known = connection.dialect.known_scope(connection, scope)
+    return look_up_scope(connection, scope) if known is None else known
+
+
+def look_up_scope(connection: Statements, scope: Scope) -> int | None:
+    """Return what `find_scope` does, of any connection."""
     row = connection.execute(
         "SELECT scope FROM scopes WHERE memory_space = ? AND user_id = ?", (scope.memory_space, scope.user_id)
     ).fetchone()
@@ -43,7 +49,7 @@ def find_scope(connection: Statements, scope: Scope) -> int | None:
 
 def make_scope_number(connection: Statements, scope: Scope) -> int:
     """Return the number of a scope, a new one for a new scope."""
-    number = find_scope(connection, scope)
+    number = look_up_scope(connection, scope)
     if number is not None:
         return number
     return insert_row(connection, "scopes", {"memory_space": scope.memory_space, "user_id": scope.user_id})
@@ -102,8 +108,11 @@ def newest_change(connection: Statements, owner: int, layer: int) -> int:
     return int(newest or 0)
 
 
-def find_newest_change(connection: Statements, scope: Scope, layer: Layer) -> tuple[int, int] | None:
+def find_newest_change(connection: SqlConnection, scope: Scope, layer: Layer) -> tuple[int, int] | None:
     """Return the number of a scope and that of the newest change of a layer; None as `find_scope` does."""
+    known = connection.dialect.known_scope(connection, scope)
+    if known is not None:
+        return known, newest_change(connection, known, layer)
     row = connection.execute(
         "SELECT scope, (SELECT max(change) FROM row_changes WHERE owner = scopes.scope AND layer = ?) FROM scopes"
         " WHERE memory_space = ? AND user_id = ?",

@@ -123,6 +123,10 @@ class PassagePostings(NamedTuple):
 class Dialect(Protocol):
     """What an engine says in its own way. The connection comes first, and the names of tables are ours."""
 
+    def known_scope(self, connection: SqlConnection, scope: Scope) -> int | None:
+        """Return the number of a scope where the transaction has it at hand; None says nothing."""
+        ...
+
     def insert_many(
         self, connection: SqlConnection, table: str, key: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
     ) -> Sequence[int]:

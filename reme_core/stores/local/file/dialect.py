@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from reme_core.schema import Scope
 from reme_core.stores.local.file.purging import mark_pages
 from reme_core.stores.local.file.words import (
     add_words,
@@ -37,6 +38,11 @@ class SqliteDialect:
         connection.executemany(statement, rows)
         (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
         return range(last - len(rows) + 1, last + 1)
+
+    def known_scope(self, connection: Statements, scope: Scope) -> int | None:
+        """Know none: to look one up takes no longer."""
+        del connection, scope
+        return None
 
     def renew(self, connection: Statements) -> None:
         """End the snapshot and begin a new one."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from reme_core.schema import Erased, Scope
 from reme_core.stores.local.file.purging import mark_erased
-from reme_core.stores.sql.bookkeeping import find_scope
+from reme_core.stores.sql.bookkeeping import look_up_scope
+from reme_core.stores.sql.connection import Statements
 from reme_core.stores.sql.count_scope import count_rows
 from reme_core.stores.sql.items.row_links import items_of_scope, remove_items_of_scope
 
@@ -21,8 +22,8 @@ class HeldScope:
     messages: int
 
 
-def list_scopes(connection: sqlite3.Connection) -> list[HeldScope]:
-    """Return all scopes of the file, by space and user."""
+def list_scopes(connection: Statements) -> list[HeldScope]:
+    """Return all scopes of the file, or of the space that a transaction is about, by space and user."""
     rows = connection.execute(
         "SELECT memory_space, user_id, (SELECT count(*) FROM memories WHERE memories.scope = scopes.scope),"
         " (SELECT count(*) FROM messages WHERE messages.scope = scopes.scope) FROM scopes ORDER BY 1, 2"
@@ -47,7 +48,7 @@ def erase_name(connection: sqlite3.Connection, scope: Scope) -> Erased:
 
     What is marked is cleared by a `Purge`.
     """
-    number = find_scope(connection, scope)
+    number = look_up_scope(connection, scope)
     if number is None:
         return Erased()
     counts = {
