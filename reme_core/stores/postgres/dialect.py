@@ -11,7 +11,7 @@ from typing import Final, cast
 
 import numpy as np
 
-from reme_core.retrieval import IntArray
+from reme_core.retrieval import BoolArray, IntArray
 from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
 from reme_core.stores.sql.connection import PassagePostings, Statements, WordPair, WordTable
@@ -105,24 +105,25 @@ class PostgresDialect:
         self, connection: Statements, scope: int, words: Sequence[str], pairs: Sequence[WordPair], *, reach: int
     ) -> PassagePostings | None:
         """Read the passages that hold a word, and look where in them the words stand."""
-        hashes = {word: int(unpack_terms(pack_terms([word]))[0]) for word in words}
+        hashes = {word: pack_terms([word]) for word in words}
         some = " OR ".join([_holding("terms")] * len(words))
         rows = connection.execute(
             f"SELECT row, terms FROM offload_words WHERE scope = ? AND ({some})",  # noqa: S608  # fixed texts
-            (scope, *(pack_terms([word]) for word in words)),
+            (scope, *hashes.values()),
+        ).fetchall()
+        passages = np.array([row for row, _ in rows], np.int64)
+        places, owners = _laid_out([terms for _, terms in rows], apart=reach + 2)
+        terms = unpack_terms(b"".join(packed for _, packed in rows))
+        at = {word: np.flatnonzero(terms == unpack_terms(packed)[0]) for word, packed in hashes.items()}
+        found = PassagePostings(
+            {word: passages[np.unique(owners[there])].tolist() for word, there in at.items()}, [], []
         )
-        found = PassagePostings({word: [] for word in words}, [], [])
-        for passage, packed in rows:
-            places = _places(packed, hashes)
-            for word in places:
-                found.holding[word].append(passage)
-            for one, other in pairs:
-                if one in places and other in places:
-                    steps = np.subtract.outer(places[other], places[one])
-                    if (np.abs(steps) <= reach + 1).any():
-                        found.near.append(passage)
-                    if (steps == 1).any():
-                        found.behind.append(passage)
+        for one, other in pairs:
+            begins, ends = places[at[one]], places[at[other]]
+            near = _any_within(ends, begins - reach - 1, begins + reach + 1)
+            behind = _any_within(ends, begins + 1, begins + 1)
+            found.near.extend(passages[np.unique(owners[at[one]][near])].tolist())
+            found.behind.extend(passages[np.unique(owners[at[one]][behind])].tolist())
         return found
 
     def note_erasure(self, connection: Statements) -> None:
@@ -137,11 +138,21 @@ def _holding(column: str) -> str:
     return f"position(? IN {column}) > 0"
 
 
-def _places(packed: bytes, hashes: dict[str, int]) -> dict[str, IntArray]:
-    """Return the places of those words that a passage holds."""
-    terms = unpack_terms(packed)
-    places = {word: np.flatnonzero(terms == np.uint64(number)) for word, number in hashes.items()}
-    return {word: there for word, there in places.items() if len(there)}
+def _laid_out(packed: Sequence[bytes], *, apart: int) -> tuple[IntArray, IntArray]:
+    """Lay passages one behind the other, so far apart that no word is near to one of another passage.
+
+    Returns:
+        The place of each term, and the number of its passage, (n,) both.
+    """
+    lengths = np.array([len(terms) // 8 for terms in packed], np.int64)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    return np.arange(len(owners)) + apart * owners, owners
+
+
+def _any_within(places: IntArray, first: IntArray, last: IntArray) -> BoolArray:
+    """Tell for each stretch, from a first place to a last one, whether one of some rising places lies in it."""
+    within: BoolArray = np.searchsorted(places, last, "right") > np.searchsorted(places, first, "left")
+    return within
 
 
 POSTGRES: Final = PostgresDialect()

@@ -81,10 +81,18 @@ def make_session_number(connection: Statements, scope: int, session_id: str) -> 
 
 def log_changes(connection: Statements, owner: int, layer: int, rows: Iterable[int]) -> None:
     """Note that rows of a partition were added, changed or removed, within the transaction that does it."""
-    before = newest_change(connection, owner, layer)
-    logged = [(owner, layer, number, row) for number, row in enumerate(rows, before + 1)]
-    connection.executemany("INSERT INTO row_changes (owner, layer, change, row) VALUES (?, ?, ?, ?)", logged)
-    after = before + len(logged)
+    changed = list(rows)
+    if not changed:
+        return
+    (number,) = connection.execute(
+        "INSERT INTO row_changes (owner, layer, change, row) SELECT ?, ?, coalesce(max(change), 0) + 1, ?"
+        " FROM row_changes WHERE owner = ? AND layer = ? RETURNING change",
+        (owner, int(layer), changed[0], owner, int(layer)),
+    ).fetchone()
+    if len(changed) > 1:
+        others = [(owner, int(layer), change, row) for change, row in enumerate(changed[1:], number + 1)]
+        connection.executemany("INSERT INTO row_changes (owner, layer, change, row) VALUES (?, ?, ?, ?)", others)
+    before, after = number - 1, number - 1 + len(changed)
     if before // _PRUNE_EVERY != after // _PRUNE_EVERY:
         kept = min(max(after // _KEPT_SHARE, _FEWEST_KEPT), _MOST_KEPT)
         connection.execute(
@@ -100,8 +108,11 @@ def newest_change(connection: Statements, owner: int, layer: int) -> int:
     return int(newest or 0)
 
 
-def find_newest_change(connection: Statements, scope: Scope, layer: Layer) -> tuple[int, int] | None:
+def find_newest_change(connection: SqlConnection, scope: Scope, layer: Layer) -> tuple[int, int] | None:
     """Return the number of a scope and that of the newest change of a layer; None as `find_scope` does."""
+    known = connection.dialect.known_scope(connection, scope)
+    if known is not None:
+        return known, newest_change(connection, known, layer)
     row = connection.execute(
         "SELECT scope, (SELECT max(change) FROM row_changes WHERE owner = scopes.scope AND layer = ?) FROM scopes"
         " WHERE memory_space = ? AND user_id = ?",

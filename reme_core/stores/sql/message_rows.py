@@ -31,7 +31,7 @@ from reme_core.stores.sql.bookkeeping import (
     session_asked,
 )
 from reme_core.stores.sql.connection import SqlConnection
-from reme_core.stores.sql.row_conditions import pending_texts
+from reme_core.stores.sql.row_conditions import texts_waiting
 from reme_core.text import (
     is_question,
     pack_terms,
@@ -72,7 +72,7 @@ def append_messages(connection: SqlConnection, scope: Scope, request: AppendMess
         rows.append(row)
         added.append(message.message_id)
     log_changes(connection, number, Layer.MESSAGES, rows)
-    waiting = pending_texts(connection, scope, WAITING) if request.want_vectors else []
+    waiting = texts_waiting(connection, number, WAITING) if request.want_vectors else []
     return Appended(added=tuple(added), known=tuple(known), waiting=tuple(waiting), renamed=renamed)
 
 

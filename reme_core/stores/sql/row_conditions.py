@@ -168,8 +168,11 @@ def _fill(connection: SqlConnection, scope: int, item: MessageVector) -> int | N
 def pending_texts(connection: SqlConnection, scope: Scope, limit: int) -> list[PendingText]:
     """Return texts that wait for vectors: memories, then messages, oldest first; the last message as a whole."""
     number = find_scope(connection, scope)
-    if number is None or limit < 1:
-        return []
+    return [] if number is None or limit < 1 else texts_waiting(connection, number, limit)
+
+
+def texts_waiting(connection: SqlConnection, number: int, limit: int) -> list[PendingText]:
+    """Return what `pending_texts` does, of the scope of a number."""
     texts = pending_memories(connection, number, limit)
     if len(texts) >= limit:
         return texts
@@ -213,42 +216,54 @@ def put_vectors(connection: SqlConnection, scope: Scope, vectors: Sequence[Messa
     number = find_scope(connection, scope)
     if number is None:
         return
-    stored = [row for row, given in of_rows.items() if _put_vectors_of(connection, number, row, given)]
-    log_changes(connection, number, Layer.MESSAGES, stored)
+    if of_rows:
+        log_changes(connection, number, Layer.MESSAGES, _put_message_vectors(connection, number, of_rows))
     fill_memories(connection, number, of_memories)
 
 
-def _put_vectors_of(connection: SqlConnection, scope: int, row: int, given: Mapping[int, Vector | None]) -> bool:
-    """Store the vectors of one message by their places; return whether anything was stored.
+def _put_message_vectors(
+    connection: SqlConnection, scope: int, of_rows: Mapping[int, Mapping[int, Vector | None]]
+) -> list[int]:
+    """Store vectors of messages by their rows and places; return the rows for which anything was stored.
 
     A message waits until the vector of its last passage has been handed back, or given up.
     """
-    found = connection.execute(
-        "SELECT passages, (SELECT vector FROM message_vectors WHERE message_vectors.seq = messages.seq)"
-        " FROM messages WHERE scope = ? AND seq = ? AND waits",
-        (scope, row),
-    ).fetchone()
-    if found is None:
-        return False
-    wanted = min(len(passage_spans(found[0])), _EMBEDDED_PASSAGES) or 1
-    if wanted - 1 in given:
-        connection.execute("UPDATE messages SET waits = ? WHERE seq = ?", (False, row))
-    usable = {place: vector for place, vector in given.items() if vector is not None and place < wanted}
-    if not usable:
-        return False
-    dimension = len(next(iter(usable.values())))
-    for vector in usable.values():
-        claim_dimension(connection, len(vector), "the vector of a message")
-    matrix = np.zeros((wanted, dimension), "<f4")
-    if found[1] is not None and len(found[1]) == matrix.nbytes:
-        matrix[:] = np.frombuffer(found[1], "<f4").reshape(matrix.shape)
-    for place, vector in usable.items():
+    rows = connection.execute(
+        "SELECT seq, passages, vector FROM messages LEFT JOIN message_vectors USING (seq)"
+        " WHERE messages.scope = ? AND waits AND seq IN (SELECT value FROM json_each(?))",
+        (scope, str(list(of_rows))),
+    )
+    waiting = {row: (_wanted(passages), held) for row, passages, held in rows}
+    usable = {
+        row: {place: vector for place, vector in vectors.items() if vector is not None and place < waiting[row][0]}
+        for row, vectors in of_rows.items()
+        if row in waiting
+    }
+    for dimension in dict.fromkeys(len(vector) for vectors in usable.values() for vector in vectors.values()):
+        claim_dimension(connection, dimension, "the vector of a message")
+    matrices = {row: _filled(vectors, *waiting[row]) for row, vectors in usable.items() if vectors}
+    ended = [row for row in usable if waiting[row][0] - 1 in of_rows[row]]
+    among = "seq IN (SELECT value FROM json_each(?))"
+    connection.execute(f"UPDATE messages SET waits = ? WHERE {among}", (False, str(ended)))  # noqa: S608  # fixed texts
+    replaced = [row for row in matrices if waiting[row][1] is not None]
+    connection.execute(f"DELETE FROM message_vectors WHERE {among}", (str(replaced),))  # noqa: S608  # as above
+    connection.executemany("INSERT INTO message_vectors (seq, vector) VALUES (?, ?)", list(matrices.items()))
+    return list(matrices)
+
+
+def _wanted(passages: bytes) -> int:
+    """Return how many vectors a message is to get."""
+    return min(len(passage_spans(passages)), _EMBEDDED_PASSAGES) or 1
+
+
+def _filled(vectors: Mapping[int, Vector], wanted: int, held: bytes | None) -> bytes:
+    """Return the vectors that a message holds, with new ones at their places."""
+    matrix = np.zeros((wanted, len(next(iter(vectors.values())))), "<f4")
+    if held is not None and len(held) == matrix.nbytes:
+        matrix[:] = np.frombuffer(held, "<f4").reshape(matrix.shape)
+    for place, vector in vectors.items():
         matrix[place] = vector
-    if found[1] is None:
-        connection.execute("INSERT INTO message_vectors (seq, vector) VALUES (?, ?)", (row, matrix.tobytes()))
-    else:
-        connection.execute("UPDATE message_vectors SET vector = ? WHERE seq = ?", (matrix.tobytes(), row))
-    return True
+    return matrix.tobytes()
 
 
 def _place(item: MessageVector) -> tuple[int, int]:
