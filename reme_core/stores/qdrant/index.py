@@ -44,7 +44,7 @@ T = TypeVar("T")
 COLLECTION = "reme_memories"
 
 OVERSAMPLING = 3.0
-"""With it at most 3 of 1,000 of the first ten are missed, whatever the kind of copies; measured in docs/qdrant.md."""
+"""With it at most 2 of 1,000 of the ten best are missed, whatever the kind of copies; measured in docs/qdrant.md."""
 
 
 @dataclass(slots=True)
