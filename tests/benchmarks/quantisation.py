@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import qdrant_edge as edge
+import qdrant_edge as edge  # type: ignore[import-not-found]
 
 DIMENSION, QUESTIONS, WANTED, FETCHED = 384, 500, 10, 64
 RECORD = np.dtype([("sha1", "u1", 20), ("vector", "<f4", DIMENSION)])
