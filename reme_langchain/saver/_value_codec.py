@@ -158,7 +158,7 @@ class ValueForm(IntEnum):
     """How a value lies in the file; the numbers are written there."""
 
     WHOLE = 0
-    MESSAGE = 1
+    PART = 1  # a message, or a long value of another kind
     MESSAGES = 2
     SNAPSHOT = 3
 
@@ -234,7 +234,7 @@ class ValueCodec:
         if type(value) in _PLAIN:  # a look at the type takes a tenth of asking an abstract class
             return EncodedValue(ValueForm.WHOLE, whole=self.encode_whole(what, value))
         if isinstance(value, BaseMessage):
-            return EncodedValue(ValueForm.MESSAGE, row=self._row(what, [value]))
+            return EncodedValue(ValueForm.PART, row=self._row(what, [value]))
         if isinstance(value, _DeltaSnapshot) and _is_messages(value.value):
             return EncodedValue(ValueForm.SNAPSHOT, row=self._row(what, value.value))
         if _is_messages(value):
@@ -289,7 +289,7 @@ class ValueCodec:
         match ValueForm(form):
             case ValueForm.WHOLE:
                 return self.load(whole)
-            case ValueForm.MESSAGE:
+            case ValueForm.PART:
                 return self.load(parts[0])
             case ValueForm.MESSAGES:
                 return self._load_list(parts)
