@@ -76,6 +76,8 @@ class Noted(Generic[K, V]):
 
     def settle(self) -> None:
         """Take what was noted for certain."""
+        if not self._fresh:
+            return
         for key, value in self._fresh.items():
             former = self._certain.get(key)
             self._weight += self._weigh(value) - (0 if former is None else self._weigh(former))
@@ -221,12 +223,12 @@ def fold(ids: list[int], keep_chunk: Callable[[Sequence[int]], int]) -> bytes:
         ids = [keep_chunk(ids[start : start + FAN]) for start in range(0, full, FAN)]
 
 
-def unfold(manifest: bytes, chunk: Callable[[int], list[int]]) -> list[int]:
+def unfold(manifest: bytes, chunks: Callable[[list[int]], list[list[int]]]) -> list[int]:
     """Return the ids that a manifest stands for."""
     tails: list[list[int]] = ormsgpack.unpackb(manifest)
     ids: list[int] = []
     for tail in reversed(tails):
-        ids = [inner for outer in ids for inner in chunk(outer)] + tail
+        ids = [inner for chunk in chunks(ids) for inner in chunk] + tail
     return ids
 
 
@@ -237,11 +239,11 @@ class BlobReader:
         """Keep the connection."""
         self._connection = connection
         self._chunks: dict[int, list[int]] = {}
-        self._parts: dict[int, Typed] = {}
+        self._rows: dict[int, Typed] = {}
 
     def ids(self, manifest: bytes) -> list[int]:
         """Return the ids of the messages that a manifest stands for."""
-        return unfold(manifest, self.chunk)
+        return unfold(manifest, self.chunks)
 
     def parts(self, manifest: bytes) -> list[Typed]:
         """Return the messages of a manifest, serialised.
@@ -249,36 +251,38 @@ class BlobReader:
         Raises:
             CorruptDataError: One of them is missing.
         """
-        ids = self.ids(manifest)
-        wanted = [id_ for id_ in ids if id_ not in self._parts]
+        return self._read(self.ids(manifest))
+
+    def chunks(self, ids: list[int]) -> list[list[int]]:
+        """Return the ids in chunks."""
+        wanted = [id_ for id_ in ids if id_ not in self._chunks]
+        if wanted:
+            for id_, (_, data) in zip(wanted, self._read(wanted), strict=True):
+                self._chunks[id_] = ormsgpack.unpackb(data)
+        return [self._chunks[id_] for id_ in ids]
+
+    def _read(self, ids: list[int]) -> list[Typed]:
+        wanted = [id_ for id_ in ids if id_ not in self._rows]
         for group in _groups(wanted, 0):
             for id_, type_, data in self._connection.execute(_PARTS, group):
-                self._parts[id_] = (type_, data)
+                self._rows[id_] = (type_, data)
         try:
-            return [self._parts[id_] for id_ in ids]
+            return [self._rows[id_] for id_ in ids]
         except KeyError as exc:
-            raise _missing(exc.args[0]) from None
-
-    def chunk(self, id_: int) -> list[int]:
-        """Return the ids in a chunk."""
-        if id_ not in self._chunks:
-            row = self._connection.execute("SELECT data FROM langgraph_blobs WHERE id = ?", (id_,)).fetchone()
-            if row is None:
-                raise _missing(id_)
-            self._chunks[id_] = ormsgpack.unpackb(row[0])
-        return self._chunks[id_]
+            msg = f"a checkpoint refers to message {exc.args[0]}, which is missing: restore a copy of the file"
+            raise CorruptDataError(msg) from None
 
     def mark(self, manifest: bytes, held: set[int]) -> None:
         """Add to `held` what a manifest stands for, chunks and messages; those that are in it already cost nothing."""
         for level, tail in enumerate(ormsgpack.unpackb(manifest)):
             self._mark(tail, level, held)
 
-    def _mark(self, ids: Sequence[int], level: int, held: set[int]) -> None:
+    def _mark(self, ids: list[int], level: int, held: set[int]) -> None:
         fresh = [id_ for id_ in ids if id_ not in held]
         held.update(fresh)
         if level:
-            for id_ in fresh:
-                self._mark(self.chunk(id_), level - 1, held)
+            for chunk in self.chunks(fresh):
+                self._mark(chunk, level - 1, held)
 
 
 _FIND = "SELECT id FROM langgraph_blobs WHERE thread = ? AND digest = ?"
@@ -290,7 +294,3 @@ def _groups(items: Sequence[object], filler: object) -> Iterator[tuple[object, .
     for start in range(0, len(items), _BATCH):
         group = tuple(items[start : start + _BATCH])
         yield group + (filler,) * (_BATCH - len(group))
-
-
-def _missing(id_: int) -> CorruptDataError:
-    return CorruptDataError(f"a checkpoint refers to message {id_}, which is missing: restore a copy of the file")

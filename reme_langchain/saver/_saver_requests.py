@@ -54,7 +54,7 @@ def thread_name(thread_id: object, what: str = "thread_id") -> str:
     Raises:
         InvalidInputError: It is something else, or no text that can be kept.
     """
-    if isinstance(thread_id, int | UUID) and not isinstance(thread_id, bool):
+    if not isinstance(thread_id, str) and isinstance(thread_id, int | UUID) and not isinstance(thread_id, bool):
         return str(thread_id)
     return text(thread_id, what)
 
@@ -95,7 +95,11 @@ def put_request(
         text(channel, "a channel's name"): _version(channel, version)
         for channel, version in checkpoint["channel_versions"].items()
     }
-    fresh = versions.keys() & ((new_versions or {}).keys() | wanted)
+    new = {
+        channel: codec.encode(f"channel {channel!r}", values[channel]) if channel in values else None
+        for channel in versions
+        if channel in wanted or (new_versions and channel in new_versions)
+    }
     kept_metadata = get_checkpoint_metadata(config, metadata)
     run = kept_metadata.get("run_id")
     owner = find_owner(config)
@@ -107,12 +111,8 @@ def put_request(
         body=codec.encode_whole("the checkpoint", {k: v for k, v in checkpoint.items() if k not in _OF_THE_ROW}),
         metadata=_json(kept_metadata),
         versions=versions,
-        new={
-            channel: codec.encode(f"channel {channel!r}", values[channel]) if channel in values else None
-            for channel in versions
-            if channel in fresh
-        },
-        held=(values.keys() & versions.keys()) - fresh,
+        new=new,
+        held=frozenset(channel for channel in values if channel in versions and channel not in new),
     )
 
 
