@@ -116,6 +116,8 @@ class FileRoot:
         new = text.encode("utf-8")
         self._check_size(new, old or b"", path)
         with self.opened(names[:-1], path, create=True) as folder, draft_in(folder, new, found) as draft:
+            if names[:-1]:  # the root is held already
+                _take_turn(folder)
             return text if put_in_place(folder, draft, folder, names[-1], found) else None
 
     def _check_size(self, new: bytes, old: bytes, path: str) -> None:
@@ -218,6 +220,13 @@ class FileRoot:
             yield
         finally:
             os.close(folder)
+
+
+def _take_turn(folder: int) -> None:
+    """Hold an open folder until it is closed: who keeps its pages holds it from the last look to the rename."""
+    import fcntl  # noqa: PLC0415  # there is none on Windows
+
+    fcntl.flock(folder, fcntl.LOCK_EX)
 
 
 def _check_writable(found: os.stat_result, path: str) -> None:
