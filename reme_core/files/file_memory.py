@@ -18,6 +18,7 @@ from reme_core.files.check import check_folder
 from reme_core.files.file_index import FileIndex
 from reme_core.files.folder import AGENT_PAGES, FileProblem, UnreadableFileError, held, mapped_errors, open_folder
 from reme_core.files.journal import FilePlace, add_entry, add_messages
+from reme_core.files.record import RETENTION_DAYS, FolderRecord
 from reme_core.files.search import FileHit, FileText, read_lines, search_files
 from reme_core.files.sync import FolderSync, SyncReport
 from reme_core.schema import Scope, make_scope, parse_messages
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from reme_core.ports import Clock, Embedder, Store, TokenCounter
 
 _LOG = logging.getLogger("reme")
+_MOST_DAYS = 36_500  # a hundred years
 
 
 class HasMemories(Protocol):
@@ -68,6 +70,8 @@ class FileMemory:
         user_id: str | None = None,
         shared: bool = False,
         watch: bool = False,
+        with_record: bool = False,
+        retention_days: float = RETENTION_DAYS,
     ) -> None:
         """Keep the settings; nothing is touched before the first call.
 
@@ -77,14 +81,22 @@ class FileMemory:
             user_id: Whose folder it is.
             shared: It is that of the space's shared scope.
             watch: Take over changes while it is open (extra `files`), unless another process does that already.
+            with_record: Each sync also writes what was said to the memory into `dialog/`, what came of it into the
+                journal, and long tool results into `tool_result/`. A folder that began so goes on, whoever syncs it.
+            retention_days: How long the files of tool results stay.
 
         Raises:
-            InvalidInputError: Neither or both of user and shared scope are named.
+            InvalidInputError: Neither or both of user and shared scope are named; days that are no number.
         """
         self._root = Path(root).expanduser()
         self._memory = memory
         self._scope = make_scope(memory.memory_space, user_id, shared=shared)
         self._wants_watch = watch
+        self._with_record = with_record
+        if isinstance(retention_days, bool) or not 0 <= retention_days <= _MOST_DAYS:
+            msg = f"retention_days: wanted a number of days from 0 to {_MOST_DAYS:,}, found {retention_days!r}"
+            raise InvalidInputError(msg)
+        self._retention_days = retention_days
         self._index: FileIndex | None = None
         self._gate = asyncio.Lock()
         self._stop = asyncio.Event()
@@ -161,6 +173,7 @@ class FileMemory:
             with ExitStack() as stack:
                 if not self._holds:
                     stack.enter_context(held(self._root))
+                told = await self._write_record(index)
                 syncing = FolderSync(
                     root=self._root,
                     store=self._memory.store,
@@ -171,10 +184,20 @@ class FileMemory:
                 )
                 report = await syncing.run()
                 problems = await asyncio.to_thread(self._write_blocks)
-                self.last_report = replace(report, problems=(*report.problems, *problems))
+                self.last_report = replace(report, problems=(*told, *report.problems, *problems))
         if self.last_report.runs:
             self._memory.start_waiting(self._scope)
         return self.last_report
+
+    async def _write_record(self, index: FileIndex) -> list[FileProblem]:
+        await index.load()
+        if not self._with_record and index.state.following is None:
+            return []
+        return await self._record(index).write()
+
+    def _record(self, index: FileIndex) -> FolderRecord:
+        memory = self._memory
+        return FolderRecord(self._root, memory.store, index, memory.clock, self._retention_days)
 
     async def memory_search(self, query: str, max_results: int = 5, min_score: float = 0.1) -> list[FileHit]:
         """Return the best statements and passages of the files, each with its file and lines, best first.
@@ -269,7 +292,7 @@ class FileMemory:
         """Compare files, index and memory without changing anything; return what does not agree, and what to do."""
         index = await self._open()
         await index.load()
-        return await check_folder(self._root, self._memory.store, index)
+        return [*await check_folder(self._root, self._memory.store, index), *await self._record(index).behind()]
 
     async def status(self) -> FileIndex:
         """Return the index of the folder, as it is now."""
