@@ -113,6 +113,11 @@ class AdapterSupport:
         return self._working_ports()
 
     @property
+    def folders(self: MemoryParts) -> FolderKeeper | None:
+        """What keeps the files beside the store, None where there are none."""
+        return self._files
+
+    @property
     def in_space(self: MemoryParts) -> Callable[[str], ReMe]:
         """What makes a memory of another memory space, on the same store and with the same models and settings.
 

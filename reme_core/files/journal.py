@@ -44,10 +44,8 @@ def add_entry(root: Path, text: str, *, title: str, session_id: str, at: datetim
         StorageFullError: No room.
         StoreAccessError: The system refuses it.
     """
-    path = f"memory/{at:%Y-%m-%d}.md"
-    session = f"session {session_id}" if session_id else ""
-    heading = " · ".join(part for part in (f"## {at:%H:%M}", _one_line(title), _one_line(session)) if part)
-    lines = [heading, "", *_LINE_END.split(text.strip("\r\n"))]
+    path = journal_path(at)
+    lines = [entry_heading(at, title, session_id), "", *_LINE_END.split(text.strip("\r\n"))]
     for _ in range(_TRIES):
         try:
             return _append(root, path, lines, at, once=once)
@@ -55,6 +53,17 @@ def add_entry(root: Path, text: str, *, title: str, session_id: str, at: datetim
             continue
     msg = f"{path!r} is written by somebody else all the time: try again"
     raise ConflictError(msg)
+
+
+def journal_path(at: datetime) -> str:
+    """Return the page of a day (UTC)."""
+    return f"memory/{at:%Y-%m-%d}.md"
+
+
+def entry_heading(at: datetime, title: str, session_id: str) -> str:
+    """Return the heading of an entry: its time, title and session."""
+    session = f"session {session_id}" if session_id else ""
+    return " · ".join(part for part in (f"## {at:%H:%M}", _one_line(title), _one_line(session)) if part)
 
 
 def _append(root: Path, path: str, lines: list[str], at: datetime, *, once: bool) -> FilePlace:

@@ -19,7 +19,7 @@ from pathlib import Path
 from reme_core.errors import ConflictError, NotFoundError, StorageFullError, StoreAccessError
 from reme_core.files.file_index import FileIndex, Following, Passed
 from reme_core.files.folder import FileProblem, UnreadableFileError, inside, mapped_errors, write_file
-from reme_core.files.journal import JOURNAL_WRITER, add_entry, add_messages, dialog_path
+from reme_core.files.journal import JOURNAL_WRITER, add_entry, add_messages, dialog_path, journal_path
 from reme_core.ports import Clock, FindMessages, ListBlocks, ListOffloads, Store
 from reme_core.schema import EXTRACTIVE, Block, JobState, Message, OffloadInfo, OffloadKind
 
@@ -118,7 +118,7 @@ class FolderRecord:
         if block.summary_author == EXTRACTIVE:
             told = "\n".join(f"> {line}".rstrip() for line in told.splitlines())
         return await self._try(
-            f"memory/{block.started_at:%Y-%m-%d}.md",
+            journal_path(block.started_at),
             lambda: add_entry(self.root, told, title="", session_id=block.session_id, at=block.started_at, once=True),
         )
 
