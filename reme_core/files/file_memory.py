@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 from reme_core.errors import ConflictError, InvalidInputError, ReMeError, StorageFullError, StoreAccessError
 from reme_core.files.agent_page import write_block
 from reme_core.files.check import check_folder
+from reme_core.files.consolidate import Consolidation, Consolidator
 from reme_core.files.file_index import FileIndex
 from reme_core.files.folder import AGENT_PAGES, FileProblem, UnreadableFileError, held, mapped_errors, open_folder
 from reme_core.files.journal import FilePlace, add_entry, add_messages
@@ -27,7 +28,8 @@ from reme_core.steps import user_input as inputs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reme_core.ports import Clock, Embedder, Store, TokenCounter
+    from reme_core.ports import ChatModel, Clock, Embedder, Store, TokenCounter
+    from reme_core.text import Language
 
 _LOG = logging.getLogger("reme")
 _MOST_DAYS = 36_500  # a hundred years
@@ -275,6 +277,41 @@ class FileMemory:
             raise InvalidInputError(msg)
         await self._open()
         return await asyncio.to_thread(write_block, self._root, name, make=True)
+
+    async def consolidate(
+        self, model: ChatModel | None = None, *, dry_run: bool = False, language: Language | None = None
+    ) -> Consolidation:
+        """Move what lasts from the journal to `MEMORY.md`: one run, which `ReMe.undo` takes back. The journal stays.
+
+        Only days are looked at that are new or were changed since the last time. Lines with the tag `#keep` last; what
+        else does, a model says, in one call a day.
+
+        Args:
+            model: The model; None: only lines with the tag.
+            dry_run: Write nothing; the answer shows the difference.
+            language: Of the prompt; None follows the journal.
+
+        Raises:
+            ConflictError: Another process watches the folder, or a statement was changed meanwhile.
+            StoreError: As `sync`.
+        """
+        index = await self._open()
+        if not dry_run:
+            await self.sync()
+        consolidator = Consolidator(
+            root=self._root,
+            store=self._memory.store,
+            index=index,
+            clock=self._memory.clock,
+            wants_vectors=self._memory.resting_embedder is not None,
+            model=model,
+            language=language,
+        )
+        done = await consolidator.run(dry_run=dry_run)
+        if done.run_id is not None:
+            self._memory.start_waiting(self._scope)
+            await self.sync()
+        return done
 
     async def rebuild(self) -> SyncReport:
         """Index all files anew, as after the database was lost: statements keep their ids.
