@@ -115,7 +115,8 @@ class ReMeLight:
 
     async def close(self) -> None:
         """Finish what goes on in the background and remove old files of tool results; see `ReMe.close`."""
-        await self._look()
+        if self.memory.folders is not None:
+            self.memory.folders.start(self._scope)
         await self.memory.close()
 
     async def __aenter__(self) -> Self:
@@ -279,12 +280,12 @@ class ReMeLight:
         return told
 
     async def _look(self) -> None:
-        assert self.memory.folders is not None  # noqa: S101  # `files` is given
-        await self.memory.folders.look(self._scope)
+        if self.memory.folders is not None:
+            await self.memory.folders.look(self._scope)
 
     async def _follow(self) -> None:
-        assert self.memory.folders is not None  # noqa: S101  # as above
-        await self.memory.folders.join()
+        if self.memory.folders is not None:
+            await self.memory.folders.join()
 
 
 class ReMeInMemoryMemory:

@@ -17,7 +17,7 @@ from reme_core.files.agent_page import write_block
 from reme_core.files.check import check_folder
 from reme_core.files.consolidate import Consolidation, Consolidator
 from reme_core.files.file_index import FileIndex
-from reme_core.files.folder import AGENT_PAGES, FileProblem, UnreadableFileError, held, mapped_errors, open_folder
+from reme_core.files.folder import AGENT_PAGES, FileProblem, UnreadableFileError, held, mapped_errors, open_folder, scan
 from reme_core.files.journal import FilePlace, add_entry, add_messages
 from reme_core.files.record import RETENTION_DAYS, FolderRecord
 from reme_core.files.search import FileHit, FileText, read_lines, search_files
@@ -106,6 +106,7 @@ class FileMemory:
         self._lock = ExitStack()
         self._holds = False
         self.last_report = SyncReport()
+        self._has_synced = False
 
     @property
     def root(self) -> Path:
@@ -187,9 +188,20 @@ class FileMemory:
                 report = await syncing.run()
                 problems = await asyncio.to_thread(self._write_blocks)
                 self.last_report = replace(report, problems=(*told, *report.problems, *problems))
+                self._has_synced = True
         if self.last_report.runs:
             self._memory.start_waiting(self._scope)
         return self.last_report
+
+    async def sync_if_changed(self) -> SyncReport:
+        """Sync where a file was changed since the last time, or this was not done yet, or left problems."""
+        index = await self._open()
+        await index.load()
+        if self._has_synced and not self.last_report.problems:
+            known = {path: file.stamp for path, file in index.files.items()}
+            if (await asyncio.to_thread(scan, self._root)).stamps == known:
+                return SyncReport(files=len(known))
+        return await self.sync()
 
     async def _write_record(self, index: FileIndex) -> list[FileProblem]:
         await index.load()

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
 
 from reme_core.agents.base import DEFAULT_OPTIONS, AgentOptions, BaseMemoryAgentOp
 from reme_core.agents.loop import Limits
 from reme_core.agents.targets import fenced_messages, said_between
 from reme_core.errors import ConfigurationError
-from reme_core.files.folder import UnreadableFileError, inside, read_page
+from reme_core.files.folder import UnreadableFileError, read_page
 from reme_core.files.journal import JOURNAL_WRITER, entry_heading, journal_path
 from reme_core.files.keeper import Folders
 from reme_core.ports import AgentResult, AgentTask, BlockSummary, ChatModel, Clock, Store, Tool, ToolContext, WriteBatch
@@ -20,9 +23,23 @@ from reme_core.steps.ask_json import MeteredChatModel
 from reme_core.steps.distillation import Distilled, DistilTask
 from reme_core.text import Language, fence
 from reme_core.tools.files import EditFileOp, ReadFileOp, WriteFileOp
+from reme_core.tools.files.writing import WriteFileItem
 
 _SHOWN_CHARS = 12_000  # of a page, its end: some 3,000 tokens, which leave room in a small window
 _SUMMARY_CHARS = 2_000  # of what the block index is to say
+
+
+class AppendFileItem(WriteFileItem):
+    """What is to be added."""
+
+    mode: Literal["append"] = Field(default="append", description="append: at the end, on a line of its own.")
+
+
+class AppendFileOp(WriteFileOp):
+    """Adds to the end of a file; what there is stays."""
+
+    description = "Add to the end of a text file of the folder, which is made if it is not there."
+    item = AppendFileItem
 
 
 class JournalAgentV1Op(BaseMemoryAgentOp):
@@ -42,16 +59,15 @@ class JournalAgentV1Op(BaseMemoryAgentOp):
         super().__init__(options)
 
     def build_tools(self) -> Sequence[Tool]:
-        """Build reading, writing and editing, below the folder of the journal."""
-        journal = inside(self.root, "memory")
-        return [kind(root=journal) for kind in (ReadFileOp, WriteFileOp, EditFileOp)]
+        """Build reading, adding and editing, below the folder of the journal."""
+        return [kind(root=self.root, below="memory") for kind in (ReadFileOp, AppendFileOp, EditFileOp)]
 
     async def prepare(self, task: AgentTask, context: ToolContext) -> Mapping[str, str]:
         """Read the page of the day of the last message."""
         at = max(message.created_at for message in task.messages)
         path = journal_path(at)
         return {
-            "path": Path(path).name,
+            "path": path,
             "page": fence("page", await asyncio.to_thread(_shown, self.root, path)),
             "heading": entry_heading(at, "", self.session_id),
             "conversation": fenced_messages(task.messages, context.zone),

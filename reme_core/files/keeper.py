@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,7 @@ from reme_core.errors import ConfigurationError, ConflictError, ReMeError
 from reme_core.files.file_memory import FileMemory
 from reme_core.files.folder import OUR_FOLDER, FileProblem, mapped_errors
 from reme_core.files.record import RETENTION_DAYS
+from reme_core.files.sync import SyncReport
 from reme_core.files.targets import MEMORY_PAGE
 from reme_core.jobs.job_service import BackgroundTasks
 from reme_core.ports import (
@@ -109,7 +110,7 @@ class FolderKeeper:
     async def look(self, scope: Scope) -> None:
         """Take over what a person has written into files, before it is asked for."""
         if self._folder(scope) is not None:
-            await self._sync(scope)
+            await self._sync(scope, self._files(scope).sync_if_changed)
 
     async def join(self) -> None:
         """Wait until the files have followed."""
@@ -133,14 +134,14 @@ class FolderKeeper:
 
     async def _follow(self, scope: Scope) -> None:
         for _ in range(_TRIES):
-            if await self._sync(scope):
+            if await self._sync(scope, self._files(scope).sync):
                 return
             await asyncio.sleep(_PAUSE_S)
 
-    async def _sync(self, scope: Scope) -> bool:
-        """Sync; tell whether this was the one to do it."""
+    async def _sync(self, scope: Scope, sync: Callable[[], Awaitable[SyncReport]]) -> bool:
+        """Sync; tell whether nobody else was at it."""
         try:
-            report = await self._files(scope).sync()
+            report = await sync()
         except ConflictError as exc:
             _LOG.debug("%s", exc)
             return False

@@ -49,10 +49,12 @@ class FileRoot:
     Attributes:
         path: The folder.
         max_written_bytes: Of one file; a larger one that is there already may only shrink.
+        below: The name of the only folder in it whose files may be touched; "" for all.
     """
 
     path: Path
     max_written_bytes: int = MAX_READ_BYTES
+    below: str = ""
 
     def __post_init__(self) -> None:
         """Check that this system can open files in a folder that is open (ConfigurationError)."""
@@ -177,9 +179,12 @@ class FileRoot:
             create: Make the folders that are not there.
 
         Raises:
-            FileRefusedError: One of them is a link, or no folder.
+            FileRefusedError: One of them is a link, or no folder; or they are not `below`.
             OSError: The system refuses.
         """
+        if self.below and names[:1] != (self.below,):
+            problem = f"is not in the folder {self.below!r}, the only one that is open here: name a file in there"
+            raise FileRefusedError(Reason.OUTSIDE, path, problem)
         folder = self._opened_root()
         try:
             for name in names:

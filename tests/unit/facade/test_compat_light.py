@@ -46,7 +46,7 @@ def calls(name: str, **arguments: str) -> Message:
     return Message(role="assistant", content=(ToolCallBlock(call_id="1", name=name, arguments=dict(arguments)),))
 
 
-def written(path: str = "2026-11-22.md") -> Message:
+def written(path: str = "memory/2026-11-22.md") -> Message:
     return calls("write_file", path=path, content=ENTRY, mode="append")
 
 
@@ -116,7 +116,9 @@ async def test_an_agent_writes_the_journal_with_the_file_tools_and_the_search_fi
 async def test_the_agent_sees_the_page_of_the_day_and_reaches_nothing_but_the_journal(
     tmp_path: Path, clock: FixedClock
 ) -> None:
-    model = ScriptedChatModel([written("../MEMORY.md"), "done"])
+    refused = [written("MEMORY.md"), written("../MEMORY.md"), written("memory/../MEMORY.md")]
+    overwriting = calls("write_file", path="memory/2026-11-22.md", content="x", mode="overwrite")
+    model = ScriptedChatModel([*refused, overwriting, "done"])
     reme = ReMeLight(
         working_dir=tmp_path, default_as_llm_config=model, enable_load_env=False, session_id="s1", clock=clock
     )

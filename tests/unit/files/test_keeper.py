@@ -141,7 +141,8 @@ async def test_long_tool_results_are_files_until_they_are_three_days_old(
     (folder / "mine.txt").write_text("a person's")
     assert (folder / f"{note.reference}.txt").read_text() == LONG
     clock.advance(timedelta(days=4))
-    await memory.list_memories(user_id="ann")
+    await memory.add_memory("drinks tea", user_id="ann")
+    await memory.flush()
     assert [path.name for path in folder.iterdir()] == ["mine.txt"]
     [piece] = (await memory.reload_context(user_id="ann", reference=note.reference, start_line=7, end_line=7)).results
     assert piece.memory == "line 6\n"  # the store has it still
