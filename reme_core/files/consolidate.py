@@ -4,82 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import re
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
 from reme_core.errors import ModelError
 from reme_core.files.changes import Known, added_memory, changed_memory
 from reme_core.files.file_index import Entry, FileIndex
-from reme_core.files.folder import FileProblem, UnreadableFileError, read_page
-from reme_core.files.markdown import MarkdownPage, Statement, new_line_id, read_content, statement_line
+from reme_core.files.folder import FileProblem, read_page
+from reme_core.files.lasting import JournalDay, Lasting, lasting_question, read_days
+from reme_core.files.markdown import MarkdownPage, new_line_id, read_content, statement_line
 from reme_core.files.store_changes import PageEdit, apply_edit, find_memories
 from reme_core.files.targets import MEMORY_PAGE, OWN_TARGET
-from reme_core.ports import (
-    ChatModel,
-    Clock,
-    GetItems,
-    ItemAddress,
-    PutItem,
-    PutMemory,
-    ResponseSchema,
-    Store,
-    WriteBatch,
-    WriteItems,
-)
+from reme_core.ports import ChatModel, Clock, GetItems, ItemAddress, PutItem, PutMemory, Store, WriteBatch, WriteItems
 from reme_core.schema import Usage, new_id
-from reme_core.schema.memories import MAX_MEMORY_CHARS
-from reme_core.steps.ask_json import (
-    JsonQuestion,
-    MeteredChatModel,
-    WrittenAnswer,
-    ask,
-    list_schema,
-    none_as_empty,
-    not_blank,
-)
+from reme_core.steps.ask_json import MeteredChatModel, ask
 from reme_core.steps.costs import SERVICE_SPACE, CostBook
-from reme_core.text import Language, fence, json_line, load_prompt, normalise_content, prompt_language
+from reme_core.text import Language, normalise_content
 
 AUTHOR = "consolidation"
 """The author and actor of what comes out of the journal."""
 
-KEEP_TAG = "#keep"
-"""A line of the journal with this tag lasts, with a model and without."""
-
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_BULLET = re.compile(r"^\s*(?:>\s*)*(?:(?:[-*+]|\d+[.)])\s+)?(?:\[[ xX]\]\s+)?")
-_TAG = re.compile(rf"(?<!\S){KEEP_TAG}(?![\w/-])")
 _DONE = "file-consolidated"
 _SHOWN_STATEMENTS = 200  # as many as AGENTS.md shows
-_SHOWN_CHARS = 24_000  # of a day: some 6,000 tokens, which leave room in a small window
-_SCHEMA = ResponseSchema(
-    name="consolidation",
-    schema=list_schema(
-        "keep",
-        {
-            "content": {"type": "string"},
-            "replaces": {"type": ["integer", "null"]},
-            "lines": {"type": "array", "items": {"type": "integer"}},
-        },
-    ),
-)
 
 
-class _Kept(WrittenAnswer):
-    content: Annotated[str, Field(max_length=MAX_MEMORY_CHARS), AfterValidator(not_blank)]
-    replaces: int | None = None
-    lines: Annotated[tuple[int, ...], BeforeValidator(none_as_empty)] = ()
+@dataclass(slots=True, kw_only=True)
+class _Standing:
+    """A statement of MEMORY.md as it will stand there: its line, None for a new one; the day that changes it."""
 
+    content: str
+    memory_id: str | None
+    line: int | None = None
+    day: str | None = None
 
-class _Answer(WrittenAnswer):
-    keep: Annotated[tuple[_Kept, ...], BeforeValidator(none_as_empty)] = ()
+    @property
+    def at(self) -> datetime:
+        assert self.day is not None  # noqa: S101  # asked of what changes alone
+        return datetime.fromisoformat(self.day).replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,17 +66,6 @@ class Consolidation:
     changed: int = 0
     problems: tuple[FileProblem, ...] = ()
     usage: Usage = field(default_factory=Usage)
-
-
-@dataclass(frozen=True, slots=True)
-class _JournalDay:
-    day: str
-    sha256: str
-    lines: tuple[str, ...]
-
-    @property
-    def path(self) -> str:
-        return f"memory/{self.day}.md"
 
 
 @dataclass(slots=True)
@@ -140,10 +92,7 @@ class Consolidator:
     language: Language | None = None
     usage: Usage = field(default_factory=Usage)
     _page: MarkdownPage = field(default_factory=lambda: MarkdownPage(()))
-    _kept: dict[str, Statement] = field(default_factory=dict)
-    _edit: PageEdit = field(default_factory=lambda: PageEdit(MarkdownPage(())))
-    _new: dict[str, tuple[str, datetime]] = field(default_factory=dict)
-    _changed: dict[str, tuple[str, datetime]] = field(default_factory=dict)
+    _standing: list[_Standing] = field(default_factory=list)
     _problems: list[FileProblem] = field(default_factory=list)
 
     async def run(self, *, dry_run: bool) -> Consolidation:
@@ -153,42 +102,47 @@ class Consolidator:
             ConflictError: A statement was changed meanwhile: do it again.
             StoreError: The store can't be read or written.
         """
-        self._page = await asyncio.to_thread(self._read_memory_page)
+        await asyncio.to_thread(self._read_memory_page)
         done = []
         for day in await self._open_days():
             try:
-                chosen = await self._choose(day)
+                await self._consolidate(day)
             except ModelError as exc:
                 self._problems.append(FileProblem(day.path, f"was left out, as the model failed: {exc.message}"))
-                continue
-            for item in chosen:
-                self._take(item, datetime.fromisoformat(day.day).replace(tzinfo=UTC))
-            done.append(day)
+            else:
+                done.append(day)
         await CostBook(self.store, self.clock).add(self.index.scope, AUTHOR, self.usage)
-        run_id = None if dry_run else await self._write(done)
         return Consolidation(
             difference=self._difference(),
-            run_id=run_id,
+            run_id=None if dry_run else await self._write(done),
             days=tuple(day.day for day in done),
-            added=len(self._new),
+            added=len(self._added),
             changed=len(self._changed),
             problems=tuple(self._problems),
             usage=self.usage,
         )
 
-    def _read_memory_page(self) -> MarkdownPage:
-        if not (self.root / MEMORY_PAGE).is_file():
-            return MarkdownPage(())
-        page = MarkdownPage.parse(read_page(self.root, MEMORY_PAGE).data)
-        for statement in page.statements:
-            self._kept.setdefault(_key(read_content(statement.shown)), statement)
-        return page
+    @property
+    def _added(self) -> list[_Standing]:
+        return [item for item in self._standing if item.line is None]
 
-    async def _open_days(self) -> list[_JournalDay]:
-        days = await asyncio.to_thread(self._read_days)
-        places = [self._place(day) for day in days]
-        query = GetItems(addresses=places, at=self.clock.now())
-        items = await self.store.get_items(SERVICE_SPACE, query) if places else []
+    @property
+    def _changed(self) -> list[_Standing]:
+        return [item for item in self._standing if item.line is not None and item.day is not None]
+
+    def _read_memory_page(self) -> None:
+        if (self.root / MEMORY_PAGE).is_file():
+            self._page = MarkdownPage.parse(read_page(self.root, MEMORY_PAGE).data)
+        self._standing = [
+            _Standing(content=read_content(item.shown), memory_id=item.memory_id, line=item.line)
+            for item in self._page.statements
+        ]
+
+    async def _open_days(self) -> list[JournalDay]:
+        """Return the days that are to be looked at."""
+        days, self._problems = await asyncio.to_thread(read_days, self.root)
+        query = GetItems(addresses=[self._place(day) for day in days], at=self.clock.now())
+        items = await self.store.get_items(SERVICE_SPACE, query) if days else []
         before = [{} if item is None else item.value for item in items]
         return [
             day
@@ -196,84 +150,42 @@ class Consolidator:
             if value.get("sha256") != day.sha256 or (self.model is not None and not value.get("with_model"))
         ]
 
-    def _read_days(self) -> list[_JournalDay]:
-        days = []
-        for file in sorted((self.root / "memory").glob("*.md")):
-            if _DAY.fullmatch(file.stem):
-                path = f"memory/{file.name}"
-                try:
-                    read = read_page(self.root, path)
-                except UnreadableFileError as exc:
-                    self._problems.append(FileProblem(path, exc.message))
-                    continue
-                lines = MarkdownPage.parse(read.data).lines
-                days.append(_JournalDay(file.stem, read.sha256, tuple(line.strip() for line in lines)))
-        return days
-
-    async def _choose(self, day: _JournalDay) -> list[_Kept]:
-        marked = {n: text for n, line in enumerate(day.lines, 1) if (text := _marked(line))}
-        chosen: list[_Kept] = []
+    async def _consolidate(self, day: JournalDay) -> None:
+        chosen: list[Lasting] = []
+        shown = self._standing[-_SHOWN_STATEMENTS:]
         if self.model is not None and any(day.lines):
-            chosen = await ask(MeteredChatModel(self.model, self), self._question(day))
-        cited = {n for item in chosen for n in item.lines}
-        return chosen + [_Kept(content=text, lines=(n,)) for n, text in marked.items() if n not in cited]
-
-    def _question(self, day: _JournalDay) -> JsonQuestion[list[_Kept]]:
-        statements = self._shown_statements()
-        shown = [
-            json_line({"n": n, "text": read_content(statement.shown)}) for n, statement in enumerate(statements, 1)
-        ]
-        lines, size = dict[int, str](), 0
-        for n, line in enumerate(day.lines, 1):
-            size += len(line)
-            if size > _SHOWN_CHARS:
-                told = f"is long: a model was shown its lines 1 to {n - 1} alone; divide what follows among other days"
+            question = lasting_question(day, [item.content for item in shown], self.language)
+            chosen = await ask(MeteredChatModel(self.model, self), question)
+            if day.shown < len(day.lines):
+                told = f"is long: the model was shown {day.shown} of its lines; move the others to another day's page"
                 self._problems.append(FileProblem(day.path, told))
-                break
-            if line:
-                lines[n] = json_line({"n": n, "text": line})
-        language = self.language or prompt_language(day.lines)
-        return JsonQuestion(
-            system=load_prompt("reme_core.files", "consolidate", language).fill({}),
-            user="\n".join(
-                (
-                    fence("day", day.day),
-                    fence("statements", "\n".join(shown)),
-                    fence("journal", "\n".join(lines.values())),
-                )
-            ),
-            schema=_SCHEMA,
-            language=language,
-            read=lambda value: _read_answer(value, lines.keys(), len(statements)),
-        )
+        cited = {number for item in chosen for number in item.lines}
+        for item in chosen:
+            self._take(item, None if item.replaces is None else shown[item.replaces - 1], day.day)
+        for number, text in day.marked.items():
+            if number not in cited:
+                self._take(Lasting(content=text), None, day.day)
 
-    def _shown_statements(self) -> Sequence[Statement]:
-        return self._page.statements[-_SHOWN_STATEMENTS:]
-
-    def _take(self, item: _Kept, at: datetime) -> None:
-        """Take an item over, unless a statement says the same."""
+    def _take(self, item: Lasting, old: _Standing | None, day: str) -> None:
+        """Take what lasts over, unless a statement says the same; one of a day that was changed already stays."""
         key = _key(item.content)
-        if key in self._kept:
+        if any(_key(standing.content) == key for standing in self._standing):
             return
-        old = None if item.replaces is None else self._shown_statements()[item.replaces - 1]
-        memory_id = new_line_id() if old is None else old.memory_id
-        if old is None or memory_id is None or memory_id in self._changed:
-            memory_id = new_line_id()
-            self._new[memory_id] = item.content, at
-            self._edit.added.append(statement_line(memory_id, item.content))
+        if old is None or old.memory_id is None or old.day == day:
+            self._standing.append(_Standing(content=item.content, memory_id=new_line_id(), day=day))
         else:
-            self._changed[memory_id] = item.content, at
-            entry = Entry(memory_id, old.line, old.line, "", is_passage=False)
-            self._edit.replaced.append((entry, [statement_line(memory_id, item.content)]))
-        self._kept[key] = Statement(0, item.content, memory_id)
+            old.content, old.day = item.content, day
 
     def _difference(self) -> str:
-        before, after = (
-            page.print().decode().splitlines() for page in (self._page, apply_edit(self._page, self._edit))
-        )
+        edit = PageEdit(self._page, added=[_line_of(item) for item in self._added])
+        for item in self._changed:
+            assert item.line is not None  # noqa: S101  # what changes stands somewhere
+            entry = Entry(item.memory_id or "", item.line, item.line, "", is_passage=False)
+            edit.replaced.append((entry, [_line_of(item)]))
+        before, after = (page.print().decode().splitlines() for page in (self._page, apply_edit(self._page, edit)))
         return "\n".join(difflib.unified_diff(before, after, MEMORY_PAGE, MEMORY_PAGE, lineterm=""))
 
-    async def _write(self, days: Sequence[_JournalDay]) -> str | None:
+    async def _write(self, days: Sequence[JournalDay]) -> str | None:
         """Write the run, then that these days are done: after a crash between the two they are looked at again."""
         run_id, now = new_id(), self.clock.now()
         puts = await self._puts()
@@ -293,15 +205,17 @@ class Consolidator:
         return run_id if puts else None
 
     async def _puts(self) -> list[PutMemory]:
-        found = await find_memories(self.store, self.index.scope, list(self._changed))
+        ids = [item.memory_id for item in self._changed if item.memory_id is not None]
+        found = await find_memories(self.store, self.index.scope, ids)
         puts = [
-            added_memory(memory_id, OWN_TARGET, content, self._known(at))
-            for memory_id, (content, at) in self._new.items()
+            added_memory(item.memory_id, OWN_TARGET, item.content, self._known(item.at))
+            for item in self._added
+            if item.memory_id is not None
         ]
         puts += [
-            changed_memory(memory, OWN_TARGET, content, memory.when_to_use, self._known(self.clock.now()))
-            for memory_id, (content, _) in self._changed.items()
-            if (memory := found.get(memory_id)) is not None
+            changed_memory(memory, OWN_TARGET, item.content, memory.when_to_use, self._known(self.clock.now()))
+            for item in self._changed
+            if (memory := found.get(item.memory_id or "")) is not None
         ]
         return [replace(put, memory=put.memory.model_copy(update={"author": AUTHOR})) for put in puts]
 
@@ -315,23 +229,12 @@ class Consolidator:
             wants_vectors=self.wants_vectors,
         )
 
-    def _place(self, day: _JournalDay) -> ItemAddress:
+    def _place(self, day: JournalDay) -> ItemAddress:
         return ItemAddress(namespace=(_DONE, self.index.folder_id), key=day.day)
 
 
-def _read_answer(value: JsonValue, lines: AbstractSet[int], statements: int) -> list[_Kept]:
-    """Read what a model chose; what names no line of the journal is nobody's and left out (ValueError)."""
-    answer = _Answer.model_validate(value)
-    for item in answer.keep:
-        if item.replaces is not None and not 1 <= item.replaces <= statements:
-            msg = f"replaces: there is no statement {item.replaces}; write null for something new"
-            raise ValueError(msg)
-    return [item for item in answer.keep if not lines.isdisjoint(item.lines)]
-
-
-def _marked(line: str) -> str:
-    """Return what a line with the tag says, without the tag and the mark of a list; "" for another line."""
-    return " ".join(_TAG.sub("", _BULLET.sub("", line)).split()) if _TAG.search(line) else ""
+def _line_of(item: _Standing) -> str:
+    return statement_line(item.memory_id or "", item.content)
 
 
 def _key(content: str) -> str:

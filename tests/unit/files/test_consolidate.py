@@ -95,6 +95,7 @@ async def test_a_model_chooses_in_one_call_a_day_and_what_is_no_longer_true_is_r
     listed = {item.memory_id: item.content for item in (await memory.list_memories(user_id="ann")).memories}
     assert listed[ids["The parser is for Python 3.12"]] == "The parser is for Python 3.13 (20 November 2026)"
     assert set(listed.values()) > {"Ann has a boat", "door code 37919-K", "drinks tea"}
+    assert '{"n":1,"text":"The parser is for Python 3.13 (20' in model.requests[1].messages[1].text
     assert '{"n":6,"text":"- door code 37919-K #keep"}' in model.requests[0].messages[1].text
     costs = await memory.costs(user_id="ann")
     assert [(cost.purpose, cost.model_calls) for cost in costs] == [("consolidation", 2)]
@@ -118,6 +119,16 @@ async def test_a_day_that_was_changed_or_seen_by_no_model_is_looked_at_again_and
         page = root / "memory" / "2026-11-20.md"
         page.write_text(f"{page.read_text()}More.\n")
         assert (await files.consolidate(model)).difference == ""
+
+
+async def test_of_a_long_day_a_model_is_shown_the_beginning_and_what_is_left_out_is_told(
+    files: FileMemory, root: Path
+) -> None:
+    (root / "memory" / "2026-11-20.md").write_text("".join(f"{number} {'x' * 80}\n" for number in range(400)))
+    with ScriptedChatModel([answer()]) as model:
+        [problem] = (await files.consolidate(model, dry_run=True)).problems
+    assert problem.message.startswith("is long: the model was shown 28")
+    assert len(model.requests[0].messages[1].text) < 40_000
 
 
 async def test_what_names_no_line_of_the_journal_is_left_out(files: FileMemory, root: Path) -> None:
