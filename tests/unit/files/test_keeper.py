@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -200,3 +201,49 @@ def test_each_scope_has_a_folder_of_its_own() -> None:
 def test_what_is_no_folder_is_refused(tmp_path: Path, files: object) -> None:
     with pytest.raises(ConfigurationError, match="files: wanted"):
         ReMe(working_dir=tmp_path, llm=None, embedding=None, files=files)  # type: ignore[arg-type]
+
+
+async def test_no_file_is_written_through_a_link_that_leads_out(memory: ReMe, tmp_path: Path) -> None:
+    folder, outside = tmp_path / "notes" / "ann", tmp_path / "outside"
+    outside.mkdir()
+    folder.mkdir(parents=True)
+    for name in ("dialog", "memory", "tool_result", "targets"):
+        (folder / name).symlink_to(outside)
+    (folder / "MEMORY.md").symlink_to(outside / "MEMORY.md")
+    await memory.summary([said("one", "m1")], user_id="ann", session_id="s1")
+    await memory.add_memory("drinks tea", user_id="ann")
+    await memory.add_memory("likes fish", user_id="ann", memory_target="Bo")
+    await memory.offload_text(LONG, user_id="ann", session_id="s1", name="log")
+    await memory.flush()
+    assert list(outside.iterdir()) == []
+    problems = await FileMemory(folder, user_id="ann", memory=memory).check()
+    assert {problem.path for problem in problems} >= {"dialog", "MEMORY.md", "targets/personal/Bo.md"}
+
+
+def test_files_follow_a_blocking_memory_too(tmp_path: Path) -> None:
+    with ReMe.sync(working_dir=tmp_path / "store", llm=None, embedding=None, files=tmp_path / "notes") as memory:
+        memory.add_memory("drinks tea", user_id="ann")
+    assert "- drinks tea ^mem-" in (tmp_path / "notes" / "ann" / "MEMORY.md").read_text()
+    with ReMe.sync(working_dir=tmp_path / "store", llm=None, embedding=None, files=tmp_path / "notes") as memory:
+        (tmp_path / "notes" / "ann" / "MEMORY.md").write_text("- has a boat\n")
+        assert [item.content for item in memory.list_memories(user_id="ann").memories] == ["has a boat"]
+
+
+async def test_two_memories_over_one_store_and_one_folder_lose_nothing(tmp_path: Path, clock: FixedClock) -> None:
+    async with opened(tmp_path, clock) as one, opened(tmp_path, clock) as two, asyncio.TaskGroup() as group:
+        for number in range(20):
+            group.create_task(one.add_memory(f"one {number}", user_id="ann"))
+            group.create_task(two.add_memory(f"two {number}", user_id="ann"))
+            group.create_task(two.summary([said(f"said {number}", f"m{number}")], user_id="ann"))
+    page = (tmp_path / "notes" / "ann" / "MEMORY.md").read_text()
+    assert {f"- {who} {number}" for who in ("one", "two") for number in range(20)} == {
+        line.partition(" ^mem-")[0] for line in page.splitlines()
+    }
+    assert sorted(dialog(tmp_path / "notes" / "ann")) == sorted(f"m{number}" for number in range(20))
+
+
+async def test_another_space_keeps_no_files_of_this_one(memory: ReMe, tmp_path: Path) -> None:
+    async with memory.in_space("other") as other:
+        await other.add_memory("drinks tea", user_id="ann")
+    await memory.flush()
+    assert not (tmp_path / "notes").exists()
