@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -163,8 +163,11 @@ class FileMemory:
         finally:
             self._release()
 
-    async def sync(self) -> SyncReport:
+    async def sync(self, *, erased: Collection[str] = ()) -> SyncReport:
         """Take over what changed in the files and in the memory since the last time.
+
+        Args:
+            erased: Memories that were deleted without a trace, so that the store tells nothing: their lines go.
 
         Raises:
             ConflictError: Another process watches the folder, and does this.
@@ -185,7 +188,7 @@ class FileMemory:
                     index=index,
                     wants_vectors=self._memory.resting_embedder is not None,
                 )
-                report = await syncing.run()
+                report = await syncing.run(erased=erased)
                 problems = await asyncio.to_thread(self._write_blocks)
                 self.last_report = replace(report, problems=(*told, *report.problems, *problems))
                 self._has_synced = True

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -100,11 +101,13 @@ class FolderKeeper:
         self._memory = memory
         self._background = BackgroundTasks(self._follow)
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Scope, FileMemory]] = WeakKeyDictionary()
+        self._erased: dict[Scope, set[str]] = {}
         self._told: dict[Scope, Sequence[FileProblem | str]] = {}
 
-    def start(self, scope: Scope) -> None:
-        """Have the files of a scope follow, in the background."""
+    def start(self, scope: Scope, erased: Iterable[str] = ()) -> None:
+        """Have the files of a scope follow, in the background; lines of `erased` memories go, too."""
         if self._folder(scope) is not None:
+            self._erased.setdefault(scope, set()).update(erased)
             self._background.start(scope)
 
     async def look(self, scope: Scope) -> None:
@@ -134,7 +137,9 @@ class FolderKeeper:
 
     async def _follow(self, scope: Scope) -> None:
         for _ in range(_TRIES):
-            if await self._sync(scope, self._files(scope).sync):
+            erased = frozenset(self._erased.get(scope, ()))
+            if await self._sync(scope, partial(self._files(scope).sync, erased=erased)):
+                self._erased[scope] -= erased
                 return
             await asyncio.sleep(_PAUSE_S)
 
@@ -185,7 +190,9 @@ class FollowedStore(WrappedStore):
 
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
         """See `Store.put`."""
-        return self._followed(scope, await self._store.put(scope, batch))
+        stored = await self._store.put(scope, batch)
+        self._keeper.start(scope, [delete.memory_id for delete in batch.deletes if delete.erase])
+        return stored
 
     async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
         """See `Store.put_and_settle`."""

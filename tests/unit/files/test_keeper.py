@@ -186,6 +186,16 @@ async def test_erasing_a_user_removes_the_files_that_were_kept_and_no_other_note
     assert (await memory.list_memories(user_id="ann")).memories == ()
 
 
+async def test_the_line_of_an_erased_memory_goes(memory: ReMe, tmp_path: Path) -> None:
+    kept = await memory.add_memory("the secret is 37919-K", user_id="ann")
+    await memory.add_memory("drinks tea", user_id="ann")
+    await memory.flush()
+    await memory.delete_memory(kept.memory_id, user_id="ann", erase=True)
+    await memory.flush()
+    lines = (tmp_path / "notes" / "ann" / "MEMORY.md").read_text().splitlines()
+    assert [line.partition(" ^")[0] for line in lines] == ["- drinks tea"]
+
+
 def test_each_scope_has_a_folder_of_its_own() -> None:
     folders = Folders(root="notes", users={"cy": "elsewhere"})
     names = ["ann", "a/b", "a%2fb", "a.", ".hidden", "+shared", "a b", "李", "ann@x.org", "x" * 50]
