@@ -47,7 +47,7 @@ class Lasting(WrittenAnswer):
     lines: Annotated[tuple[int, ...], BeforeValidator(none_as_empty)] = ()
 
 
-class _Answer(WrittenAnswer):
+class _LastingAnswer(WrittenAnswer):
     keep: Annotated[tuple[Lasting, ...], BeforeValidator(none_as_empty)] = ()
 
 
@@ -120,7 +120,7 @@ def lasting_question(
 
 def _read(value: JsonValue, *, lines: AbstractSet[int], statements: int) -> list[Lasting]:
     """Read what a model chose; what names no line of the journal is nobody's and left out (ValueError)."""
-    answer = _Answer.model_validate(value)
+    answer = _LastingAnswer.model_validate(value)
     for item in answer.keep:
         if item.replaces is not None and not 1 <= item.replaces <= statements:
             msg = f"replaces: there is no statement {item.replaces}; write null for something new"

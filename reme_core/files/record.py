@@ -1,4 +1,4 @@
-"""What was said, the journal of it and long tool results of a memory, as files beside it.
+"""Record of a memory as files beside it: what was said, the journal of it, and long tool results.
 
 Each is on disk in the store first. How far the files follow is kept with the folder's index: what could not be written,
 or was cut off by a crash, is written with the next sync, and nothing twice.
