@@ -116,6 +116,7 @@ async def consolidate(
                 "days": list(done.days),
                 "added": done.added,
                 "changed": done.changed,
+                "removed": done.removed,
                 "problems": _told(done.problems),
             }
         )
@@ -123,7 +124,7 @@ async def consolidate(
         for line in done.difference.splitlines():
             output.line(line)
         _print_problems(output, done.problems)
-        changes = listed(f"{done.added} added", f"{done.changed} changed")
+        changes = listed(f"{done.added} added", f"{done.changed} changed", f"{done.removed} removed")
         run = "" if done.run_id is None else f"run {done.run_id}"
         output.line(f"{root}: {counted(len(done.days), 'day')} of the journal, {changes}", run)
     return ExitCode.PARTLY_DONE if done.problems else ExitCode.DONE

@@ -17,7 +17,18 @@ from reme_core.files.lasting import JournalDay, Lasting, lasting_question, read_
 from reme_core.files.markdown import MarkdownPage, new_line_id, read_content, statement_line
 from reme_core.files.store_changes import PageEdit, apply_edit, find_memories
 from reme_core.files.targets import MEMORY_PAGE, OWN_TARGET
-from reme_core.ports import ChatModel, Clock, GetItems, ItemAddress, PutItem, PutMemory, Store, WriteBatch, WriteItems
+from reme_core.ports import (
+    ChatModel,
+    Clock,
+    DeleteMemory,
+    GetItems,
+    ItemAddress,
+    PutItem,
+    PutMemory,
+    Store,
+    WriteBatch,
+    WriteItems,
+)
 from reme_core.schema import Usage, new_id
 from reme_core.steps.ask_json import MeteredChatModel, ask
 from reme_core.steps.costs import SERVICE_SPACE, CostBook
@@ -26,6 +37,7 @@ from reme_core.text import Language, normalise_content
 AUTHOR = "consolidation"
 """The author and actor of what comes out of the journal."""
 
+_REASON = "what lasts of the journal"
 _DONE = "file-consolidated"
 _SHOWN_STATEMENTS = 200  # as many as AGENTS.md shows
 
@@ -38,6 +50,7 @@ class _Standing:
     memory_id: str | None
     line: int | None = None
     day: str | None = None
+    is_gone: bool = False
 
     @property
     def at(self) -> datetime:
@@ -55,6 +68,7 @@ class Consolidation:
         days: The days of the journal that were looked at.
         added: New statements.
         changed: Statements that say something else.
+        removed: Statements that another one took in.
         problems: Days that were left out, and what to do.
         usage: What the model cost.
     """
@@ -64,6 +78,7 @@ class Consolidation:
     days: tuple[str, ...] = ()
     added: int = 0
     changed: int = 0
+    removed: int = 0
     problems: tuple[FileProblem, ...] = ()
     usage: Usage = field(default_factory=Usage)
 
@@ -118,17 +133,22 @@ class Consolidator:
             days=tuple(day.day for day in done),
             added=len(self._added),
             changed=len(self._changed),
+            removed=len(self._removed),
             problems=tuple(self._problems),
             usage=self.usage,
         )
 
     @property
     def _added(self) -> list[_Standing]:
-        return [item for item in self._standing if item.line is None]
+        return [item for item in self._standing if item.line is None and not item.is_gone]
 
     @property
     def _changed(self) -> list[_Standing]:
-        return [item for item in self._standing if item.line is not None and item.day is not None]
+        return [item for item in self._standing if item.line is not None and item.day is not None and not item.is_gone]
+
+    @property
+    def _removed(self) -> list[_Standing]:
+        return [item for item in self._standing if item.line is not None and item.is_gone]
 
     def _read_memory_page(self) -> None:
         if (self.root / MEMORY_PAGE).is_file():
@@ -152,7 +172,7 @@ class Consolidator:
 
     async def _consolidate(self, day: JournalDay) -> None:
         chosen: list[Lasting] = []
-        shown = self._standing[-_SHOWN_STATEMENTS:]
+        shown = [item for item in self._standing if not item.is_gone][-_SHOWN_STATEMENTS:]
         if self.model is not None and any(day.lines):
             question = lasting_question(day, [item.content for item in shown], self.language)
             chosen = await ask(MeteredChatModel(self.model, self), question)
@@ -161,27 +181,30 @@ class Consolidator:
                 self._problems.append(FileProblem(day.path, told))
         cited = {number for item in chosen for number in item.lines}
         for item in chosen:
-            self._take(item, None if item.replaces is None else shown[item.replaces - 1], day.day)
+            self._take(item, [shown[number - 1] for number in item.replaces], day.day)
         for number, text in day.marked.items():
             if number not in cited:
-                self._take(Lasting(content=text), None, day.day)
+                self._take(Lasting(content=text), [], day.day)
 
-    def _take(self, item: Lasting, old: _Standing | None, day: str) -> None:
-        """Take what lasts over, unless a statement says the same; one of a day that was changed already stays."""
+    def _take(self, item: Lasting, replaced: Sequence[_Standing], day: str) -> None:
+        """Take what lasts over, unless a statement says the same; one that the same day has changed already stays."""
         key = _key(item.content)
-        if any(_key(standing.content) == key for standing in self._standing):
+        if any(_key(standing.content) == key and not standing.is_gone for standing in self._standing):
             return
-        if old is None or old.memory_id is None or old.day == day:
+        old = [standing for standing in replaced if standing.memory_id is not None and standing.day != day]
+        if not old:
             self._standing.append(_Standing(content=item.content, memory_id=new_line_id(), day=day))
-        else:
-            old.content, old.day = item.content, day
+            return
+        old[0].content, old[0].day = item.content, day
+        for standing in old[1:]:
+            standing.is_gone, standing.day = True, day
 
     def _difference(self) -> str:
         edit = PageEdit(self._page, added=[_line_of(item) for item in self._added])
-        for item in self._changed:
+        for item in (*self._changed, *self._removed):
             assert item.line is not None  # noqa: S101  # what changes stands somewhere
             entry = Entry(item.memory_id or "", item.line, item.line, "", is_passage=False)
-            edit.replaced.append((entry, [_line_of(item)]))
+            edit.replaced.append((entry, [] if item.is_gone else [_line_of(item)]))
         before, after = (page.print().decode().splitlines() for page in (self._page, apply_edit(self._page, edit)))
         return "\n".join(difflib.unified_diff(before, after, MEMORY_PAGE, MEMORY_PAGE, lineterm=""))
 
@@ -190,7 +213,8 @@ class Consolidator:
         run_id, now = new_id(), self.clock.now()
         puts = await self._puts()
         if puts:
-            batch = WriteBatch(puts=puts, reason="what lasts of the journal", run_id=run_id, actor=AUTHOR, at=now)
+            deletes = [DeleteMemory(memory_id=item.memory_id) for item in self._removed if item.memory_id is not None]
+            batch = WriteBatch(puts=puts, deletes=deletes, reason=_REASON, run_id=run_id, actor=AUTHOR, at=now)
             await self.store.put(self.index.scope, batch)
         marks = [
             PutItem(

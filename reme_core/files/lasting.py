@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue
 
@@ -32,19 +32,27 @@ _SCHEMA = ResponseSchema(
         "keep",
         {
             "content": {"type": "string"},
-            "replaces": {"type": ["integer", "null"]},
+            "replaces": {"type": "array", "items": {"type": "integer"}},
             "lines": {"type": "array", "items": {"type": "integer"}},
         },
     ),
 )
 
 
+def _listed(value: object) -> object:
+    """Return a number of a model as a list of it."""
+    return (value,) if isinstance(value, int) else none_as_empty(value)
+
+
+_Numbers: TypeAlias = Annotated[tuple[int, ...], BeforeValidator(_listed)]
+
+
 class Lasting(WrittenAnswer):
-    """What lasts, as a statement; the number of the statement that it replaces, and the lines that say it, from 1."""
+    """What lasts, as a statement; the numbers of the statements that it replaces, and of the lines that say it."""
 
     content: Annotated[str, Field(max_length=MAX_MEMORY_CHARS), AfterValidator(not_blank)]
-    replaces: int | None = None
-    lines: Annotated[tuple[int, ...], BeforeValidator(none_as_empty)] = ()
+    replaces: _Numbers = ()
+    lines: _Numbers = ()
 
 
 class _LastingAnswer(WrittenAnswer):
@@ -122,7 +130,8 @@ def _read(value: JsonValue, *, lines: AbstractSet[int], statements: int) -> list
     """Read what a model chose; what names no line of the journal is nobody's and left out (ValueError)."""
     answer = _LastingAnswer.model_validate(value)
     for item in answer.keep:
-        if item.replaces is not None and not 1 <= item.replaces <= statements:
-            msg = f"replaces: there is no statement {item.replaces}; write null for something new"
+        unknown = [number for number in item.replaces if not 1 <= number <= statements]
+        if unknown:
+            msg = f"replaces: there is no statement {unknown[0]}; leave it empty for something new"
             raise ValueError(msg)
     return [item for item in answer.keep if not lines.isdisjoint(item.lines)]

@@ -45,7 +45,7 @@ async def files(memory: ReMe, root: Path) -> AsyncIterator[FileMemory]:
         yield opened
 
 
-def answer(*items: tuple[str, int | None, list[int]]) -> str:
+def answer(*items: tuple[str, int | list[int] | None, list[int]]) -> str:
     keep = [{"content": content, "replaces": replaces, "lines": lines} for content, replaces, lines in items]
     return json.dumps({"keep": keep})
 
@@ -99,6 +99,21 @@ async def test_a_model_chooses_in_one_call_a_day_and_what_is_no_longer_true_is_r
     assert '{"n":6,"text":"- door code 37919-K #keep"}' in model.requests[0].messages[1].text
     costs = await memory.costs(user_id="ann")
     assert [(cost.purpose, cost.model_calls) for cost in costs] == [("consolidation", 2)]
+
+
+async def test_a_statement_that_takes_in_others_leaves_one_line_and_undo_brings_both_back(
+    files: FileMemory, memory: ReMe, root: Path
+) -> None:
+    before = (root / "MEMORY.md").read_bytes()
+    with ScriptedChatModel([answer(("Ann drinks tea and writes a parser for 3.13", [1, 2], [5, 6]))]) as model:
+        done = await files.consolidate(model)
+    assert (done.added, done.changed, done.removed) == (0, 1, 1)
+    lines = (root / "MEMORY.md").read_text().splitlines()
+    assert [line.partition(" ^")[0] for line in lines] == ["# Ann", "", "- Ann drinks tea and writes a parser for 3.13"]
+    assert done.run_id is not None
+    await memory.undo(done.run_id, user_id="ann")
+    await files.sync()
+    assert sorted((root / "MEMORY.md").read_bytes().splitlines()) == sorted(before.splitlines())
 
 
 async def test_again_nothing_is_asked_and_nothing_changes(files: FileMemory, root: Path) -> None:
