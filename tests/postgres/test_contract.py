@@ -17,6 +17,8 @@ from tests.contract.suites.offload_contract import OffloadContract
 from tests.contract.suites.tool_call_contract import ToolCallContract
 from tests.contract.suites.transcript_contract import TranscriptContract, TranscriptIndexContract
 
+pytestmark = pytest.mark.postgres  # 777 tests
+
 CAPABILITIES = StoreCapabilities(persistent=True, shared=True)
 
 

@@ -156,7 +156,9 @@ SCOPES = [Scope(memory_space=space, user_id=user) for space in ("s", "*") for us
 @pytest.mark.timeout(3600)
 @settings(max_examples=CASES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.sampled_from(SCOPES), st.booleans(), st.text(max_size=3)), min_size=1, max_size=8))
-def test_whatever_is_written_no_other_scope_finds_it(db: PostgresDatabase, steps: list[tuple[Scope, bool, str]]) -> None:
+def test_whatever_is_written_no_other_scope_finds_it(
+    db: PostgresDatabase, steps: list[tuple[Scope, bool, str]]
+) -> None:
     def clear(connection: Any) -> None:  # nothing in the statement says whose rows are meant
         connection.execute("DELETE FROM sessions")
 

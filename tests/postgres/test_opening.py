@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from reme_core import ReMe
 from reme_core.errors import ConfigurationError, SchemaVersionError, StoreAccessError
 from reme_core.schema import Scope
 from reme_core.stores.postgres import migrate as migrating
@@ -17,6 +18,7 @@ from reme_core.stores.postgres.admin import database_facts, migrate_database, pl
 from reme_core.stores.postgres.database import PostgresDatabase
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.postgres.tables import MIGRATIONS, Migration
+from reme_core.text import TERMS_VERSION
 from tests.support.postgres_server import ROLE, TestServer
 
 ANNA = Scope(memory_space="space", user_id="anna")
@@ -124,6 +126,26 @@ async def test_a_newer_database_is_refused_and_an_older_one_only_read(
     monkeypatch.undo()
     with pytest.raises(SchemaVersionError, match="newer release"):
         await use(ServerSettings(url=url))
+
+
+async def test_words_of_an_older_release_are_cut_anew(server: TestServer, url: str, database: str) -> None:
+    async with ReMe("space", llm=None, embedding=None, vector_store={"backend": "postgres", "url": url}) as memory:
+        await memory.add_memory("Otters hold hands", user_id="anna")
+        await memory.summary([("user", "a walrus sings")], user_id="anna")
+        left = [{"role": "user", "content": "long words " * 3_000}]
+        await memory.offload_context(left, user_id="anna", session_id="s")
+    older = "UPDATE reme.meta SET value = '1' WHERE key = 'terms'"
+    as_admin(server, database, older, "UPDATE reme.messages SET terms = ''", "UPDATE reme.memories SET terms = ''")
+    settings = ServerSettings(url=url)
+    assert await use(settings) is not None
+    with pytest.raises(SchemaVersionError, match="reme migrate"):
+        await use(settings, writes=True)
+    assert planned_migrations(settings) == migrate_database(settings) == [f"words of version {TERMS_VERSION}"]
+    assert planned_migrations(settings) == migrate_database(settings) == []
+    assert database_facts(settings).unwalled == ()
+    async with ReMe("space", llm=None, embedding=None, vector_store={"backend": "postgres", "url": url}) as memory:
+        found = await memory.retrieve("otters and a walrus", user_id="anna")
+    assert {hit.layer for hit in found.results} >= {"memory", "message"}
 
 
 def later(monkeypatch: pytest.MonkeyPatch, steps: Sequence[Migration]) -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from psycopg import errors
 from psycopg.sql import SQL, Identifier
 
 from reme_core.errors import ConfigurationError, SchemaVersionError, StoreAccessError
-from reme_core.stores.postgres.connection import RawConnection, lock_number
+from reme_core.stores.postgres.connection import Beginning, Begun, PgConnection, RawConnection, lock_number
+from reme_core.stores.postgres.dialect import POSTGRES
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.postgres.tables import MIGRATIONS, WALLED, Migration
+from reme_core.stores.sql.segment_anew import segment_anew
 from reme_core.text import TERMS_VERSION
 
 OLDEST_SERVER = 15
 _MAKES_TABLES_S = 60
+_WORDS = f"words of version {TERMS_VERSION}"
+_WITH_WORDS = ("messages", "message_vectors", "memories", "blocks", "offloads", "offload_passages", "offload_words")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +161,8 @@ def schema_state(raw: RawConnection, settings: ServerSettings) -> SchemaState:
 
 def pending(state: SchemaState, migrations: Sequence[Migration] = MIGRATIONS) -> list[str]:
     """Return the names of the steps that are to be taken."""
-    return [f"{number}: {step.name}" for number, step in enumerate(migrations, 1) if number > state.version]
+    steps = [f"{number}: {step.name}" for number, step in enumerate(migrations, 1) if number > state.version]
+    return [*steps, _WORDS] if 0 < state.terms < TERMS_VERSION else steps
 
 
 def migrate(
@@ -185,6 +191,8 @@ def migrate(
                 taken.append(f"{number}: {step.name}")
             for name, statement in step.concurrently:
                 _index(raw, settings, name, statement)
+        if _segment(raw, settings):
+            taken.append(_WORDS)
         if grant_to is not None:
             _grant(raw, settings, grant_to)
     except errors.InsufficientPrivilege as exc:
@@ -201,8 +209,7 @@ def _take(raw: RawConnection, settings: ServerSettings, number: int, step: Migra
     """Take a step, unless it was taken; return whether it was taken now."""
     schema = Identifier(settings.schema)
     with raw.transaction():
-        raw.execute("SELECT set_config('lock_timeout', %s, true)", (f"{_MAKES_TABLES_S}s",))
-        raw.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number(settings.schema, "migrate"),))
+        _lock(raw, settings)
         if schema_state_within(raw, settings).version >= number:
             return False
         if number == 1 and not _has_schema(raw, settings):
@@ -214,6 +221,30 @@ def _take(raw: RawConnection, settings: ServerSettings, number: int, step: Migra
             raw.execute(statement.replace("{schema}", settings.schema).encode())
         raw.execute("INSERT INTO migrations VALUES (%s, %s, now())", (number, step.name))
     return True
+
+
+def _segment(raw: RawConnection, settings: ServerSettings) -> bool:
+    """Cut all words anew where an older release has cut them; return whether that was so."""
+    with raw.transaction():
+        _lock(raw, settings)
+        if schema_state(raw, settings).terms >= TERMS_VERSION:
+            return False
+        raw.execute("SELECT set_config('search_path', %s, true)", (settings.schema,))
+        for table in _WITH_WORDS:  # the walls bind the owner as well; nobody else sees the tables without them
+            raw.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY".encode())
+        beginning = Beginning(settings, "freeing", None)
+        connection = PgConnection(raw, beginning, Begun(None, None), POSTGRES)
+        segment_anew(connection, partial(POSTGRES.add_words, connection), ("offload_words",))
+        raw.execute("UPDATE meta SET value = %s WHERE key = 'terms'", (str(TERMS_VERSION),))
+        for table in _WITH_WORDS:
+            raw.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY".encode())
+    return True
+
+
+def _lock(raw: RawConnection, settings: ServerSettings) -> None:
+    """Let one process at a time change the tables."""
+    raw.execute("SELECT set_config('lock_timeout', %s, true)", (f"{_MAKES_TABLES_S}s",))
+    raw.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number(settings.schema, "migrate"),))
 
 
 def schema_state_within(raw: RawConnection, settings: ServerSettings) -> SchemaState:
