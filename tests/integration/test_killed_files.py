@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 from pathlib import Path
 
@@ -10,16 +9,15 @@ import pytest
 
 from reme_core import FileMemory, ReMe
 from tests.support.file_children import edit_as_a_person, sync_folder_of, version, write_versions
-
-_PROCESSES = multiprocessing.get_context("spawn")
+from tests.support.new_processes import NEW_PROCESSES
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_page_is_whole_wherever_its_writer_was_killed(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "page.md"
     path.write_bytes(version(0))
-    ours, theirs = _PROCESSES.Pipe(duplex=False)
-    child = _PROCESSES.Process(target=write_versions, args=(path, theirs))
+    ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=write_versions, args=(path, theirs))
     child.start()
     chance, begun = random.Random(seed), 0
     for _ in range(5 + chance.randrange(20)):
@@ -45,8 +43,8 @@ async def test_a_sync_that_was_killed_is_completed_by_the_next_one(tmp_path: Pat
     for number in range(40):
         page = root / "targets" / "personal" / f"p{number}.md"
         page.write_text(f"# P{number}\n\n- likes fish {number}\n- lives in street {number}\n\nMet in {number}.\n")
-    ours, theirs = _PROCESSES.Pipe(duplex=False)
-    child = _PROCESSES.Process(target=sync_folder_of, args=(tmp_path / "store", root, theirs))
+    ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=sync_folder_of, args=(tmp_path / "store", root, theirs))
     child.start()
     assert ours.recv_bytes() == b"begins"
     while sum("^mem-" in page.read_text() for page in root.rglob("*.md")) < marked:
@@ -72,7 +70,7 @@ async def test_a_person_and_an_agent_who_write_one_file_at_once_lose_no_line(tmp
     root.mkdir()
     page = root / "MEMORY.md"
     page.write_text("# Me\n")
-    child = _PROCESSES.Process(target=edit_as_a_person, args=(page, count))
+    child = NEW_PROCESSES.Process(target=edit_as_a_person, args=(page, count))
     async with ReMe("space", tmp_path / "store", llm=None, embedding=None) as memory:
         files = FileMemory(root, user_id="ann", memory=memory)
         child.start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import shutil
 import stat
@@ -17,6 +16,7 @@ from reme_core import ReMe
 from reme_core.errors import StorageFullError, StoreAccessError, StoreError, StoreUnavailableError
 from reme_core.stores.local.file.connection_threads import MappedErrors
 from tests.support import processes
+from tests.support.new_processes import NEW_PROCESSES
 
 
 def _mode(path: Path) -> int:
@@ -180,7 +180,7 @@ async def test_a_database_given_as_an_export_by_mistake_keeps_its_locks(tmp_path
         for call in (memory.export, memory.import_):
             with pytest.raises(StoreAccessError, match="SQLite database"):
                 await call(path, user_id="alice")
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(1, mp_context=NEW_PROCESSES) as pool:
             pool.submit(processes.write_one, tmp_path, "other").result()  # the last to close removes the log
         assert (tmp_path / "memory.db-wal").exists()
         await memory.add_memory("was written, too", user_id="alice")
