@@ -55,6 +55,12 @@ def make_scope_number(connection: Statements, scope: Scope) -> int:
     return insert_row(connection, "scopes", {"memory_space": scope.memory_space, "user_id": scope.user_id})
 
 
+def enter_scope(connection: SqlConnection, scope: Scope) -> int:
+    """Return what `make_scope_number` does; an engine that knows the number isn't asked for it."""
+    number = find_scope(connection, scope)
+    return make_scope_number(connection, scope) if number is None else number
+
+
 def find_session(connection: Statements, scope: int, session_id: str) -> int | None:
     """Return the number of a session, None if it has neither messages nor offloads."""
     row = connection.execute(

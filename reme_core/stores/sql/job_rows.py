@@ -15,7 +15,7 @@ from reme_core.errors import ConflictError, InvalidInputError, JobNotFoundError
 from reme_core.ports import ClaimJob, SettleJob
 from reme_core.schema import Job, JobState, Scope, describe, new_id, parse_time
 from reme_core.schema.checks import JsonObject, check_text
-from reme_core.stores.sql.bookkeeping import find_scope, insert_row, make_scope_number
+from reme_core.stores.sql.bookkeeping import enter_scope, find_scope, insert_row
 from reme_core.stores.sql.connection import SqlConnection
 from reme_core.stores.sql.memory_rows import microseconds
 
@@ -71,7 +71,7 @@ def add_jobs(connection: SqlConnection, scope: Scope, jobs: Sequence[Job]) -> No
     """Add jobs; the same ones that are there already are left alone, whatever became of them (ConflictError)."""
     if not jobs:
         return
-    number = make_scope_number(connection, scope)
+    number = enter_scope(connection, scope)
     for job in jobs:
         origin = _digest(job)
         row = connection.execute(

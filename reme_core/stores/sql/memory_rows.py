@@ -23,7 +23,7 @@ from reme_core.schema import (
 )
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
 from reme_core.stores.sql import row_conditions as waiting
-from reme_core.stores.sql.bookkeeping import Layer, find_scope, insert_row, log_changes, make_scope_number
+from reme_core.stores.sql.bookkeeping import Layer, enter_scope, find_scope, insert_row, log_changes
 from reme_core.stores.sql.connection import SqlConnection, reading_rows
 from reme_core.stores.sql.items import row_links as item_links
 from reme_core.stores.sql.row_conditions import check_filter, conditions
@@ -66,7 +66,7 @@ def put_batch(connection: SqlConnection, scope: Scope, batch: WriteBatch, *, dis
     """
     if not batch.puts and not batch.deletes:
         return []
-    number = make_scope_number(connection, scope)
+    number = enter_scope(connection, scope)
     changed: list[int] = []
     missing = [d.memory_id for d in batch.deletes if not _is_known(connection, number, d)]
     if missing:

@@ -22,11 +22,11 @@ from reme_core.schema.messages import renamings
 from reme_core.stores._cursors import Row, check_limit, cut_page, given, in_order, row_after, seconds
 from reme_core.stores.sql.bookkeeping import (
     Layer,
+    enter_scope,
     find_scope,
     find_session,
     insert_row,
     log_changes,
-    make_scope_number,
     make_session_number,
     session_asked,
 )
@@ -53,7 +53,7 @@ def append_messages(connection: SqlConnection, scope: Scope, request: AppendMess
     """Add messages at the end of a session; equal ones that are there already are left alone (ConflictError)."""
     if not request.messages:
         return Appended(added=(), known=())
-    number = make_scope_number(connection, scope)
+    number = enter_scope(connection, scope)
     session = make_session_number(connection, number, request.session_id)
     added: list[str] = []
     known: list[str] = []
@@ -242,7 +242,7 @@ def put_blocks(connection: SqlConnection, scope: Scope, blocks: Sequence[Block])
     """Add blocks; equal ones that are there already are left alone (MessageNotFoundError, ConflictError)."""
     if not blocks:
         return
-    number = make_scope_number(connection, scope)
+    number = enter_scope(connection, scope)
     rows = [row for block in blocks if (row := _put(connection, number, block)) is not None]
     log_changes(connection, number, Layer.BLOCKS, rows)
 

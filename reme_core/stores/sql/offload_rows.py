@@ -16,9 +16,9 @@ from reme_core.ports import ListOffloads, OffloadPage, OffloadSearch
 from reme_core.schema import OffloadInfo, OffloadRecord, Scope, parse_time
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, row_after
 from reme_core.stores.sql.bookkeeping import (
+    enter_scope,
     find_scope,
     insert_row,
-    make_scope_number,
     make_session_number,
     session_asked,
 )
@@ -148,7 +148,7 @@ def put_offloads(
     """
     if not prepared:
         return []
-    number = make_scope_number(connection, scope)
+    number = enter_scope(connection, scope)
     _check_messages(connection, number, [item.offload for item in prepared])
     references = []
     for item in prepared:

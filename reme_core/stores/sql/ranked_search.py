@@ -34,7 +34,7 @@ from reme_core.retrieval import (
 from reme_core.rules import check_vector
 from reme_core.schema import Memory, Scope
 from reme_core.stores._cursors import check_limit
-from reme_core.stores.sql.bookkeeping import Layer, check_dimension, find_newest_change, find_session
+from reme_core.stores.sql.bookkeeping import Layer, check_dimension, find_newest_change, find_session, newest_change
 from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
 from reme_core.stores.sql.message_rows import blocks_by_rows, messages_by_rows, passages_by_rows, rows_of_messages
 from reme_core.stores.sql.partitions import Partition, Partitions, holds_any
@@ -132,6 +132,8 @@ class Loader:
             return False
         time.sleep(_PAUSE_S)
         with partition.lock:
+            if partition.is_beyond(newest_change(connection, scope, partition.layer)):
+                connection.dialect.renew(connection)  # or the number of its last change would be too low
             partition.follow(connection, scope)
             partition.load_more(connection, scope)
             size, more = partition.index.nbytes, not partition.is_complete

@@ -15,7 +15,7 @@ from reme_core.errors import ConflictError, ToolCallNotFoundError
 from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, ToolCallPage, ToolPage
 from reme_core.schema import Scope, ToolCallResult, ToolError, ToolStatistics
 from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor
-from reme_core.stores.sql.bookkeeping import find_scope, make_scope_number
+from reme_core.stores.sql.bookkeeping import enter_scope, find_scope
 from reme_core.stores.sql.connection import SqlConnection, reading_rows
 from reme_core.stores.sql.memory_rows import from_microseconds, microseconds
 from reme_core.text import error_class
@@ -51,7 +51,7 @@ def add_calls(connection: SqlConnection, scope: Scope, prepared: Sequence[Prepar
     """Record calls; the same ones that are there already are left alone (ConflictError)."""
     if not prepared:
         return AddedToolCalls(added=())
-    number = make_scope_number(connection, scope)
+    number = enter_scope(connection, scope)
     added, known = list[str](), list[str]()
     for item in prepared:
         (added if _insert(connection, number, item) else known).append(item.call.call_id)

@@ -10,7 +10,7 @@ from reme_core.errors import DimensionMismatchError
 from reme_core.ports import DeleteMemory, PutMemory, WriteBatch
 from reme_core.rules import metadata_of, read_value, texts_of
 from reme_core.schema import Memory
-from reme_core.stores.sql.bookkeeping import Layer, log_changes, make_scope_number
+from reme_core.stores.sql.bookkeeping import Layer, enter_scope, log_changes
 from reme_core.stores.sql.connection import SqlConnection
 from reme_core.stores.sql.items.checked_writes import ReadyBatch, ReadyWrite
 from reme_core.stores.sql.items.item_rows import (
@@ -145,7 +145,7 @@ def _put_memory(
         WriteBatch(puts=[PutMemory(memory=memory, vector=vector)], actor=_ACTOR, at=from_microseconds(batch.at)),
         distinct=True,
     )
-    scope = make_scope_number(connection, record.scope)
+    scope = enter_scope(connection, record.scope)
     (memory_row,) = connection.execute(
         "SELECT row FROM memories WHERE scope = ? AND memory_id = ?", (scope, stored[0].memory_id)
     ).fetchone()
@@ -288,7 +288,7 @@ def _insert(
 
 def _owner(connection: SqlConnection, write: ReadyWrite) -> int | None:
     owner = None if write.put is None or write.record is not None else write.put.owner
-    return None if owner is None else make_scope_number(connection, owner)
+    return None if owner is None else enter_scope(connection, owner)
 
 
 def _expiry(write: ReadyWrite, batch: ReadyBatch) -> int | None:
