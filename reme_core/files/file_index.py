@@ -64,13 +64,40 @@ class IndexedFile:
         return {"stamp": list(self.stamp), "sha256": self.sha256, "target": cast("JsonValue", target), "rows": rows}
 
 
+class Passed(BaseModel):
+    """A place in a list that only grows: a page, and how many of it are done."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    cursor: str | None = None
+    count: int = 0
+
+    def after(self, count: int, next_cursor: str | None) -> Passed:
+        """Return the place behind a page of so many."""
+        return Passed(cursor=self.cursor, count=count) if next_cursor is None else Passed(cursor=next_cursor)
+
+
+class Following(BaseModel):
+    """How far the record of a folder follows the store: messages, blocks, and the newest offload."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    messages: Passed = Passed()
+    blocks: Passed = Passed()
+    offload: str | None = None
+
+
 class FolderState(BaseModel):
-    """How far the changes of the store were written into files, and how often the index was changed."""
+    """How far the changes of the store were written into files, and how often the index was changed.
+
+    `following`: None where the folder keeps no record of what was said.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     sequence: int | None = None
     changes: int = 0
+    following: Following | None = None
 
 
 @dataclass(slots=True)
@@ -108,9 +135,16 @@ class FileIndex:
         self.files = {path: file for path, file in sorted(read.items()) if file is not None}
         self.state, self._loaded, self._places = state, True, None
 
-    async def save(self, changed: Mapping[str, IndexedFile | None], *, sequence: int | None = None) -> None:
+    async def save(
+        self,
+        changed: Mapping[str, IndexedFile | None],
+        *,
+        sequence: int | None = None,
+        following: Following | None = None,
+    ) -> None:
         """Write what files hold by now; None: there is no such file any more. Without changes, nothing is written."""
-        state = self.state.model_copy(update={"sequence": self.state.sequence if sequence is None else sequence})
+        told = {"sequence": sequence, "following": following}
+        state = self.state.model_copy(update={name: value for name, value in told.items() if value is not None})
         if not changed and state == self.state:
             return
         state = state.model_copy(update={"changes": state.changes + 1})

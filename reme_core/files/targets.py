@@ -22,7 +22,7 @@ KEPT_TYPES = frozenset(STATEMENTS) - {MemoryType.HISTORY}
 """Types whose memories are lines of files."""
 
 _FOLDER = "targets"
-_SELF = Target(MemoryType.PERSONAL, "self")
+OWN_TARGET = Target(MemoryType.PERSONAL, "self")
 _UNFIT = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|#^\[\]]+')
 _NAME_BYTES = 120
 _TARGET_CHARS = 512
@@ -34,7 +34,7 @@ def page_target(path: str, page: MarkdownPage) -> Target | None:
     The frontmatter may name a target that no file can be called after.
     """
     if path == MEMORY_PAGE:
-        return _SELF
+        return OWN_TARGET
     parts = PurePosixPath(path).parts
     if len(parts) != 3 or parts[0] != _FOLDER or parts[1] not in KEPT_TYPES:  # targets/<type>/<name>.md
         return None
@@ -61,7 +61,7 @@ class TargetPaths:
         for path, file in files.items():
             if file.target is not None:
                 named.setdefault(file.target, path)
-        return cls({**named, _SELF: MEMORY_PAGE}, {path.casefold() for path in files})
+        return cls({**named, OWN_TARGET: MEMORY_PAGE}, {path.casefold() for path in files})
 
     def find(self, target: Target) -> str:
         """Return the file of a target; one that is new keeps its path."""

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import random
 from pathlib import Path
 
 import pytest
 
-from reme_core import FileMemory, ReMe
-from tests.support.file_children import edit_as_a_person, sync_folder_of, version, write_versions
-
-_PROCESSES = multiprocessing.get_context("spawn")
+from reme_core import FileMemory, Folders, ReMe
+from tests.support.file_children import (
+    edit_as_a_person,
+    remember_with_files,
+    sync_folder_of,
+    version,
+    write_versions,
+)
+from tests.support.new_processes import NEW_PROCESSES
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_page_is_whole_wherever_its_writer_was_killed(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "page.md"
     path.write_bytes(version(0))
-    ours, theirs = _PROCESSES.Pipe(duplex=False)
-    child = _PROCESSES.Process(target=write_versions, args=(path, theirs))
+    ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=write_versions, args=(path, theirs))
     child.start()
     chance, begun = random.Random(seed), 0
     for _ in range(5 + chance.randrange(20)):
@@ -45,8 +50,8 @@ async def test_a_sync_that_was_killed_is_completed_by_the_next_one(tmp_path: Pat
     for number in range(40):
         page = root / "targets" / "personal" / f"p{number}.md"
         page.write_text(f"# P{number}\n\n- likes fish {number}\n- lives in street {number}\n\nMet in {number}.\n")
-    ours, theirs = _PROCESSES.Pipe(duplex=False)
-    child = _PROCESSES.Process(target=sync_folder_of, args=(tmp_path / "store", root, theirs))
+    ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=sync_folder_of, args=(tmp_path / "store", root, theirs))
     child.start()
     assert ours.recv_bytes() == b"begins"
     while sum("^mem-" in page.read_text() for page in root.rglob("*.md")) < marked:
@@ -72,7 +77,7 @@ async def test_a_person_and_an_agent_who_write_one_file_at_once_lose_no_line(tmp
     root.mkdir()
     page = root / "MEMORY.md"
     page.write_text("# Me\n")
-    child = _PROCESSES.Process(target=edit_as_a_person, args=(page, count))
+    child = NEW_PROCESSES.Process(target=edit_as_a_person, args=(page, count))
     async with ReMe("space", tmp_path / "store", llm=None, embedding=None) as memory:
         files = FileMemory(root, user_id="ann", memory=memory)
         child.start()
@@ -89,3 +94,27 @@ async def test_a_person_and_an_agent_who_write_one_file_at_once_lose_no_line(tmp
     assert {item.content for item in held.memories} == expected
     lines = [line for line in page.read_text().splitlines() if line.startswith("- ")]
     assert sorted(line[2:].split(" ^mem-")[0] for line in lines) == sorted(expected)
+
+
+async def test_files_beside_a_killed_memory_follow_later_and_hold_nothing_twice(tmp_path: Path) -> None:
+    root = tmp_path / "files"
+    for acknowledged in (1, 7, 12):
+        ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+        child = NEW_PROCESSES.Process(target=remember_with_files, args=(tmp_path / "store", root, theirs))
+        child.start()
+        for _ in range(acknowledged):
+            ours.recv_bytes()
+        child.kill()
+        child.join()
+        async with ReMe(
+            "space", tmp_path / "store", llm=None, embedding=None, files=Folders(users={"ann": root})
+        ) as memory:
+            await memory.list_memories(user_id="ann")
+            said = (await memory.find_messages(user_id="ann", limit=1000)).messages
+            texts, _ = await memory.list_offloads(user_id="ann", limit=1000)
+            assert await FileMemory(root, user_id="ann", memory=memory).check() == []
+        lines = [line for day in sorted((root / "dialog").iterdir()) for line in day.read_text().splitlines()]
+        assert [json.loads(line)["message_id"] for line in lines] == [item.message.message_id for item in said]
+        journal = "".join(day.read_text() for day in (root / "memory").iterdir())
+        assert [journal.count(f"> user: said {number}\n") for number in range(len(said))] == [1] * len(said)
+        assert {path.stem for path in (root / "tool_result").iterdir()} == {info.reference for info in texts}

@@ -63,3 +63,19 @@ def test_looking_at_a_folder_makes_none(reme: Reme, tmp_path: Path) -> None:
     assert reme("files", "status", "none").code == ExitCode.NO_ACCESS
     assert reme("files", "check", "none").code == ExitCode.NO_ACCESS
     assert not (tmp_path / "none").exists()
+
+
+def test_the_journal_is_consolidated_after_its_difference_was_shown(reme: Reme, tmp_path: Path) -> None:
+    (tmp_path / "notes" / "memory").mkdir(parents=True)
+    (tmp_path / "notes" / "memory" / "2026-11-20.md").write_text("- has a boat #keep\n- rain\n")
+    reme("files", "init", "notes")
+    told = reme("files", "consolidate", "notes", "--dry-run")
+    assert told.code == ExitCode.DONE
+    assert "+- has a boat ^mem-" in told.out
+    assert not (tmp_path / "notes" / "MEMORY.md").exists()
+    done = reme("files", "consolidate", "notes", "--json").value
+    assert (done["days"], done["added"], done["changed"], done["problems"]) == (["2026-11-20"], 1, 0, [])
+    assert "- has a boat ^mem-" in (tmp_path / "notes" / "MEMORY.md").read_text()
+    assert reme("undo", done["run_id"]).code == ExitCode.DONE
+    reme("files", "init", "notes")
+    assert "boat" not in (tmp_path / "notes" / "MEMORY.md").read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import shutil
 import stat
@@ -16,7 +15,9 @@ import pytest
 from reme_core import ReMe
 from reme_core.errors import StorageFullError, StoreAccessError, StoreError, StoreUnavailableError
 from reme_core.stores.local.file.connection_threads import MappedErrors
+from reme_core.stores.local.file.file_location import check_unused, mark_used
 from tests.support import processes
+from tests.support.new_processes import NEW_PROCESSES
 
 
 def _mode(path: Path) -> int:
@@ -106,6 +107,19 @@ async def test_an_empty_place_where_a_store_was_is_not_taken_for_a_new_one(tmp_p
         assert not (await memory.list_memories(user_id="alice")).memories
 
 
+def test_a_store_that_another_has_made_meanwhile_is_no_place_where_one_was(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+
+    def is_gone() -> bool:
+        return not path.exists()  # asked again behind the look at the marker, which is made last
+
+    mark_used(path)
+    with pytest.raises(StoreAccessError, match="is gone or empty now"):
+        check_unused(path, is_gone)
+    path.touch()
+    check_unused(path, is_gone)
+
+
 async def test_what_is_made_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
@@ -180,7 +194,7 @@ async def test_a_database_given_as_an_export_by_mistake_keeps_its_locks(tmp_path
         for call in (memory.export, memory.import_):
             with pytest.raises(StoreAccessError, match="SQLite database"):
                 await call(path, user_id="alice")
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(1, mp_context=NEW_PROCESSES) as pool:
             pool.submit(processes.write_one, tmp_path, "other").result()  # the last to close removes the log
         assert (tmp_path / "memory.db-wal").exists()
         await memory.add_memory("was written, too", user_id="alice")
