@@ -34,7 +34,7 @@ def write_block(root: Path, name: str, *, make: bool) -> int:
             return 0
         read = read_page(root, name) if is_there else None
         page = MarkdownPage(()) if read is None else MarkdownPage.parse(read.data)
-        place = _find(page)
+        place = find_block(page)
         if place is None and not make:
             return 0
         block = _block(root)
@@ -53,8 +53,8 @@ def write_block(root: Path, name: str, *, make: bool) -> int:
     raise ConflictError(msg)
 
 
-def _find(page: MarkdownPage) -> tuple[int, int] | None:
-    """Return the first and the last line of the block; one without an end is none of ours."""
+def find_block(page: MarkdownPage) -> tuple[int, int] | None:
+    """Return the first and the last line of the first block, from 0; one without an end is none of ours."""
     lines = [line.strip() for line in page.lines]
     if _BEGIN not in lines:
         return None

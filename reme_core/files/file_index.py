@@ -65,12 +65,13 @@ class IndexedFile:
 
 
 class FolderState(BaseModel):
-    """How far the changes of the store were written into files, and how often the index was changed."""
+    """How far the changes of the store were written into files, how often the index was changed, dialogues by path."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     sequence: int | None = None
     changes: int = 0
+    dialogs: Mapping[str, Stamp] = {}
 
 
 @dataclass(slots=True)
@@ -108,15 +109,24 @@ class FileIndex:
         self.files = {path: file for path, file in sorted(read.items()) if file is not None}
         self.state, self._loaded, self._places = state, True, None
 
-    async def save(self, changed: Mapping[str, IndexedFile | None], *, sequence: int | None = None) -> None:
+    async def save(
+        self,
+        changed: Mapping[str, IndexedFile | None],
+        *,
+        sequence: int | None = None,
+        dialogs: Mapping[str, Stamp] | None = None,
+    ) -> None:
         """Write what files hold by now; None: there is no such file any more. Without changes, nothing is written."""
-        state = self.state.model_copy(update={"sequence": self.state.sequence if sequence is None else sequence})
+        news = {"sequence": sequence, "dialogs": dialogs}
+        state = self.state.model_copy(update={name: value for name, value in news.items() if value is not None})
         if not changed and state == self.state:
             return
         state = state.model_copy(update={"changes": state.changes + 1})
         mark = ItemAddress(namespace=(_STATES,), key=self.folder_id)
         writes = [self._write(path, file) for path, file in changed.items()]
-        writes.append(PutItem(address=mark, value=state.model_dump(), owner=self.scope))  # last: others look at it
+        writes.append(
+            PutItem(address=mark, value=state.model_dump(mode="json"), owner=self.scope)
+        )  # last: others look at it
         for start in range(0, len(writes), _AT_ONCE):
             await self._put(writes[start : start + _AT_ONCE])
         for path, file in changed.items():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reme_core.errors import ConflictError
+from reme_core.files.dialogs import dialog_line, dialog_path
 from reme_core.files.folder import mapped_errors, read_page
 from reme_core.files.markdown import MarkdownPage
 from reme_core.files.writer import write_page
@@ -59,7 +60,7 @@ def _append(root: Path, path: str, lines: list[str], at: datetime) -> FilePlace:
     return FilePlace(path, len(longer.lines) - len(lines) + 1, len(longer.lines))
 
 
-def add_messages(root: Path, messages: Sequence[Message]) -> list[str]:
+def add_messages(root: Path, messages: Sequence[Message], session_id: str = "") -> list[str]:
     """Append messages to the files of their days, a line each; return the files. They are durable then.
 
     Raises:
@@ -68,7 +69,7 @@ def add_messages(root: Path, messages: Sequence[Message]) -> list[str]:
     """
     days: dict[str, list[str]] = {}
     for message in messages:
-        days.setdefault(f"dialog/{message.created_at:%Y-%m-%d}.jsonl", []).append(message.model_dump_json() + "\n")
+        days.setdefault(dialog_path(message), []).append(dialog_line(message, session_id))
     for path, lines in days.items():
         with mapped_errors(root / path):
             _append_whole(root / path, "".join(lines).encode())
