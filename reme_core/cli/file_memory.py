@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -16,9 +16,12 @@ from reme_core.cli.output import Output, counted, listed
 from reme_core.errors import ConflictError, InvalidInputError, StoreAccessError
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from reme_core.files import FileMemory
     from reme_core.files.folder import FileProblem
     from reme_core.files.sync import SyncReport
+    from reme_core.transfer.trees.import_tree import ImportedTree
 
 files = typer.Typer(name="files", no_args_is_help=True, help="Keep a user's memory as Markdown files in a folder.")
 
@@ -67,7 +70,7 @@ async def check(where: CommonOptions, output: Output, root: Root) -> int:
     async with _opened(where, root) as opened:
         problems = await opened.check()
     if output.as_json:
-        output.value({"folder": root, "problems": [{"path": item.path, "message": item.message} for item in problems]})
+        output.value({"folder": root, "problems": _told(problems)})
     else:
         _print_problems(output, problems)
         output.line(f"checked {root}: {counted(len(problems), 'problem')}")
@@ -104,6 +107,77 @@ async def export(where: CommonOptions, output: Output, root: Root) -> int:
     for path, count in written.items():
         output.line(path, counted(count, "memory"))
     return ExitCode.DONE if written else ExitCode.NOTHING_FOUND
+
+
+@files.command("import")
+@with_common_options
+async def import_(
+    where: CommonOptions,
+    output: Output,
+    root: Annotated[str, typer.Argument(metavar="DIR", help="The folder to read; nothing in it is changed.")],
+    *,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="KIND", help="basic-memory, memfs, memory-md or agents-md; guessed if left out."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, and tell what would be.")] = False,
+    no_embedding: NoEmbedding = False,
+) -> int:
+    """Take over what basic-memory, Letta's MemFS, a MEMORY.md or AGENTS.md says; doing it twice adds nothing."""
+    from reme_core.schema import make_scope  # noqa: PLC0415  # help is shown without it
+    from reme_core.transfer.trees.import_tree import import_tree  # noqa: PLC0415
+    from reme_core.transfer.trees.statement import TreeKind  # noqa: PLC0415
+
+    if kind is not None and kind not in list(TreeKind):
+        msg = f"--from: wanted {', '.join(TreeKind)}, found {kind!r}"
+        raise InvalidInputError(msg)
+    folder, whose = _folder(root), where.whose
+    async with where.open(with_embedding=not no_embedding) as memory:
+        done = await import_tree(
+            memory.store,
+            memory.resting_embedder,
+            make_scope(where.space, **whose),
+            folder,
+            kind=None if kind is None else TreeKind(kind),
+            at=memory.clock.now(),
+            dry_run=dry_run,
+        )
+    if output.as_json:
+        output.value({"folder": root, "dry_run": dry_run, **_imported(done)})
+    else:
+        _print_imported(output, done, dry_run=dry_run)
+    return ExitCode.PARTLY_DONE if done.problems else ExitCode.DONE
+
+
+def _imported(done: ImportedTree) -> dict[str, JsonValue]:
+    return {
+        "kind": done.kind,
+        "files": dict(done.files),
+        "added": list(done.added),
+        "known": done.known,
+        "repeated": done.repeated,
+        "left_out": _told(done.left_out),
+        "problems": _told(done.problems),
+        "run_id": done.run_id,
+    }
+
+
+def _print_imported(output: Output, done: ImportedTree, *, dry_run: bool) -> None:
+    output.line(f"read as {done.kind}")
+    for path, count in done.files.items():
+        output.line(path, counted(count, "statement"))
+    for problem in done.left_out:
+        output.line(f"left out {problem.path}: {problem.message}")
+    _print_problems(output, done.problems)
+    known = f"{done.known} known before" if done.known else ""
+    repeated = f"{done.repeated} that repeated others" if done.repeated else ""
+    beside = listed(known, repeated)
+    verb = "would import" if dry_run else "imported"
+    output.line(f"{verb} {counted(len(done.added), 'memory')}{f'; beside them {beside}' if beside else ''}")
+    if done.run_id is not None:
+        output.line(f"written by run {done.run_id}; reme undo takes it back")
 
 
 @asynccontextmanager
@@ -151,7 +225,7 @@ def _print_report(output: Output, root: str, report: SyncReport) -> ExitCode:
                 ],
                 "written": list(report.written),
                 "conflicts": list(report.conflicts),
-                "problems": [{"path": item.path, "message": item.message} for item in report.problems],
+                "problems": _told(report.problems),
             }
         )
     else:
@@ -165,6 +239,10 @@ def _print_report(output: Output, root: str, report: SyncReport) -> ExitCode:
     return ExitCode.PARTLY_DONE if report.problems else ExitCode.DONE
 
 
-def _print_problems(output: Output, problems: tuple[FileProblem, ...] | list[FileProblem]) -> None:
+def _told(problems: Sequence[FileProblem]) -> list[JsonValue]:
+    return [{"path": problem.path, "message": problem.message} for problem in problems]
+
+
+def _print_problems(output: Output, problems: Sequence[FileProblem]) -> None:
     for problem in problems:
         output.line(f"{problem.path}: {problem.message}")

@@ -63,3 +63,34 @@ def test_looking_at_a_folder_makes_none(reme: Reme, tmp_path: Path) -> None:
     assert reme("files", "status", "none").code == ExitCode.NO_ACCESS
     assert reme("files", "check", "none").code == ExitCode.NO_ACCESS
     assert not (tmp_path / "none").exists()
+
+
+def test_a_tree_of_another_maker_is_told_first_and_then_taken_over(reme: Reme, tmp_path: Path) -> None:
+    (tmp_path / "tree" / "system").mkdir(parents=True)
+    (tmp_path / "tree" / "system" / "human.md").write_text("---\ndescription: The user\n---\n- Likes green tea\n")
+    (tmp_path / "tree" / "photo.jpg").write_bytes(b"x")
+    (tmp_path / "tree" / "bad.md").write_bytes(b"\xff")
+    told = reme("files", "import", "tree", "--dry-run")
+    assert told.code == ExitCode.PARTLY_DONE
+    assert told.out.splitlines()[:3] == [
+        "read as memfs",
+        "system/human.md  1 statement",
+        "left out photo.jpg: is no Markdown",
+    ]
+    assert "bad.md: is not UTF-8" in told.out
+    assert told.out.splitlines()[-1] == "would import 1 memory"
+    assert "green tea" not in reme("list").out
+    done = reme("files", "import", "tree", "--json").value
+    assert (done["kind"], len(done["added"]), done["known"]) == ("memfs", 1, 0)
+    again = reme("files", "import", "tree", "--from", "memfs")
+    assert "imported 0 memories; beside them 1 known before" in again.out
+    reme("undo", done["run_id"], "--yes")
+    assert "green tea" not in reme("list").out
+
+
+def test_a_kind_that_is_none_and_a_folder_without_a_sign_are_refused(reme: Reme, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a.md").write_text("words")
+    assert "wanted basic-memory, memfs, memory-md, agents-md" in reme("files", "import", "tree", "--from", "x").err
+    refused = reme("files", "import", "tree")
+    assert (refused.code, "name it by --from" in refused.err) == (ExitCode.BAD_INPUT, True)
