@@ -84,7 +84,7 @@ def test_a_tree_of_another_maker_is_told_first_and_then_taken_over(reme: Reme, t
     assert (done["kind"], len(done["added"]), done["known"]) == ("memfs", 1, 0)
     again = reme("files", "import", "tree", "--from", "memfs")
     assert "imported 0 memories; beside them 1 known before" in again.out
-    reme("undo", done["run_id"], "--yes")
+    reme("undo", done["run_id"])
     assert "green tea" not in reme("list").out
 
 
