@@ -93,20 +93,63 @@ async def watch(where: CommonOptions, output: Output, root: Root, *, no_embeddin
 
 @files.command("export")
 @with_common_options
-async def export(where: CommonOptions, output: Output, root: Root) -> int:
+async def export(
+    where: CommonOptions,
+    output: Output,
+    root: Root,
+    *,
+    obsidian: Annotated[
+        bool, typer.Option("--obsidian", help="A vault: also journal and dialogues, linked with each other.")
+    ] = False,
+) -> int:
     """Write all memories as files into an empty folder: a copy, which nothing keeps in step."""
     from reme_core.files.export import export_pages  # noqa: PLC0415  # as above
+    from reme_core.files.vault import export_vault  # noqa: PLC0415
     from reme_core.schema import make_scope  # noqa: PLC0415
 
-    folder = _folder(root)
+    folder, write = _folder(root), export_vault if obsidian else export_pages
     async with where.existing() as (memory, whose):
-        written = await export_pages(memory.store, make_scope(where.space, **whose), folder)
+        written = await write(memory.store, make_scope(where.space, **whose), folder)
     if output.as_json:
         output.value({"folder": root, "files": dict(written)})
         return ExitCode.DONE
     for path, count in written.items():
-        output.line(path, counted(count, "memory"))
+        output.line(path, counted(count, "message" if path.startswith("dialog/") else "memory"))
     return ExitCode.DONE if written else ExitCode.NOTHING_FOUND
+
+
+@files.command("block")
+@with_common_options
+async def block(
+    where: CommonOptions,
+    output: Output,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="AGENTS.md or CLAUDE.md of any folder; made if it is not there.")
+    ],
+) -> int:
+    """Write what is remembered of the user into a block of AGENTS.md or CLAUDE.md, and touch nothing else of it."""
+    from reme_core.files.agent_page import write_block  # noqa: PLC0415  # help is shown without it
+    from reme_core.files.folder import AGENT_PAGES  # noqa: PLC0415
+    from reme_core.files.markdown import shown_content  # noqa: PLC0415
+    from reme_core.files.store_changes import list_all  # noqa: PLC0415
+    from reme_core.files.targets import SELF  # noqa: PLC0415
+    from reme_core.ports import MemoryFilter  # noqa: PLC0415
+    from reme_core.schema import make_scope  # noqa: PLC0415
+
+    path = _folder(file)
+    if path.name not in AGENT_PAGES or not path.parent.is_dir():
+        msg = f"FILE: wanted {' or '.join(AGENT_PAGES)} in a folder that is there, found {file!r}"
+        raise InvalidInputError(msg)
+    about = MemoryFilter(types=(SELF.memory_type,), targets=(SELF.memory_target,))
+    async with where.existing() as (memory, whose):
+        memories = await list_all(memory.store, make_scope(where.space, **whose), about)
+    told = [shown_content(item.content) for item in reversed(memories)]
+    lines = await asyncio.to_thread(write_block, path.parent, path.name, make=True, told=told)
+    if output.as_json:
+        output.value({"file": file, "lines": lines})
+    else:
+        output.line(f"{file}: a block of {counted(lines, 'line')}")
+    return ExitCode.DONE
 
 
 @files.command("import")

@@ -125,7 +125,7 @@ class MarkdownPage:
         lines = list(self.lines)
         for number, memory_id in ids.items():
             body, end = line_parts(lines[number])
-            lines[number] = f"{_BLOCK_ID.sub('', body).rstrip()} {_block_id(memory_id)}{end}"
+            lines[number] = f"{_BLOCK_ID.sub('', body).rstrip()} {block_id('mem', memory_id)}{end}"
         return MarkdownPage(tuple(lines))
 
     def spliced(self, first: int, last: int, texts: Sequence[str]) -> MarkdownPage:
@@ -139,7 +139,7 @@ class MarkdownPage:
 
 def statement_line(memory_id: str, content: str) -> str:
     """Write a statement as a line, without its end."""
-    return f"- {shown_content(content)} {_block_id(memory_id)}"
+    return f"- {shown_content(content)} {block_id('mem', memory_id)}"
 
 
 def shown_content(content: str) -> str:
@@ -150,6 +150,12 @@ def shown_content(content: str) -> str:
 def read_content(shown: str) -> str:
     """Read what a line says."""
     return shown.replace("<br>", "\n").strip()
+
+
+def block_id(kind: str, name: str) -> str:
+    """Write an id with the characters that Obsidian takes; one that has others in hexadecimal."""
+    plain = _PLAIN_ID.fullmatch(name) is not None
+    return f"^{kind}-{name if plain else 'x-' + name.encode().hex()}"
 
 
 def new_line_id() -> str:
@@ -263,12 +269,6 @@ def _statement(number: int, line: str) -> Statement | None:
     if not shown or len(shown) > MAX_MEMORY_CHARS or not read_content(shown):
         return None
     return Statement(number, shown, None if found is None else _memory_id(found["id"]))
-
-
-def _block_id(memory_id: str) -> str:
-    """Write an id with the characters that Obsidian takes; one that has others in hexadecimal."""
-    plain = _PLAIN_ID.fullmatch(memory_id) is not None
-    return f"^mem-{memory_id if plain else 'x-' + memory_id.encode().hex()}"
 
 
 def _memory_id(block_id: str) -> str:

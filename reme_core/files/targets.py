@@ -22,8 +22,13 @@ KEPT_TYPES = frozenset(STATEMENTS) - {MemoryType.HISTORY}
 """Types whose memories are lines of files."""
 
 _FOLDER = "targets"
-_SELF = Target(MemoryType.PERSONAL, "self")
+SELF: Final = Target(MemoryType.PERSONAL, "self")
+"""What MEMORY.md is about."""
+
 _UNFIT = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|#^\[\]]+')
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""Names that Windows gives to devices, with any ending."""
+
 _NAME_BYTES = 120
 _TARGET_CHARS = 512
 
@@ -34,7 +39,7 @@ def page_target(path: str, page: MarkdownPage) -> Target | None:
     The frontmatter may name a target that no file can be called after.
     """
     if path == MEMORY_PAGE:
-        return _SELF
+        return SELF
     parts = PurePosixPath(path).parts
     if len(parts) != 3 or parts[0] != _FOLDER or parts[1] not in KEPT_TYPES:  # targets/<type>/<name>.md
         return None
@@ -61,7 +66,7 @@ class TargetPaths:
         for path, file in files.items():
             if file.target is not None:
                 named.setdefault(file.target, path)
-        return cls({**named, _SELF: MEMORY_PAGE}, {path.casefold() for path in files})
+        return cls({**named, SELF: MEMORY_PAGE}, {path.casefold() for path in files})
 
     def find(self, target: Target) -> str:
         """Return the file of a target; one that is new keeps its path."""
@@ -86,6 +91,7 @@ def new_page(path: str, target: Target) -> MarkdownPage:
 
 def _path(target: Target, number: int) -> str:
     name = _UNFIT.sub("-", target.memory_target).strip(" .~") or "-"
+    name = f"_{name}" if _RESERVED.fullmatch(name) else name
     while len(name.encode()) > _NAME_BYTES:
         name = name[:-1]
     return f"{_FOLDER}/{target.memory_type}/{name}{'' if number == 1 else f' {number}'}.md"

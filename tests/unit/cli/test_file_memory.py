@@ -94,3 +94,22 @@ def test_a_kind_that_is_none_and_a_folder_without_a_sign_are_refused(reme: Reme,
     assert "wanted basic-memory, memfs, memory-md, agents-md" in reme("files", "import", "tree", "--from", "x").err
     refused = reme("files", "import", "tree")
     assert (refused.code, "name it by --from" in refused.err) == (ExitCode.BAD_INPUT, True)
+
+
+def test_what_is_remembered_is_written_into_a_block_of_a_page_for_agents(reme: Reme, tmp_path: Path) -> None:
+    page = tmp_path / "AGENTS.md"
+    page.write_text("# Rules\n\nBe brief.\n")
+    reme("add", "Ana likes green tea")
+    reme("add", "Biscuit barks", "--target", "Biscuit")
+    assert reme("files", "block", "AGENTS.md").out == "AGENTS.md: a block of 3 lines\n"
+    told = "# Rules\n\nBe brief.\n\n<!-- reme:begin -->\n- Ana likes green tea\n<!-- reme:end -->\n"
+    assert page.read_text() == told
+    assert reme("files", "block", "README.md").code == ExitCode.BAD_INPUT
+    assert reme("files", "block", "none/AGENTS.md").code == ExitCode.BAD_INPUT
+
+
+def test_a_vault_holds_what_was_said_beside_what_is_remembered(reme: Reme, tmp_path: Path) -> None:
+    reme("add", "Ana likes green tea")
+    done = reme("files", "export", "vault", "--obsidian")
+    assert done.out.splitlines() == ["MEMORY.md  1 memory"]
+    assert list((tmp_path / "vault" / "memory").iterdir())
