@@ -14,8 +14,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from reme_core.errors import ConflictError, InvalidInputError
-from reme_core.files.folder import FileProblem, Stamp, trusted
+from reme_core.errors import ConflictError, InvalidInputError, StoreAccessError
+from reme_core.files.folder import FileProblem, Stamp, inside, trusted
 from reme_core.ports import AppendMessages, Clock, Store
 from reme_core.schema import Message, Scope, parse_messages
 from reme_core.steps.message_lines import find_all, pieces_of
@@ -68,15 +68,17 @@ class Dialogs:
         return stamps
 
     def _stamps(self) -> dict[str, Stamp]:
-        folder = self.root / DIALOGS
+        if not (self.root / DIALOGS).exists():
+            return {}
         try:
-            with os.scandir(folder) as entries:
+            with os.scandir(inside(self.root, DIALOGS)) as entries:
                 found = {
                     f"{DIALOGS}/{entry.name}": entry.stat(follow_symlinks=False)
                     for entry in sorted(entries, key=lambda item: item.name)
                     if _NAME.fullmatch(entry.name)
                 }
-        except FileNotFoundError:
+        except StoreAccessError as exc:
+            self.problems.append(FileProblem(DIALOGS, exc.message))
             return {}
         except OSError as exc:
             self.problems.append(FileProblem(DIALOGS, f"can't be looked at ({exc.strerror}): allow it"))
@@ -105,12 +107,14 @@ class Dialogs:
     def _read(self, path: str) -> list[DialogLine]:
         found: list[DialogLine] = []
         try:
-            for number, line in read_lines_of(self.root / path):
+            for number, line in read_lines_of(self.root, path):
                 try:
                     found.append(_parsed(path, number, line))
                 except (ValueError, InvalidInputError) as exc:
                     what = f"is no message, and was left out ({exc}): correct it, or remove the line"
                     self.problems.append(FileProblem(f"{path}:{number}", what))
+        except StoreAccessError as exc:
+            self.problems.append(FileProblem(path, exc.message))
         except OSError as exc:
             self.problems.append(FileProblem(path, f"can't be read ({exc.strerror}): allow it"))
         return found
@@ -122,14 +126,14 @@ def find_lines(root: Path, wanted: Mapping[str, str]) -> dict[str, tuple[str, in
     for path in sorted(set(wanted.values())):
         ids = {json.dumps(message_id): message_id for message_id, where in wanted.items() if where == path}
         try:
-            for number, line in read_lines_of(root / path):
+            for number, line in read_lines_of(root, path):
                 text = line.decode(errors="replace")
                 for shown in [shown for shown in ids if shown in text]:
                     if _id_of(text) == ids[shown]:
                         found[ids.pop(shown)] = (path, number)
                 if not ids:
                     break
-        except OSError:
+        except (OSError, StoreAccessError):
             continue
     return found
 
@@ -145,9 +149,10 @@ def dialog_line(message: Message, session_id: str) -> str:
     return json.dumps({**fields, **message.model_dump(mode="json")}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def read_lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a regular file that say something, numbered from 1 (OSError); no link is followed."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+def read_lines_of(root: Path, path: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a dialogue that say something, numbered from 1 (OSError); no link leads out of the folder."""
+    whole = inside(root, DIALOGS) / path.rpartition("/")[2]
+    descriptor = os.open(whole, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         number = 0
         while line := file.readline(_MAX_LINE_BYTES):

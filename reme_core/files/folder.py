@@ -36,6 +36,10 @@ _PAGE = ".md"
 _PASSING = re.compile(
     r"\..*|.*~|~\$.*|#.*#|4913|.*\.(swp|swx|tmp|part|crdownload)|.* \(conflict [\d -]+\)\.md", re.IGNORECASE
 )
+# Copies of a conflict as Syncthing, Dropbox, Nextcloud and ownCloud name them.
+_FOREIGN_COPY = re.compile(
+    r".*(\.sync-conflict-\d{8}-\d{6}-\w{7}| \([^()]*conflicted copy[^()]*\)|_conflict-\d{8}-\d{6})\.md", re.IGNORECASE
+)
 
 Stamp: TypeAlias = tuple[int, int]
 """Size in bytes, and time of the last change in nanoseconds."""
@@ -139,7 +143,7 @@ def _look_at(root: Path, folder: str, entry: os.DirEntry[str], found: Scanned, f
     if entry.name in AGENT_PAGES:
         found.others.append(path)
     elif entry.is_symlink():
-        if not Path(entry.path).resolve().is_relative_to(root):
+        if not _leads_inside(root, entry.path):
             message = "is a link that leads out of the folder, and is not read: put the file itself there"
             found.problems.append(FileProblem(_printable(path), message))
     elif _printable(path) != path:
@@ -147,6 +151,9 @@ def _look_at(root: Path, folder: str, entry: os.DirEntry[str], found: Scanned, f
         found.problems.append(FileProblem(_printable(path), message))
     elif entry.is_dir(follow_symlinks=False):
         folders.append(path)
+    elif _FOREIGN_COPY.fullmatch(entry.name):
+        message = "is a copy that was kept of a conflict, and is not indexed: bring both together, and remove it"
+        found.problems.append(FileProblem(path, message))
     elif not entry.name.lower().endswith(_PAGE):
         found.others.append(path)
     elif entry.is_file(follow_symlinks=False):
@@ -154,10 +161,18 @@ def _look_at(root: Path, folder: str, entry: os.DirEntry[str], found: Scanned, f
         found.stamps[path] = (status.st_size, status.st_mtime_ns)
 
 
+def _leads_inside(root: Path, path: str) -> bool:
+    try:
+        return Path(path).resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # a link to itself
+        return False
+
+
 def is_page_path(path: str) -> bool:
     """Tell whether a file of this path in the folder is one that is indexed."""
     parts = path.split("/")
-    return path.lower().endswith(_PAGE) and not any(_PASSING.fullmatch(part) or part in AGENT_PAGES for part in parts)
+    is_left_out = any(_PASSING.fullmatch(part) or part in AGENT_PAGES for part in parts)
+    return path.lower().endswith(_PAGE) and not is_left_out and not _FOREIGN_COPY.fullmatch(parts[-1])
 
 
 def read_page(root: Path, path: str) -> ReadFile:

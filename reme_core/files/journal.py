@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from reme_core.errors import ConflictError
 from reme_core.files.dialogs import dialog_line, dialog_path
-from reme_core.files.folder import mapped_errors, read_page
+from reme_core.files.folder import inside, mapped_errors, read_page
 from reme_core.files.markdown import MarkdownPage
 from reme_core.files.writer import write_page
 from reme_core.private_drafts import sync_folder
@@ -52,6 +52,7 @@ def add_entry(root: Path, text: str, *, title: str, session_id: str, at: datetim
 
 
 def _append(root: Path, path: str, lines: list[str], at: datetime) -> FilePlace:
+    inside(root, path)
     read = read_page(root, path) if (root / path).is_file() else None
     page = MarkdownPage((f"# {at:%Y-%m-%d}\n",)) if read is None else MarkdownPage.parse(read.data)
     gap = [""] if page.lines and page.lines[-1].strip() else []
@@ -72,7 +73,7 @@ def add_messages(root: Path, messages: Sequence[Message], session_id: str = "") 
         days.setdefault(dialog_path(message), []).append(dialog_line(message, session_id))
     for path, lines in days.items():
         with mapped_errors(root / path):
-            _append_whole(root / path, "".join(lines).encode())
+            _append_whole(inside(root, path), "".join(lines).encode())
     return list(days)
 
 

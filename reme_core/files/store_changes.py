@@ -145,6 +145,7 @@ class StoreChanges:
         return written
 
     def _write(self, path: str, edit: PageEdit) -> bool:
+        inside(self.root, path)
         indexed = self.index.files.get(path)
         if indexed is None:
             write_page(self.root / path, apply_edit(edit.page, edit).print(), expected=None)
