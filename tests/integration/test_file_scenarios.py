@@ -142,11 +142,35 @@ async def test_branches_of_git_are_merged_with_the_ids_of_their_lines(
     after = await held(memory)
     assert after["is an old cat"].memory_id == before["is a cat"].memory_id
     assert after["lives in Lisbon"].memory_id == before["lives in Paris"].memory_id
-    correct(root / "MEMORY.md", "- drinks tea", "<<<<<<< HEAD\n- drinks tea")
-    correct(root / "MEMORY.md", "- lives in Lisbon", "=======\n- lives in Rome")
-    report = await files.sync()
-    assert report.problems == ()
-    assert "drinks tea" in await held(memory)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="this system has no git")
+async def test_a_merge_of_git_that_conflicts_keeps_both_texts_until_a_person_decides(
+    files: FileMemory, memory: ReMe, root: Path
+) -> None:
+    git(root, "init", "--quiet", "--initial-branch=main")
+    git(root, "add", "MEMORY.md")
+    git(root, "commit", "--quiet", "-m", "Begin")
+    git(root, "checkout", "--quiet", "-b", "other")
+    page, before = root / "MEMORY.md", await held(memory)
+    correct(page, "lives in Paris", "lives in Rome")
+    git(root, "commit", "--quiet", "-am", "Rome")
+    git(root, "checkout", "--quiet", "main")
+    correct(page, "lives in Paris", "lives in Lisbon")
+    git(root, "commit", "--quiet", "-am", "Lisbon")
+    with pytest.raises(subprocess.CalledProcessError):
+        git(root, "merge", "--quiet", "other")
+    assert "<<<<<<<" in page.read_text()
+    assert (await files.sync()).problems == ()
+    assert {"lives in Lisbon", "lives in Rome"} < set(await held(memory))
+    kept = [
+        line for line in page.read_text().splitlines() if not line.startswith(("<<<", "===", ">>>", "- lives in Rome"))
+    ]
+    page.write_text("\n".join(kept) + "\n")
+    assert (await files.sync()).problems == ()
+    after = await held(memory)
+    assert "lives in Rome" not in after
+    assert after["lives in Lisbon"].memory_id == before["lives in Paris"].memory_id
 
 
 async def test_a_person_renames_a_target(files: FileMemory, memory: ReMe, root: Path) -> None:
