@@ -7,7 +7,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +63,7 @@ def private_file(path: Path) -> Iterator[None]:
         StoreAccessError: It can't be made, or it was there before and is gone.
     """
     if not path.exists():
-        check_unused(path)
+        check_unused(path, lambda: not path.exists())
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
@@ -128,10 +128,14 @@ def mark_used(path: Path) -> None:
             file.write(_MARKER)
 
 
-def check_unused(path: Path) -> None:
-    """Refuse to begin anew where a store has been (StoreAccessError)."""
+def check_unused(path: Path, is_gone: Callable[[], bool] = lambda: True) -> None:
+    """Refuse to begin anew where a store has been (StoreAccessError).
+
+    `is_gone` is asked once the marker was seen: another process may have made the store, and then the marker, since it
+    was found gone or empty.
+    """
     marker = path.with_name(path.name + USED)
-    if marker.exists():
+    if marker.exists() and is_gone():
         msg = (
             f"a store was at {str(path)!r} and is gone or empty now: put it back, or delete {marker.name!r} beside it "
             "to begin a new one"

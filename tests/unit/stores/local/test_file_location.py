@@ -16,6 +16,7 @@ import pytest
 from reme_core import ReMe
 from reme_core.errors import StorageFullError, StoreAccessError, StoreError, StoreUnavailableError
 from reme_core.stores.local.file.connection_threads import MappedErrors
+from reme_core.stores.local.file.file_location import check_unused, mark_used
 from tests.support import processes
 
 
@@ -104,6 +105,19 @@ async def test_an_empty_place_where_a_store_was_is_not_taken_for_a_new_one(tmp_p
     (tmp_path / "memory.db-used").unlink()
     async with _open(tmp_path) as memory:
         assert not (await memory.list_memories(user_id="alice")).memories
+
+
+def test_a_store_that_another_has_made_meanwhile_is_no_place_where_one_was(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+
+    def is_gone() -> bool:
+        return not path.exists()  # asked again behind the look at the marker, which is made last
+
+    mark_used(path)
+    with pytest.raises(StoreAccessError, match="is gone or empty now"):
+        check_unused(path, is_gone)
+    path.touch()
+    check_unused(path, is_gone)
 
 
 async def test_what_is_made_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
