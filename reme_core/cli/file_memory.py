@@ -132,7 +132,7 @@ async def block(
     from reme_core.files.folder import AGENT_PAGES  # noqa: PLC0415
     from reme_core.files.markdown import shown_content  # noqa: PLC0415
     from reme_core.files.store_changes import list_all  # noqa: PLC0415
-    from reme_core.files.targets import SELF  # noqa: PLC0415
+    from reme_core.files.targets import OWN_TARGET  # noqa: PLC0415
     from reme_core.ports import MemoryFilter  # noqa: PLC0415
     from reme_core.schema import make_scope  # noqa: PLC0415
 
@@ -140,7 +140,7 @@ async def block(
     if path.name not in AGENT_PAGES or not path.parent.is_dir():
         msg = f"FILE: wanted {' or '.join(AGENT_PAGES)} in a folder that is there, found {file!r}"
         raise InvalidInputError(msg)
-    about = MemoryFilter(types=(SELF.memory_type,), targets=(SELF.memory_target,))
+    about = MemoryFilter(types=(OWN_TARGET.memory_type,), targets=(OWN_TARGET.memory_target,))
     async with where.existing() as (memory, whose):
         memories = await list_all(memory.store, make_scope(where.space, **whose), about)
     told = [shown_content(item.content) for item in reversed(memories)]

@@ -145,7 +145,7 @@ class StoreChanges:
         return written
 
     def _write(self, path: str, edit: PageEdit) -> bool:
-        inside(self.root, path)
+        inside(self.root, path)  # or it is refused
         indexed = self.index.files.get(path)
         if indexed is None:
             write_page(self.root / path, apply_edit(edit.page, edit).print(), expected=None)

@@ -22,7 +22,7 @@ KEPT_TYPES = frozenset(STATEMENTS) - {MemoryType.HISTORY}
 """Types whose memories are lines of files."""
 
 _FOLDER = "targets"
-SELF: Final = Target(MemoryType.PERSONAL, "self")
+OWN_TARGET: Final = Target(MemoryType.PERSONAL, "self")
 """What MEMORY.md is about."""
 
 _UNFIT = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|#^\[\]]+')
@@ -39,7 +39,7 @@ def page_target(path: str, page: MarkdownPage) -> Target | None:
     The frontmatter may name a target that no file can be called after.
     """
     if path == MEMORY_PAGE:
-        return SELF
+        return OWN_TARGET
     parts = PurePosixPath(path).parts
     if len(parts) != 3 or parts[0] != _FOLDER or parts[1] not in KEPT_TYPES:  # targets/<type>/<name>.md
         return None
@@ -66,7 +66,7 @@ class TargetPaths:
         for path, file in files.items():
             if file.target is not None:
                 named.setdefault(file.target, path)
-        return cls({**named, SELF: MEMORY_PAGE}, {path.casefold() for path in files})
+        return cls({**named, OWN_TARGET: MEMORY_PAGE}, {path.casefold() for path in files})
 
     def find(self, target: Target) -> str:
         """Return the file of a target; one that is new keeps its path."""
