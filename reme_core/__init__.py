@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from reme_core.facade.sync import SyncInContextMemory as SyncInContextMemory
     from reme_core.facade.sync import SyncReMe as SyncReMe
     from reme_core.files import FileMemory as FileMemory
+    from reme_core.files.keeper import Folders as Folders
     from reme_core.jobs.retry_policy import RetryPolicy as RetryPolicy
     from reme_core.jobs.retry_policy import holder as holder
     from reme_core.jobs.retry_policy import is_gone as is_gone
@@ -109,7 +110,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         "facade.reme": "ReMe",
         "facade.strategies": "AgenticRetriever AgenticSummarizer RerankingRetriever SimpleSummarizer",
         "facade.sync": "SyncInContextMemory SyncReMe",
-        "files": "FileMemory",
+        "files": "FileMemory Folders",
         "jobs.retry_policy": "RetryPolicy holder is_gone",
         "models.defaults": "CharacterTokenCounter",
         "models.foreign_failures": "model_error unit_rows",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-DRAFT_PREFIX, DRAFT_SUFFIX = ".reme-", ".part"
+_PREFIX, _SUFFIX = ".reme-", ".part"
 # What some file systems say of a folder that they can't sync. SQLite passes over every failure of that.
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
@@ -27,9 +27,9 @@ def private_draft(target: Path, *, tidy: bool = True) -> Iterator[Path]:
         OSError: It can't be made, or what is done within fails so.
     """
     if tidy:
-        _remove_left_ones(target.parent)
+        remove_left_drafts(target.parent)
     with contextlib.ExitStack() as lock:
-        draft = _begin(target, lock)
+        draft = target.with_name(new_draft(target.parent, lock)[0])
         try:
             yield draft
         finally:
@@ -37,16 +37,22 @@ def private_draft(target: Path, *, tidy: bool = True) -> Iterator[Path]:
                 draft.unlink(missing_ok=True)
 
 
-def _begin(target: Path, lock: contextlib.ExitStack) -> Path:
-    """Make a draft that is locked; one that somebody took for a left one, before it was locked, is made again."""
+def new_draft(folder: Path | int, lock: contextlib.ExitStack) -> tuple[str, int]:
+    """Make an empty draft in a folder, which may be an open one; return its name and its descriptor, for its owner.
+
+    It is locked as long as `lock` lasts, which closes it. One that somebody took for a left one, in the moment before
+    it was locked, is made again (OSError).
+    """
     while True:
-        draft = target.with_name(f"{DRAFT_PREFIX}{uuid.uuid4().hex}{DRAFT_SUFFIX}")
-        descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-        with contextlib.suppress(BlockingIOError):
-            lock.enter_context(locked_draft(descriptor))
-            if draft.exists():
-                return draft
-            lock.close()
+        name = f"{_PREFIX}{uuid.uuid4().hex}{_SUFFIX}"
+        place, within = _place(folder, name)
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+        descriptor = os.open(place, flags, 0o600, dir_fd=within)
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
+            lock.enter_context(_locked(descriptor))
+            os.stat(place, dir_fd=within, follow_symlinks=False)
+            return name, descriptor
+        lock.close()
 
 
 def put_in_place(draft: Path, target: Path) -> None:
@@ -72,24 +78,27 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def remove_left_drafts(folder: int) -> None:
-    """Remove from an open folder the drafts that killed processes have left there; nothing is followed."""
-    for name in os.listdir(folder):
-        if name.startswith(DRAFT_PREFIX) and name.endswith(DRAFT_SUFFIX):
-            flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
-            with contextlib.suppress(OSError), locked_draft(os.open(name, flags, dir_fd=folder)):
-                os.unlink(name, dir_fd=folder)
+def remove_left_drafts(folder: Path | int) -> None:
+    """Remove from a folder, which may be an open one, the drafts that killed processes have left; nothing is followed.
+
+    What can't be removed stays: it is locked, gone meanwhile, or not ours.
+    """
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208  # an open folder has no path
+            if name.startswith(_PREFIX) and name.endswith(_SUFFIX):
+                place, within = _place(folder, name)
+                with contextlib.suppress(OSError), _locked(os.open(place, flags, dir_fd=within)):
+                    os.unlink(place, dir_fd=within)
 
 
-def _remove_left_ones(folder: Path) -> None:
-    for draft in folder.glob(f"{DRAFT_PREFIX}*{DRAFT_SUFFIX}"):
-        # An OSError: it is gone meanwhile, locked, or not ours.
-        with contextlib.suppress(OSError), locked_draft(os.open(draft, os.O_RDWR)):
-            draft.unlink()
+def _place(folder: Path | int, name: str) -> tuple[Path | str, int | None]:
+    """Return a path, and the open folder that it lies in, if it is to be opened there."""
+    return (folder / name, None) if isinstance(folder, Path) else (name, folder)
 
 
 @contextmanager
-def locked_draft(descriptor: int) -> Iterator[None]:
+def _locked(descriptor: int) -> Iterator[None]:
     """Hold the lock of an open draft, then close it (OSError if another process holds the lock).
 
     Windows has no such lock and needs none: there a file that is being written can't be removed.

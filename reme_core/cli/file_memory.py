@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
+from pydantic import JsonValue
 
 from reme_core.cli.exits import ExitCode
 from reme_core.cli.options import CommonOptions, NoEmbedding, with_common_options
@@ -89,6 +90,47 @@ async def watch(where: CommonOptions, output: Output, root: Root, *, no_embeddin
         output.remark("watching; Ctrl-C ends it")
         await asyncio.Event().wait()
     return ExitCode.DONE
+
+
+@files.command("consolidate")
+@with_common_options
+async def consolidate(
+    where: CommonOptions,
+    output: Output,
+    root: Root,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the difference and write nothing.")] = False,
+    no_llm: Annotated[bool, typer.Option("--no-llm", help="Only what is marked with #keep.")] = False,
+) -> int:
+    """Move what lasts from the journal to MEMORY.md, and show the difference; reme undo takes the run back."""
+    _there(root)
+    from reme_core.files import FileMemory  # noqa: PLC0415  # help is shown without it
+
+    where.check_folder()
+    async with where.open(with_llm=not no_llm, with_embedding=True) as memory:
+        folder = FileMemory(_folder(root), memory=memory, **where.whose)
+        done = await folder.consolidate(memory.llm, dry_run=dry_run)
+    if output.as_json:
+        output.value(
+            {
+                "folder": root,
+                "difference": done.difference,
+                "run_id": done.run_id,
+                "days": list(done.days),
+                "added": done.added,
+                "changed": done.changed,
+                "removed": done.removed,
+                "problems": _told(done.problems),
+            }
+        )
+    else:
+        for line in done.difference.splitlines():
+            output.line(line)
+        _print_problems(output, done.problems)
+        changes = listed(f"{done.added} added", f"{done.changed} changed", f"{done.removed} removed")
+        run = "" if done.run_id is None else f"run {done.run_id}"
+        output.line(f"{root}: {counted(len(done.days), 'day')} of the journal, {changes}", run)
+    return ExitCode.PARTLY_DONE if done.problems else ExitCode.DONE
 
 
 @files.command("export")

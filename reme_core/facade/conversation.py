@@ -164,7 +164,7 @@ class ConversationMethods:
             now=self._clock.now(),
         )
         await self._work.recover()
-        scope = self._scope(user_id, shared=shared)
+        scope = await self._looked_up(user_id, shared=shared)
         found = await self._retriever.retrieve(scope, request)
         await self._costs.add(scope, "retrieve", found.usage)
         return found
@@ -210,7 +210,7 @@ class ConversationMethods:
             zone=self._runtime.zone,
         )
         session = new_id() if session_id is None else inputs.read_id(session_id, "session_id")
-        scope = self._scope(user_id, shared=shared)
+        scope = await self._looked_up(user_id, shared=shared)
         reply = await chat.turn(scope, inputs.read_query(message, "message"), session, on_text)
         await self._costs.add(scope, "chat", reply.usage)
         return reply

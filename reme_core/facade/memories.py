@@ -96,9 +96,8 @@ class MemoryMethods:
         self: MemoryParts, memory_id: str, *, user_id: str | None = None, shared: bool = False
     ) -> Memory:
         """Return a memory, current or not (MemoryNotFoundError)."""
-        [memory] = await self._ports.store.get(
-            self._scope(user_id, shared=shared), [inputs.read_id(memory_id, "memory_id")]
-        )
+        wanted = inputs.read_id(memory_id, "memory_id")
+        [memory] = await self._ports.store.get(await self._looked_up(user_id, shared=shared), [wanted])
         return memory
 
     @traced("update_memory")
@@ -251,7 +250,7 @@ class MemoryMethods:
             limit=inputs.read_count(limit, "limit"),
             cursor=cursor,
         )
-        return await self._ports.store.list_memories(self._scope(user_id, shared=shared), query)
+        return await self._ports.store.list_memories(await self._looked_up(user_id, shared=shared), query)
 
     async def history(
         self: MemoryParts, memory_id: str, *, user_id: str | None = None, shared: bool = False

@@ -215,10 +215,16 @@ class JobMethods:
 
         Jobs that failed before are tried again now, each once; those that others are at are waited for.
 
+        Where files are kept, they have followed when this returns.
+
         Raises:
             PartialFailureError: Some of it still waits; `failures` says why, `done` what was spent.
         """
-        return await self._work.flush()
+        try:
+            return await self._work.flush()
+        finally:
+            if self._files is not None:
+                await self._files.join()
 
     async def list_jobs(self: MemoryParts, *, user_id: str | None = None, shared: bool = False) -> list[Job]:
         """Return a user's jobs, oldest first: pending, running, and dead ones with the reason."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, overload
 
-from reme_core.errors import ConfigurationError, InvalidInputError
+from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
 from reme_core.schema import Scope, shown
 from reme_core.schema.checks import is_path
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.reme import ReMe
     from reme_core.facade.strategies import RuntimePorts
+    from reme_core.facade.sync import SyncReMe
+    from reme_core.files.keeper import FolderKeeper
     from reme_core.jobs.job_service import JobService
     from reme_core.ports import ChatModel, Clock, Embedder, Retriever, Store, Summarizer, TokenCounter
     from reme_core.remember.memory_editor import Editor
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from reme_core.text import Language
     from reme_core.working.ports import WorkingPorts
 
+
+_LOG = logging.getLogger("reme")
 
 FILE_NAME = "memory.db"
 """The local file in the working folder."""
@@ -42,6 +47,7 @@ class Unset:
 
 
 UNSET = Unset()
+P = ParamSpec("P")
 
 
 class MemoryParts(Protocol):
@@ -61,6 +67,7 @@ class MemoryParts(Protocol):
     _timezone: str
     _costs: CostBook
     _in_space: Callable[[str], ReMe]
+    _files: FolderKeeper | None
 
     @property
     def _learning(self) -> LearningService: ...
@@ -71,6 +78,8 @@ class MemoryParts(Protocol):
     def database(self) -> Database: ...  # noqa: D102  # described where it is
 
     def _scope(self, user_id: object, *, shared: object) -> Scope: ...
+
+    async def _looked_up(self, user_id: object, *, shared: object) -> Scope: ...
 
 
 def file_path(value: object) -> Path:
@@ -102,6 +111,11 @@ class AdapterSupport:
     def working(self: MemoryParts) -> WorkingPorts:
         """What working memory stands on, for the functions of `reme_core.working`."""
         return self._working_ports()
+
+    @property
+    def folders(self: MemoryParts) -> FolderKeeper | None:
+        """What keeps the files beside the store, None where there are none."""
+        return self._files
 
     @property
     def in_space(self: MemoryParts) -> Callable[[str], ReMe]:
@@ -158,3 +172,38 @@ class AdapterSupport:
             msg = f"{self._ports.store!r} is no local store: leave `vector_store` out, or use a memory of its own"
             raise ConfigurationError(msg)
         return self._ports.file.database
+
+
+def log_failed_close(error: Exception) -> None:
+    """Say what went wrong with closing a memory while an error of the program was on its way, which is not replaced."""
+    told = f": {error}" if isinstance(error, ReMeError) else ""  # words of others may quote what was said
+    _LOG.error("closing the memory failed as well: %s%s", type(error).__name__, told)
+
+
+def check_kind(value: object, kinds: tuple[type, ...], wanted: str) -> None:
+    """Refuse what is no object of these kinds, classes of them included (ConfigurationError)."""
+    if isinstance(value, type) or not isinstance(value, kinds):
+        msg = f"{wanted}, found {shown(value)}"
+        raise ConfigurationError(msg)
+
+
+class MakesSync(Generic[P]):
+    """`ReMe.sync(...)` takes the arguments of `ReMe` and makes a blocking memory; `memory.sync()` wraps an open one."""
+
+    def __init__(self, init: Callable[Concatenate[ReMe, P], None]) -> None:
+        """Take the constructor whose arguments these are."""
+
+    @overload
+    def __get__(self, memory: None, kind: type[ReMe]) -> Callable[P, SyncReMe]: ...
+
+    @overload
+    def __get__(self, memory: ReMe, kind: type[ReMe]) -> Callable[[], SyncReMe]: ...
+
+    def __get__(self, memory: ReMe | None, kind: type[ReMe]) -> Callable[P, SyncReMe] | Callable[[], SyncReMe]:
+        """Return what makes the blocking memory, for the class or for one memory."""
+        from reme_core.facade.sync import SyncReMe  # made of ReMe's methods, so not above it
+
+        def make(*args: P.args, **kwargs: P.kwargs) -> SyncReMe:
+            return SyncReMe(kind(*args, **kwargs))  # type: ignore[arg-type]  # P is that of `kind`
+
+        return make if memory is None else lambda: SyncReMe(memory)

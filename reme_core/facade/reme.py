@@ -10,17 +10,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Concatenate, Generic, Never, ParamSpec, Self, overload
+from typing import TYPE_CHECKING, Never, Self
 
 from reme_core.errors import ConfigurationError, PartialFailureError, ReMeError
 from reme_core.facade.conversation import ConversationMethods
 from reme_core.facade.memories import MemoryMethods
 from reme_core.facade.messages import JobMethods, MessageMethods, OffloadMethods
-from reme_core.facade.parts import UNSET, AdapterSupport, Settings, Unset
+from reme_core.facade.parts import UNSET, AdapterSupport, MakesSync, Settings, Unset, check_kind, log_failed_close
 from reme_core.facade.tasks import TaskMethods, ToolMethods
 from reme_core.facade.transfer import TransferMethods
 from reme_core.facade.working_memory import WorkingMemoryMethods
-from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, read_zone, shown
+from reme_core.schema import UTC_NAME, Scope, SummaryResult, make_scope, read_zone
 from reme_core.schema.checks import not_among
 from reme_core.steps import user_input as inputs
 from reme_core.steps.user_input import missing_model_message
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from reme_core.facade.config import Ports
     from reme_core.facade.learning_service import LearningService
     from reme_core.facade.strategies import BindsDistiller, BindsRetriever
-    from reme_core.facade.sync import SyncReMe
+    from reme_core.files.keeper import FolderKeeper, Folders
     from reme_core.jobs.retry_policy import RetryPolicy
     from reme_core.ports import (
         ChatModel,
@@ -47,31 +47,6 @@ if TYPE_CHECKING:
     from reme_core.working.ports import WorkingPorts
 
 _LOG = logging.getLogger("reme")
-
-
-P = ParamSpec("P")
-
-
-class _MakesSync(Generic[P]):
-    """`ReMe.sync(...)` takes the arguments of `ReMe` and makes a blocking memory; `memory.sync()` wraps an open one."""
-
-    def __init__(self, init: Callable[Concatenate[ReMe, P], None]) -> None:
-        """Take the constructor whose arguments these are."""
-
-    @overload
-    def __get__(self, memory: None, kind: type[ReMe]) -> Callable[P, SyncReMe]: ...
-
-    @overload
-    def __get__(self, memory: ReMe, kind: type[ReMe]) -> Callable[[], SyncReMe]: ...
-
-    def __get__(self, memory: ReMe | None, kind: type[ReMe]) -> Callable[P, SyncReMe] | Callable[[], SyncReMe]:
-        """Return what makes the blocking memory, for the class or for one memory."""
-        from reme_core.facade.sync import SyncReMe  # made of ReMe's methods, so not above it
-
-        def make(*args: P.args, **kwargs: P.kwargs) -> SyncReMe:
-            return SyncReMe(kind(*args, **kwargs))  # type: ignore[arg-type]  # P is that of `kind`
-
-        return make if memory is None else lambda: SyncReMe(memory)
 
 
 class ReMe(
@@ -112,6 +87,7 @@ class ReMe(
         token_counter: TokenCounter | None = None,
         clock: Clock | None = None,
         timezone: str = UTC_NAME,
+        files: str | Path | Folders | None = None,
         **unknown: Never,
     ) -> None:
         """Keep the settings.
@@ -135,6 +111,8 @@ class ReMe(
             token_counter: Counts the tokens of a budget; by default by characters.
             clock: Tells the time; by default that of this machine.
             timezone: Where the users are of whom `summary` is not told, by its IANA name.
+            files: Keep memories, journal and what was said as files, too: the path of a folder that gets one for each
+                user, or `Folders(...)`. A call returns once what it says is in the store; the files follow.
             unknown: Settings that do not exist: one that is spelt wrong is told with what was probably meant.
 
         Raises:
@@ -168,7 +146,7 @@ class ReMe(
             if wanted and self._ports.llm is None:
                 raise ConfigurationError(missing_model_message(name))
         if trying is not None:
-            _check_kind(trying, (RetryPolicy,), "trying: wanted a RetryPolicy")
+            check_kind(trying, (RetryPolicy,), "trying: wanted a RetryPolicy")
         self._in_space: Callable[[str], ReMe] = partial(
             ReMe,
             llm=self._ports.llm,
@@ -191,6 +169,9 @@ class ReMe(
         self._embedder = None
         if self._ports.embedder is not None:
             self._embedder = RestingEmbedder(self._ports.embedder, self._clock, on_recovery=lambda: self._work.resume())
+        self._files: FolderKeeper | None = None
+        if files is not None:
+            self._keep_files(files, token_counter or CharacterTokenCounter())
         self._message_embedder = self._embedder if embed_messages else None
         self._record = VerbatimSummarizer(
             store=self._ports.store, embedder=self._message_embedder, slicing=config.check_slicing(slicing)
@@ -227,7 +208,29 @@ class ReMe(
         if self._ports.llm is not None:
             _ = self._learning  # it does the jobs that earlier processes left
 
-    sync = _MakesSync(__init__)
+    sync = MakesSync(__init__)
+
+    def _keep_files(self, files: str | Path | Folders, counter: TokenCounter) -> None:
+        """Have files follow what is written to the store from here on (ConfigurationError)."""
+        from reme_core.files.keeper import FolderKeeper, FolderPorts, FollowedStore
+
+        ports = FolderPorts(
+            memory_space=self._memory_space,
+            store=self._ports.store,
+            resting_embedder=self._embedder,
+            clock=self._clock,
+            token_counter=counter,
+            start_waiting=lambda scope: self._work.start(scope),
+        )
+        self._files = FolderKeeper(files, ports)
+        self._ports = replace(self._ports, store=FollowedStore(ports.store, self._files))
+
+    async def _looked_up(self, user_id: object, *, shared: object) -> Scope:
+        """Return a scope whose memories are about to be asked for, after a person's edits of its files were taken."""
+        scope = self._scope(user_id, shared=shared)
+        if self._files is not None:
+            await self._files.look(scope)
+        return scope
 
     def __repr__(self) -> str:
         """Name the memory space and the store."""
@@ -271,6 +274,8 @@ class ReMe(
                 failures = await self._work.end()
             else:
                 await self._work.stop()
+            if self._files is not None:
+                await (self._files.join() if finish_jobs else self._files.stop())
         finally:
             for part in self._ports.owned:
                 await part.close()
@@ -286,7 +291,7 @@ class ReMe(
         from reme_core.ports import Summarizer
         from reme_core.remember.summarizer import SUMMARY, DistillingSummarizer, SummaryWorker
 
-        _check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
+        check_kind(summarizer, (BindsDistiller, Summarizer), "summarizer: wanted a Summarizer or settings of one")
         if not isinstance(summarizer, BindsDistiller):
             self._summarizer = summarizer
             self._runner.set_worker(SUMMARY, None)
@@ -316,9 +321,9 @@ class ReMe(
         from reme_core.facade.strategies import AgenticRetriever, BindsRetriever
         from reme_core.ports import Retriever
 
-        _check_kind(retriever, (BindsRetriever, Retriever), "retriever: wanted a Retriever or settings of one")
+        check_kind(retriever, (BindsRetriever, Retriever), "retriever: wanted a Retriever or settings of one")
         if system_prompt is not None:
-            _check_kind(retriever, (AgenticRetriever,), "system_prompt: goes with an AgenticRetriever")
+            check_kind(retriever, (AgenticRetriever,), "system_prompt: goes with an AgenticRetriever")
             assert isinstance(retriever, AgenticRetriever)  # noqa: S101  # just checked
             retriever = replace(retriever, system_prompt=inputs.read_query(system_prompt, "system_prompt"))
         self._retriever = (
@@ -381,15 +386,3 @@ class ReMe(
             result = exc.done
         self._work.start(scope)
         return result
-
-
-def log_failed_close(error: Exception) -> None:
-    """Say what went wrong with closing a memory while an error of the program was on its way, which is not replaced."""
-    told = f": {error}" if isinstance(error, ReMeError) else ""  # words of others may quote what was said
-    _LOG.error("closing the memory failed as well: %s%s", type(error).__name__, told)
-
-
-def _check_kind(value: object, kinds: tuple[type, ...], wanted: str) -> None:
-    if isinstance(value, type) or not isinstance(value, kinds):
-        msg = f"{wanted}, found {shown(value)}"
-        raise ConfigurationError(msg)

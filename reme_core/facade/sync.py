@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from reme_core.background_loop import EventLoopThread
-from reme_core.facade.reme import ReMe, log_failed_close
+from reme_core.facade.parts import log_failed_close
+from reme_core.facade.reme import ReMe
 from reme_core.working.in_context import InContextMemory
 from reme_core.working.messages_to_keep import ContextLimits
 

@@ -186,7 +186,7 @@ def _plan_statements(plan: FilePlan, now: PageNow, known: Known) -> None:
             if memory_id is None:
                 memory_id = new_line_id()
                 plan.unmarked.add(statement.line)
-                plan.puts.append(_added(memory_id, now.target, content, known))
+                plan.puts.append(added_memory(memory_id, now.target, content, known))
             else:
                 _plan_known(plan, now.target, memory_id, statement.line, statement.shown, known)
             first_of[key] = memory_id
@@ -204,7 +204,7 @@ def _plan_known(plan: FilePlan, target: Target, memory_id: str, line: int, shown
     memory, mark = known.memories.get(memory_id), known.marks.get(memory_id)
     if memory is None:
         if mark != digest(shown):  # else the store has deleted it, and the line goes as well
-            plan.puts.append(_added(memory_id, target, read_content(shown), known))
+            plan.puts.append(added_memory(memory_id, target, read_content(shown), known))
         return
     if not memory.is_current:
         return
@@ -217,7 +217,7 @@ def _plan_known(plan: FilePlan, target: Target, memory_id: str, line: int, shown
     if not says_the_same and mark is not None and digest(says(memory)) != mark:
         plan.conflicts.append(Conflict(line, line, memory))
     content = memory.content if says_the_same else read_content(shown)
-    plan.puts.append(_changed(memory, target, content, memory.when_to_use, known))
+    plan.puts.append(changed_memory(memory, target, content, memory.when_to_use, known))
 
 
 def _plan_passages(plan: FilePlan, now: PageNow, old: Sequence[Entry], known: Known) -> None:
@@ -242,7 +242,7 @@ def _plan_passages(plan: FilePlan, now: PageNow, old: Sequence[Entry], known: Kn
         memory_id = first_of.get(key)
         if memory_id is None:
             memory_id = first_of[key] = new_id()
-            plan.puts.append(_added(memory_id, target, item.text, known, item.above))
+            plan.puts.append(added_memory(memory_id, target, item.text, known, item.above))
         elif not planned:
             _plan_passage(plan, target, memory_id, item, known)
         plan.entries.append(Entry(memory_id, item.first, item.last, digest(item.text), True))  # noqa: FBT003  # as above
@@ -252,7 +252,7 @@ def _plan_passage(plan: FilePlan, target: Target, memory_id: str, item: Prose, k
     memory, mark = known.memories.get(memory_id), known.marks.get(memory_id)
     if memory is None:
         if mark != digest(item.text):
-            plan.puts.append(_added(memory_id, target, item.text, known, item.above))
+            plan.puts.append(added_memory(memory_id, target, item.text, known, item.above))
         return
     if memory.content != item.text and mark == digest(item.text):
         return  # the store says something new
@@ -260,7 +260,7 @@ def _plan_passage(plan: FilePlan, target: Target, memory_id: str, item: Prose, k
         return
     if memory.content != item.text and mark is not None and digest(memory.content) != mark:
         plan.conflicts.append(Conflict(item.first, item.last, memory))
-    plan.puts.append(_changed(memory, target, item.text, item.above, known))
+    plan.puts.append(changed_memory(memory, target, item.text, item.above, known))
 
 
 def _kept_ids(old: Sequence[Entry], new: Sequence[str]) -> list[tuple[str | None, bool]]:
@@ -280,7 +280,8 @@ def _kept_ids(old: Sequence[Entry], new: Sequence[str]) -> list[tuple[str | None
     ]
 
 
-def _added(memory_id: str, target: Target, content: str, known: Known, when_to_use: str = "") -> PutMemory:
+def added_memory(memory_id: str, target: Target, content: str, known: Known, when_to_use: str = "") -> PutMemory:
+    """Return the write of a memory that is new at the time of `known`."""
     memory = Memory(
         memory_id=memory_id,
         memory_space=known.scope.memory_space,
@@ -298,7 +299,8 @@ def _added(memory_id: str, target: Target, content: str, known: Known, when_to_u
     return PutMemory(memory=memory, wants_vector=known.wants_vectors, expected_revision=0)
 
 
-def _changed(memory: Memory, target: Target, content: str, when_to_use: str, known: Known) -> PutMemory:
+def changed_memory(memory: Memory, target: Target, content: str, when_to_use: str, known: Known) -> PutMemory:
+    """Return the write of a memory that says something else from now on."""
     changes = {
         "memory_type": target.memory_type,
         "memory_target": target.memory_target,

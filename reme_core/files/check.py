@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from reme_core.files.changes import says
 from reme_core.files.file_index import Entry, FileIndex, IndexedFile
 from reme_core.files.folder import FileProblem, UnreadableFileError, read_page, scan
 from reme_core.files.markdown import digest
-from reme_core.files.store_changes import find_memories
-from reme_core.ports import Store
+from reme_core.files.store_changes import find_memories, list_all
+from reme_core.files.targets import KEPT_TYPES, TargetPaths
+from reme_core.ports import MemoryFilter, Store, Target
 
 _SYNC = "sync the folder"
 
@@ -28,7 +30,21 @@ async def check_folder(root: Path, store: Store, index: FileIndex) -> list[FileP
             problems.append(FileProblem(path, problem))
         else:
             problems += await _of_lines(path, file.entries, store, index)
-    return problems
+    return problems + await _without_line(store, index)
+
+
+async def _without_line(store: Store, index: FileIndex) -> list[FileProblem]:
+    """Return the memories that stand in no file, as where it could not be written, by the file that they belong to."""
+    paths = TargetPaths.of(index.files)
+    missing = Counter(
+        paths.find(Target(memory.memory_type, memory.memory_target))
+        for memory in await list_all(store, index.scope, MemoryFilter(types=tuple(KEPT_TYPES)))
+        if memory.memory_id not in index.places
+    )
+    return [
+        FileProblem(path, f"{count} of its memories stand in no file yet: {_SYNC}")
+        for path, count in sorted(missing.items())
+    ]
 
 
 def _of_file(root: Path, path: str, file: IndexedFile) -> str | None:

@@ -64,14 +64,41 @@ class IndexedFile:
         return {"stamp": list(self.stamp), "sha256": self.sha256, "target": cast("JsonValue", target), "rows": rows}
 
 
+class Passed(BaseModel):
+    """A place in a list that only grows: a page, and how many of it are done."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    cursor: str | None = None
+    count: int = 0
+
+    def after(self, count: int, next_cursor: str | None) -> Passed:
+        """Return the place behind a page of so many."""
+        return Passed(cursor=self.cursor, count=count) if next_cursor is None else Passed(cursor=next_cursor)
+
+
+class Following(BaseModel):
+    """How far the record of a folder follows the store: messages, blocks, and the newest offload."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    messages: Passed = Passed()
+    blocks: Passed = Passed()
+    offload: str | None = None
+
+
 class FolderState(BaseModel):
-    """How far the changes of the store were written into files, how often the index was changed, dialogues by path."""
+    """How far the changes of the store were written into files, and how often the index was changed.
+
+    `following`: None where the folder keeps no record of what was said. `dialogs`: those that were taken over, by path.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     sequence: int | None = None
     changes: int = 0
     dialogs: Mapping[str, Stamp] = {}
+    following: Following | None = None
 
 
 @dataclass(slots=True)
@@ -114,11 +141,12 @@ class FileIndex:
         changed: Mapping[str, IndexedFile | None],
         *,
         sequence: int | None = None,
+        following: Following | None = None,
         dialogs: Mapping[str, Stamp] | None = None,
     ) -> None:
         """Write what files hold by now; None: there is no such file any more. Without changes, nothing is written."""
-        news = {"sequence": sequence, "dialogs": dialogs}
-        state = self.state.model_copy(update={name: value for name, value in news.items() if value is not None})
+        told = {"sequence": sequence, "following": following, "dialogs": dialogs}
+        state = self.state.model_copy(update={name: value for name, value in told.items() if value is not None})
         if not changed and state == self.state:
             return
         state = state.model_copy(update={"changes": state.changes + 1})

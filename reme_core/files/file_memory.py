@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Protocol, Self
 from reme_core.errors import ConflictError, InvalidInputError, ReMeError, StorageFullError, StoreAccessError
 from reme_core.files.agent_page import write_block
 from reme_core.files.check import check_folder
+from reme_core.files.consolidate import Consolidation, Consolidator
 from reme_core.files.file_index import FileIndex
-from reme_core.files.folder import AGENT_PAGES, FileProblem, UnreadableFileError, held, mapped_errors, open_folder
+from reme_core.files.folder import AGENT_PAGES, FileProblem, UnreadableFileError, held, mapped_errors, open_folder, scan
 from reme_core.files.journal import FilePlace, add_entry, add_messages
+from reme_core.files.record import RETENTION_DAYS, FolderRecord
 from reme_core.files.search import FileHit, FileText, read_lines, search_files
 from reme_core.files.sync import FolderSync, SyncReport
 from reme_core.schema import Scope, make_scope, parse_messages
@@ -26,9 +28,11 @@ from reme_core.steps import user_input as inputs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reme_core.ports import Clock, Embedder, Store, TokenCounter
+    from reme_core.ports import ChatModel, Clock, Embedder, Store, TokenCounter
+    from reme_core.text import Language
 
 _LOG = logging.getLogger("reme")
+_MOST_DAYS = 36_500  # a hundred years
 
 
 class HasMemories(Protocol):
@@ -68,6 +72,8 @@ class FileMemory:
         user_id: str | None = None,
         shared: bool = False,
         watch: bool = False,
+        with_record: bool = False,
+        retention_days: float = RETENTION_DAYS,
     ) -> None:
         """Keep the settings; nothing is touched before the first call.
 
@@ -77,14 +83,22 @@ class FileMemory:
             user_id: Whose folder it is.
             shared: It is that of the space's shared scope.
             watch: Take over changes while it is open (extra `files`), unless another process does that already.
+            with_record: Each sync also writes what was said to the memory into `dialog/`, what came of it into the
+                journal, and long tool results into `tool_result/`. A folder that began so goes on, whoever syncs it.
+            retention_days: How long the files of tool results stay.
 
         Raises:
-            InvalidInputError: Neither or both of user and shared scope are named.
+            InvalidInputError: Neither or both of user and shared scope are named; days that are no number.
         """
         self._root = Path(root).expanduser()
         self._memory = memory
         self._scope = make_scope(memory.memory_space, user_id, shared=shared)
         self._wants_watch = watch
+        self._with_record = with_record
+        if isinstance(retention_days, bool) or not 0 <= retention_days <= _MOST_DAYS:
+            msg = f"retention_days: wanted a number of days from 0 to {_MOST_DAYS:,}, found {retention_days!r}"
+            raise InvalidInputError(msg)
+        self._retention_days = retention_days
         self._index: FileIndex | None = None
         self._gate = asyncio.Lock()
         self._stop = asyncio.Event()
@@ -92,6 +106,7 @@ class FileMemory:
         self._lock = ExitStack()
         self._holds = False
         self.last_report = SyncReport()
+        self._has_synced = False
 
     @property
     def root(self) -> Path:
@@ -148,8 +163,11 @@ class FileMemory:
         finally:
             self._release()
 
-    async def sync(self) -> SyncReport:
+    async def sync(self, *, erased: Collection[str] = ()) -> SyncReport:
         """Take over what changed in the files and in the memory since the last time.
+
+        Args:
+            erased: Memories that were deleted without a trace, so that the store tells nothing: their lines go.
 
         Raises:
             ConflictError: Another process watches the folder, and does this.
@@ -161,6 +179,7 @@ class FileMemory:
             with ExitStack() as stack:
                 if not self._holds:
                     stack.enter_context(held(self._root))
+                told = await self._write_record(index)
                 syncing = FolderSync(
                     root=self._root,
                     store=self._memory.store,
@@ -169,12 +188,33 @@ class FileMemory:
                     index=index,
                     wants_vectors=self._memory.resting_embedder is not None,
                 )
-                report = await syncing.run()
+                report = await syncing.run(erased=erased)
                 problems = await asyncio.to_thread(self._write_blocks)
-                self.last_report = replace(report, problems=(*report.problems, *problems))
+                self.last_report = replace(report, problems=(*told, *report.problems, *problems))
+                self._has_synced = True
         if self.last_report.runs:
             self._memory.start_waiting(self._scope)
         return self.last_report
+
+    async def sync_if_changed(self) -> SyncReport:
+        """Sync where a file was changed since the last time, or this was not done yet, or left problems."""
+        index = await self._open()
+        await index.load()
+        if self._has_synced and not self.last_report.problems:
+            known = {path: file.stamp for path, file in index.files.items()}
+            if (await asyncio.to_thread(scan, self._root)).stamps == known:
+                return SyncReport(files=len(known))
+        return await self.sync()
+
+    async def _write_record(self, index: FileIndex) -> list[FileProblem]:
+        await index.load()
+        if not self._with_record and index.state.following is None:
+            return []
+        return await self._record(index).write()
+
+    def _record(self, index: FileIndex) -> FolderRecord:
+        memory = self._memory
+        return FolderRecord(self._root, memory.store, index, memory.clock, self._retention_days)
 
     async def memory_search(self, query: str, max_results: int = 5, min_score: float = 0.1) -> list[FileHit]:
         """Return the best of statements, passages and what was said, each with its file and lines, best first.
@@ -236,7 +276,8 @@ class FileMemory:
         parsed = parse_messages(list(messages), now=self._memory.clock.now)
         session = "" if session_id == "" else inputs.read_id(session_id, "session_id")
         await self._open()
-        files = await asyncio.to_thread(add_messages, self._root, parsed, session)
+        sessions = dict.fromkeys((message.message_id for message in parsed), session)
+        files = await asyncio.to_thread(add_messages, self._root, parsed, sessions=sessions)
         await self._sync_unless_watched()
         return files
 
@@ -256,6 +297,41 @@ class FileMemory:
         await self._open()
         return await asyncio.to_thread(write_block, self._root, name, make=True)
 
+    async def consolidate(
+        self, model: ChatModel | None = None, *, dry_run: bool = False, language: Language | None = None
+    ) -> Consolidation:
+        """Move what lasts from the journal to `MEMORY.md`: one run, which `ReMe.undo` takes back. The journal stays.
+
+        Only days are looked at that are new or were changed since the last time. Lines with the tag `#keep` last; what
+        else does, a model says, in one call a day.
+
+        Args:
+            model: The model; None: only lines with the tag.
+            dry_run: Write nothing; the answer shows the difference.
+            language: Of the prompt; None follows the journal.
+
+        Raises:
+            ConflictError: Another process watches the folder, or a statement was changed meanwhile.
+            StoreError: As `sync`.
+        """
+        index = await self._open()
+        if not dry_run:
+            await self.sync()
+        consolidator = Consolidator(
+            root=self._root,
+            store=self._memory.store,
+            index=index,
+            clock=self._memory.clock,
+            wants_vectors=self._memory.resting_embedder is not None,
+            model=model,
+            language=language,
+        )
+        done = await consolidator.run(dry_run=dry_run)
+        if done.run_id is not None:
+            self._memory.start_waiting(self._scope)
+            await self.sync()
+        return done
+
     async def rebuild(self) -> SyncReport:
         """Index all files anew, as after the database was lost: statements keep their ids.
 
@@ -272,7 +348,7 @@ class FileMemory:
         """Compare files, index and memory without changing anything; return what does not agree, and what to do."""
         index = await self._open()
         await index.load()
-        return await check_folder(self._root, self._memory.store, index)
+        return [*await check_folder(self._root, self._memory.store, index), *await self._record(index).behind()]
 
     async def status(self) -> FileIndex:
         """Return the index of the folder, as it is now."""

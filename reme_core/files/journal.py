@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +19,11 @@ from reme_core.files.writer import write_page
 from reme_core.private_drafts import sync_folder
 from reme_core.schema import Message
 
+JOURNAL_WRITER = "journal_writer"
+"""Who writes the journal of a conversation; a block whose index entry is this writer's is in the journal."""
+
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_NO_SESSIONS: Mapping[str, str] = {}
 _TRIES = 20  # each fails only where somebody has saved the page within a millisecond
 
 
@@ -29,8 +35,10 @@ class FilePlace(NamedTuple):
     end_line: int
 
 
-def add_entry(root: Path, text: str, *, title: str, session_id: str, at: datetime) -> FilePlace:
+def add_entry(root: Path, text: str, *, title: str, session_id: str, at: datetime, once: bool = False) -> FilePlace:
     """Append an entry to the page of a day, under a heading with its time, title and session.
+
+    `once`: where the very same entry stands on the page, it is left at that.
 
     Raises:
         ConflictError: The page changed each time that it was read.
@@ -38,43 +46,76 @@ def add_entry(root: Path, text: str, *, title: str, session_id: str, at: datetim
         StorageFullError: No room.
         StoreAccessError: The system refuses it.
     """
-    path = f"memory/{at:%Y-%m-%d}.md"
-    session = f"session {session_id}" if session_id else ""
-    heading = " · ".join(part for part in (f"## {at:%H:%M}", _one_line(title), _one_line(session)) if part)
-    lines = [heading, "", *_LINE_END.split(text.strip("\r\n"))]
+    path = journal_path(at)
+    lines = [entry_heading(at, title, session_id), "", *_LINE_END.split(text.strip("\r\n"))]
     for _ in range(_TRIES):
         try:
-            return _append(root, path, lines, at)
+            return _append(root, path, lines, at, once=once)
         except ConflictError:
             continue
     msg = f"{path!r} is written by somebody else all the time: try again"
     raise ConflictError(msg)
 
 
-def _append(root: Path, path: str, lines: list[str], at: datetime) -> FilePlace:
+def journal_path(at: datetime) -> str:
+    """Return the page of a day (UTC)."""
+    return f"memory/{at:%Y-%m-%d}.md"
+
+
+def entry_heading(at: datetime, title: str, session_id: str) -> str:
+    """Return the heading of an entry: its time, title and session."""
+    session = f"session {session_id}" if session_id else ""
+    return " · ".join(part for part in (f"## {at:%H:%M}", _one_line(title), _one_line(session)) if part)
+
+
+def _append(root: Path, path: str, lines: list[str], at: datetime, *, once: bool) -> FilePlace:
     inside(root, path)
     read = read_page(root, path) if (root / path).is_file() else None
     page = MarkdownPage((f"# {at:%Y-%m-%d}\n",)) if read is None else MarkdownPage.parse(read.data)
+    there = [line.rstrip("\r\n") for line in page.lines] if once else []
+    for first in range(len(there)):
+        if there[first : first + len(lines)] == lines:
+            return FilePlace(path, first + 1, first + len(lines))
     gap = [""] if page.lines and page.lines[-1].strip() else []
     longer = page.spliced(len(page.lines), len(page.lines), [*gap, *lines])
     write_page(root / path, longer.print(), expected=None if read is None else read.sha256)
     return FilePlace(path, len(longer.lines) - len(lines) + 1, len(longer.lines))
 
 
-def add_messages(root: Path, messages: Sequence[Message], session_id: str = "") -> list[str]:
+def add_messages(
+    root: Path, messages: Sequence[Message], *, sessions: Mapping[str, str] = _NO_SESSIONS, once: bool = False
+) -> list[str]:
     """Append messages to the files of their days, a line each; return the files. They are durable then.
+
+    `sessions`: of what session each is, by its id. `once`: those that a file has, by their ids, are left out.
 
     Raises:
         StorageFullError: No room.
         StoreAccessError: The system refuses it.
     """
-    days: dict[str, list[str]] = {}
+    days: dict[str, list[Message]] = {}
     for message in messages:
-        days.setdefault(dialog_path(message), []).append(dialog_line(message, session_id))
-    for path, lines in days.items():
-        with mapped_errors(root / path):
-            _append_whole(inside(root, path), "".join(lines).encode())
+        days.setdefault(dialog_path(message), []).append(message)
+    for path, said in days.items():
+        whole = inside(root, path)
+        with mapped_errors(whole):
+            known = _known_ids(whole) if once else frozenset[object]()
+            fresh = [message for message in said if message.message_id not in known]
+            if fresh:
+                lines = [dialog_line(message, sessions.get(message.message_id, "")) for message in fresh]
+                _append_whole(whole, "".join(lines).encode())
     return list(days)
+
+
+def _known_ids(path: Path) -> frozenset[object]:
+    """Return the ids of the messages in a file; lines that are none are passed over."""
+    ids = set[object]()
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        for line in file:
+            with suppress(ValueError):
+                read = json.loads(line)
+                ids.add(read.get("message_id") if isinstance(read, dict) else None)
+    return frozenset(ids)
 
 
 def _append_whole(path: Path, data: bytes) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -60,8 +60,12 @@ class StoreChanges:
     problems: list[FileProblem] = field(default_factory=list)
     _pending: dict[str, None] = field(default_factory=dict)
 
-    async def find(self) -> None:
-        """Find what changed; for a folder that is new, everything that the user's memory holds."""
+    async def find(self, erased: Iterable[str] = ()) -> None:
+        """Find what changed; for a folder that is new, everything that the user's memory holds.
+
+        No event tells of `erased` memories.
+        """
+        self._pending |= dict.fromkeys(erased)
         scope, start = self.index.scope, self.index.state.sequence
         self.sequence = start or 0
         while True:

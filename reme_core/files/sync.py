@@ -79,8 +79,8 @@ class FolderSync:
         """Whose folder it is."""
         return self.index.scope
 
-    async def run(self) -> SyncReport:
-        """Take over what changed on both sides, until neither changes.
+    async def run(self, *, erased: Iterable[str] = ()) -> SyncReport:
+        """Take over what changed on both sides, until neither changes; lines of `erased` memories go.
 
         Raises:
             StoreError: The store can't be read or written.
@@ -89,7 +89,7 @@ class FolderSync:
         dialogs = Dialogs(self.root, self.store, self.scope, self.clock, self.wants_vectors)
         stamps = await dialogs.take_over(self.index.state.dialogs)
         changes = StoreChanges(self.root, self.store, self.index)
-        await changes.find()
+        await changes.find(erased)
         files = 0
         for _ in range(_ROUNDS):
             self._problems, self.runs.problems, self.runs.settled = {}, [], True

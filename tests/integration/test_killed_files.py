@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import random
@@ -9,11 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from reme_core import FileMemory, ReMe
+from reme_core import FileMemory, Folders, ReMe
 from reme_core.files.store_changes import list_all
 from reme_core.ports import MemoryFilter
 from reme_core.schema import STATEMENTS, make_scope
-from tests.support.file_children import edit_as_a_person, sync_folder_of, version, write_versions
+from tests.support.file_children import (
+    edit_as_a_person,
+    remember_with_files,
+    sync_folder_of,
+    version,
+    write_versions,
+)
 
 _PROCESSES = multiprocessing.get_context("spawn")
 
@@ -97,3 +104,27 @@ async def test_a_person_and_an_agent_who_write_one_file_at_once_lose_no_line(tmp
     assert {item.content for item in held} == expected
     lines = [line for line in page.read_text().splitlines() if line.startswith("- ")]
     assert sorted(line[2:].split(" ^mem-")[0] for line in lines) == sorted(expected)
+
+
+async def test_files_beside_a_killed_memory_follow_later_and_hold_nothing_twice(tmp_path: Path) -> None:
+    root = tmp_path / "files"
+    for acknowledged in (1, 7, 12):
+        ours, theirs = _PROCESSES.Pipe(duplex=False)
+        child = _PROCESSES.Process(target=remember_with_files, args=(tmp_path / "store", root, theirs))
+        child.start()
+        for _ in range(acknowledged):
+            ours.recv_bytes()
+        child.kill()
+        child.join()
+        async with ReMe(
+            "space", tmp_path / "store", llm=None, embedding=None, files=Folders(users={"ann": root})
+        ) as memory:
+            await memory.list_memories(user_id="ann")
+            said = (await memory.find_messages(user_id="ann", limit=1000)).messages
+            texts, _ = await memory.list_offloads(user_id="ann", limit=1000)
+            assert await FileMemory(root, user_id="ann", memory=memory).check() == []
+        lines = [line for day in sorted((root / "dialog").iterdir()) for line in day.read_text().splitlines()]
+        assert [json.loads(line)["message_id"] for line in lines] == [item.message.message_id for item in said]
+        journal = "".join(day.read_text() for day in (root / "memory").iterdir())
+        assert [journal.count(f"> user: said {number}\n") for number in range(len(said))] == [1] * len(said)
+        assert {path.stem for path in (root / "tool_result").iterdir()} == {info.reference for info in texts}

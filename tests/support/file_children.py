@@ -9,7 +9,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from reme_core import FileMemory, ReMe
+from reme_core import FileMemory, Folders, ReMe
 from reme_core.errors import ConflictError
 from reme_core.files.writer import write_page
 
@@ -55,3 +55,18 @@ def edit_as_a_person(path: Path, seconds: float, lines: Connection) -> None:
             added += 1
         time.sleep(_BETWEEN_S)
     lines.send_bytes(str(added).encode())
+
+
+def remember_with_files(store: Path, root: Path, lines: Connection) -> None:
+    """Keep messages, memories and texts in a memory with files beside it; tell each that was acknowledged."""
+
+    async def work() -> None:
+        async with ReMe("space", store, llm=None, embedding=None, files=Folders(users={"ann": root})) as memory:
+            before = (await memory.stats(user_id="ann")).messages
+            for number in range(before, before + 10_000):
+                await memory.summary([("user", f"said {number}")], user_id="ann", session_id=f"s{number}")
+                await memory.add_memory(f"fact {number}", user_id="ann")
+                await memory.offload_text(f"text {number}", user_id="ann", session_id="s", name="log")
+                lines.send_bytes(str(number).encode())
+
+    asyncio.run(work())

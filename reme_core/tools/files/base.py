@@ -32,19 +32,21 @@ class FileMemoryOp(BaseMemoryToolOp[ItemT], Generic[ItemT]):
         scope: Whose folder it is: a call for anybody else is refused. None: whoever gets the tool.
         max_file_bytes: What a file may be made to hold; ConfigurationError below 1.
         limit_chars: About so many characters of an answer; likewise.
+        below: The name of the only folder in it whose files may be touched; "" for all.
     """
 
     root: str | Path
     scope: Scope | None = None
     max_file_bytes: int = MAX_READ_BYTES
     limit_chars: int = ANSWER_CHARS
+    below: str = ""
     _files: FileRoot = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the options (ConfigurationError)."""
         check_at_least_one("max_file_bytes", self.max_file_bytes)
         check_at_least_one("limit_chars", self.limit_chars)
-        self._files = FileRoot(Path(self.root).expanduser().absolute(), self.max_file_bytes)
+        self._files = FileRoot(Path(self.root).expanduser().absolute(), self.max_file_bytes, self.below)
         super().__post_init__()
 
     async def execute(self, items: Sequence[ItemT], context: ToolContext) -> str:

@@ -10,18 +10,16 @@ import errno
 import os
 import shutil
 import stat
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from reme_core.private_drafts import DRAFT_PREFIX, DRAFT_SUFFIX, locked_draft, remove_left_drafts
+from reme_core.private_drafts import new_draft, remove_left_drafts
 from reme_core.tools.files.paths import FileRefusedError, Reason
 
 MAX_READ_BYTES = 1024 * 1024
 """Of one file. Source: the bound above which memory files are refused."""
 
 FOLDER_MODE = 0o700
-_FILE_MODE = 0o600
 _READS = 3
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
@@ -137,11 +135,9 @@ def _mark(found: os.stat_result) -> tuple[int, ...]:
 def draft_in(folder: int, data: bytes, like: os.stat_result | None) -> Iterator[str]:
     """Write a draft into an open folder, with the mode of the file that it replaces. It goes unless it is moved."""
     remove_left_drafts(folder)
-    name = f"{DRAFT_PREFIX}{uuid.uuid4().hex}{DRAFT_SUFFIX}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(name, flags, _FILE_MODE, dir_fd=folder)
-    try:
-        with locked_draft(descriptor):
+    with contextlib.ExitStack() as lock:
+        name, descriptor = new_draft(folder, lock)
+        try:
             with os.fdopen(descriptor, "wb", closefd=False) as file:
                 file.write(data)
             if like is not None:
@@ -150,9 +146,9 @@ def draft_in(folder: int, data: bytes, like: os.stat_result | None) -> Iterator[
                 os.fchmod(descriptor, stat.S_IMODE(like.st_mode) & 0o777)
             os.fsync(descriptor)
             yield name
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=folder)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=folder)
 
 
 def put_in_place(source: int, name: str, target: int, new_name: str, replaced: os.stat_result | None) -> bool:

@@ -49,10 +49,12 @@ class FileRoot:
     Attributes:
         path: The folder.
         max_written_bytes: Of one file; a larger one that is there already may only shrink.
+        below: The name of the only folder in it whose files may be touched; "" for all.
     """
 
     path: Path
     max_written_bytes: int = MAX_READ_BYTES
+    below: str = ""
 
     def __post_init__(self) -> None:
         """Check that this system can open files in a folder that is open (ConfigurationError)."""
@@ -116,6 +118,8 @@ class FileRoot:
         new = text.encode("utf-8")
         self._check_size(new, old or b"", path)
         with self.opened(names[:-1], path, create=True) as folder, draft_in(folder, new, found) as draft:
+            if names[:-1]:  # the root is held already
+                _take_turn(folder)
             return text if put_in_place(folder, draft, folder, names[-1], found) else None
 
     def _check_size(self, new: bytes, old: bytes, path: str) -> None:
@@ -175,9 +179,12 @@ class FileRoot:
             create: Make the folders that are not there.
 
         Raises:
-            FileRefusedError: One of them is a link, or no folder.
+            FileRefusedError: One of them is a link, or no folder; or they are not `below`.
             OSError: The system refuses.
         """
+        if self.below and names[:1] != (self.below,):
+            problem = f"is not in the folder {self.below!r}, the only one that is open here: name a file in there"
+            raise FileRefusedError(Reason.OUTSIDE, path, problem)
         folder = self._opened_root()
         try:
             for name in names:
@@ -218,6 +225,13 @@ class FileRoot:
             yield
         finally:
             os.close(folder)
+
+
+def _take_turn(folder: int) -> None:
+    """Hold an open folder until it is closed: who keeps its pages holds it from the last look to the rename."""
+    import fcntl  # noqa: PLC0415  # there is none on Windows
+
+    fcntl.flock(folder, fcntl.LOCK_EX)
 
 
 def _check_writable(found: os.stat_result, path: str) -> None:

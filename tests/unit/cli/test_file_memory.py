@@ -113,3 +113,19 @@ def test_a_vault_holds_what_was_said_beside_what_is_remembered(reme: Reme, tmp_p
     done = reme("files", "export", "vault", "--obsidian")
     assert done.out.splitlines() == ["MEMORY.md  1 memory"]
     assert list((tmp_path / "vault" / "memory").iterdir())
+
+
+def test_the_journal_is_consolidated_after_its_difference_was_shown(reme: Reme, tmp_path: Path) -> None:
+    (tmp_path / "notes" / "memory").mkdir(parents=True)
+    (tmp_path / "notes" / "memory" / "2026-11-20.md").write_text("- has a boat #keep\n- rain\n")
+    reme("files", "init", "notes")
+    told = reme("files", "consolidate", "notes", "--dry-run")
+    assert told.code == ExitCode.DONE
+    assert "+- has a boat ^mem-" in told.out
+    assert not (tmp_path / "notes" / "MEMORY.md").exists()
+    done = reme("files", "consolidate", "notes", "--json").value
+    assert (done["days"], done["added"], done["changed"], done["problems"]) == (["2026-11-20"], 1, 0, [])
+    assert "- has a boat ^mem-" in (tmp_path / "notes" / "MEMORY.md").read_text()
+    assert reme("undo", done["run_id"]).code == ExitCode.DONE
+    reme("files", "init", "notes")
+    assert "boat" not in (tmp_path / "notes" / "MEMORY.md").read_text()

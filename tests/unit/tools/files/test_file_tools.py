@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import pytest
 
 from reme_core.agents import AgentOptions, ReMyAgentV1Op
 from reme_core.errors import ConfigurationError, InvalidInputError
+from reme_core.files.journal import add_entry
+from reme_core.files.writer import write_page
 from reme_core.ports import AgentTask, ToolContext
 from reme_core.private_drafts import private_draft
 from reme_core.schema import Message, ToolCallBlock
@@ -318,6 +322,35 @@ def test_drafts_of_killed_processes_go_and_those_of_others_at_work_stay(root: Pa
         FileRoot(root).write_text("new.md", lambda _: "x")
         assert draft.exists()
     assert not (root / ".reme-0123.part").exists()
+
+
+def test_a_tool_and_who_keeps_pages_of_a_folder_never_take_a_draft_of_the_other_for_a_left_one(root: Path) -> None:
+    def tool(number: int) -> None:
+        FileRoot(root).write_text(f"memory/tool-{number}.md", lambda _: "x")
+
+    def keeper(number: int) -> None:
+        write_page(root / "memory" / f"page-{number}.md", b"x", expected=None)
+
+    with ThreadPoolExecutor(8) as writers:
+        done = [writers.submit(write, number) for number in range(200) for write in (tool, keeper)]
+    assert [work.exception() for work in done if work.exception()] == []
+    assert len(list((root / "memory").iterdir())) == 401
+
+
+def test_a_tool_and_the_journal_that_append_to_one_page_lose_no_line(root: Path) -> None:
+    at = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+    def tool(number: int) -> None:
+        FileRoot(root).write_text("memory/2026-11-22.md", lambda old: f"{old}tool {number}.\n")
+
+    def journal(number: int) -> None:
+        add_entry(root, f"entry {number}.", title="", session_id="", at=at)
+
+    with ThreadPoolExecutor(2) as writers:
+        done = [writers.submit(write, number) for number in range(60) for write in (tool, journal)]
+    assert [work.exception() for work in done if work.exception()] == []
+    lines = (root / "memory" / "2026-11-22.md").read_text().splitlines()
+    assert {f"{who} {number}." for number in range(60) for who in ("tool", "entry")} <= set(lines)
 
 
 _WRITER = """

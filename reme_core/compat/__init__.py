@@ -1,4 +1,4 @@
-"""Names of ReMe 0.3 over today's memory: its facade for vectors, and the stages of its flows.
+"""Names of ReMe 0.3 over today's memory: its facade for vectors, that for files, and the stages of its flows.
 
 `from reme_core.compat import ReMe` keeps a program of that version running while it moves; docs/coming_from.md has the
 table from its names to ours. A `user_name` is our user id, and nothing crosses it; there it was a label.
@@ -14,6 +14,9 @@ from typing import TypeAlias, TypeVar
 
 from pydantic import JsonValue
 
+from reme_core.compat.light import ReMeInMemoryMemory as ReMeInMemoryMemory
+from reme_core.compat.light import ReMeLight as ReMeLight
+from reme_core.compat.light import renamed
 from reme_core.errors import InvalidInputError, MemoryNotFoundError
 from reme_core.facade.parts import UNSET, Settings, Unset
 from reme_core.facade.reme import ReMe as Memories
@@ -54,7 +57,6 @@ MemoryRetrieval = _factory(search)
 RerankMemory = _factory(rerank)
 RewriteMemory = _factory(rewrite)
 
-_SETTINGS = {"model_name": "model", "dimensions": "dimension"}
 _SORT_KEYS: Mapping[str, Callable[[Memory], datetime]] = {
     "time_created": lambda memory: memory.created_at,
     "time_modified": lambda memory: memory.updated_at,
@@ -85,9 +87,9 @@ class CompatReMe:
         self.memory = Memories(
             memory_space,
             working_dir,
-            llm=_renamed(default_llm_config),
-            embedding=_renamed(default_embedding_model_config),
-            vector_store=_renamed(default_vector_store_config),
+            llm=renamed(default_llm_config),
+            embedding=renamed(default_embedding_model_config),
+            vector_store=renamed(default_vector_store_config),
         )
         self._users: dict[str, None] = {}
 
@@ -227,10 +229,3 @@ def _about(task_name: str | None, tool_name: str | None) -> tuple[str, str | Non
     if task_name is not None:
         return "procedural", task_name
     return ("auto", None) if tool_name is None else ("tool", tool_name)
-
-
-def _renamed(settings: T | Settings) -> T | Settings:
-    """Return settings with the names of today; what is no dictionary of settings comes back as it is."""
-    if not isinstance(settings, Mapping):
-        return settings
-    return {_SETTINGS.get(name, name): value for name, value in settings.items()}
