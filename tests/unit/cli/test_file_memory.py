@@ -113,3 +113,11 @@ def test_a_vault_holds_what_was_said_beside_what_is_remembered(reme: Reme, tmp_p
     done = reme("files", "export", "vault", "--obsidian")
     assert done.out.splitlines() == ["MEMORY.md  1 memory"]
     assert list((tmp_path / "vault" / "memory").iterdir())
+
+
+def test_of_a_large_tree_as_much_is_told_as_a_person_reads(reme: Reme, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    for number in range(60):
+        (tmp_path / "tree" / f"n{number:02}.md").write_text(f"- [fact] {number}\n")
+    told = reme("files", "import", "tree").out.splitlines()
+    assert told[50:53] == ["n49.md  1 statement", "and 10 more", "imported 60 memories"]
