@@ -17,6 +17,12 @@ _FILES, _STATES, _MOST_FILES = "files", "file-folders", 1_000_000
 _AT_ONCE = 1000
 
 
+DialogMark: TypeAlias = tuple[int, int, str]
+"""What was taken over of a dialogue: its size in bytes, the time of its last change in nanoseconds, its SHA-256."""
+
+UNREAD: DialogMark = (-1, 0, "")
+"""The mark of a dialogue that is to be read whole."""
+
 _Row: TypeAlias = tuple[str, int, int, str, bool]
 
 
@@ -71,7 +77,7 @@ class FolderState(BaseModel):
 
     sequence: int | None = None
     changes: int = 0
-    dialogs: Mapping[str, Stamp] = {}
+    dialogs: Mapping[str, DialogMark] = {}
 
 
 @dataclass(slots=True)
@@ -114,7 +120,7 @@ class FileIndex:
         changed: Mapping[str, IndexedFile | None],
         *,
         sequence: int | None = None,
-        dialogs: Mapping[str, Stamp] | None = None,
+        dialogs: Mapping[str, DialogMark] | None = None,
     ) -> None:
         """Write what files hold by now; None: there is no such file any more. Without changes, nothing is written."""
         news = {"sequence": sequence, "dialogs": dialogs}
