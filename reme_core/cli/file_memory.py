@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 files = typer.Typer(name="files", no_args_is_help=True, help="Keep a user's memory as Markdown files in a folder.")
 
+_MOST_LINES = 50
+
 Root: TypeAlias = Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of the files.")]
 
 
@@ -251,10 +253,8 @@ def _imported(done: ImportedTree) -> dict[str, JsonValue]:
 
 def _print_imported(output: Output, done: ImportedTree, *, dry_run: bool) -> None:
     output.line(f"read as {done.kind}")
-    for path, count in done.files.items():
-        output.line(path, counted(count, "statement"))
-    for problem in done.left_out:
-        output.line(f"left out {problem.path}: {problem.message}")
+    _print_some(output, [(path, counted(count, "statement")) for path, count in done.files.items()])
+    _print_some(output, [(f"left out {problem.path}: {problem.message}",) for problem in done.left_out])
     _print_problems(output, done.problems)
     known = f"{done.known} known before" if done.known else ""
     repeated = f"{done.repeated} that repeated others" if done.repeated else ""
@@ -263,6 +263,14 @@ def _print_imported(output: Output, done: ImportedTree, *, dry_run: bool) -> Non
     output.line(f"{verb} {counted(len(done.added), 'memory')}{f'; beside them {beside}' if beside else ''}")
     if done.run_id is not None:
         output.line(f"written by run {done.run_id}; reme undo takes it back")
+
+
+def _print_some(output: Output, lines: Sequence[tuple[str, ...]]) -> None:
+    """Print what a person still reads of a list; `--json` tells all."""
+    for line in lines[:_MOST_LINES]:
+        output.line(*line)
+    if len(lines) > _MOST_LINES:
+        output.line(f"and {len(lines) - _MOST_LINES} more")
 
 
 @asynccontextmanager

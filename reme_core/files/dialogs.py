@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from reme_core.errors import ConflictError, InvalidInputError, StoreAccessError
+from reme_core.files.file_index import UNREAD, DialogMark
 from reme_core.files.folder import FileProblem, Stamp, inside, trusted
 from reme_core.ports import AppendMessages, Clock, Store
 from reme_core.schema import Message, Scope, parse_messages
 from reme_core.steps.message_lines import find_all, pieces_of
 
+if TYPE_CHECKING:
+    from _hashlib import HASH
+
 DIALOGS = "dialog"
 _NAME = re.compile(r"(\d{4}-\d\d-\d\d)\.jsonl")
-_AGAIN: Stamp = (-1, 0)  # of a file that is looked at again by the next sync
+_CHUNK = 1 << 20
 _MAX_LINE_BYTES = 1 << 24  # as much as a message may have, and its JSON around it
 
 
@@ -54,18 +59,22 @@ class Dialogs:
     wants_vectors: bool
     problems: list[FileProblem] = field(default_factory=list)
 
-    async def take_over(self, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
-        """Add what the store lacks of the dialogues that were changed; return the stamps of all that are there.
+    async def take_over(self, known: Mapping[str, DialogMark]) -> dict[str, DialogMark]:
+        """Add what the store lacks of the dialogues that were changed; return the marks of all that are there.
 
         Nothing is ever removed: a dialogue tells what was said.
         """
-        stamps = await asyncio.to_thread(self._stamps)
-        for path, stamp in stamps.items():
-            if known.get(path) != stamp:
-                before = len(self.problems)
-                await self._take(path)
-                stamps[path] = trusted(stamp) if len(self.problems) == before else _AGAIN
-        return stamps
+        marks: dict[str, DialogMark] = {}
+        for path, stamp in (await asyncio.to_thread(self._stamps)).items():
+            mark = known.get(path, UNREAD)
+            if mark[:2] == stamp:
+                marks[path] = mark
+                continue
+            before = len(self.problems)
+            lines, size, sha256 = await asyncio.to_thread(self._read, path, mark)
+            await self._add(path, lines)
+            marks[path] = (size, trusted(stamp)[1], sha256) if len(self.problems) == before else UNREAD
+        return marks
 
     def _stamps(self) -> dict[str, Stamp]:
         if not (self.root / DIALOGS).exists():
@@ -85,8 +94,7 @@ class Dialogs:
             return {}
         return {path: (item.st_size, item.st_mtime_ns) for path, item in found.items() if stat.S_ISREG(item.st_mode)}
 
-    async def _take(self, path: str) -> None:
-        lines = await asyncio.to_thread(self._read, path)
+    async def _add(self, path: str, lines: Sequence[DialogLine]) -> None:
         for some in pieces_of(lines):
             ids = [line.message.message_id for line in some]
             held = {
@@ -104,20 +112,48 @@ class Dialogs:
                 except ConflictError as exc:
                     self.problems.append(FileProblem(path, exc.message))
 
-    def _read(self, path: str) -> list[DialogLine]:
+    def _read(self, path: str, mark: DialogMark) -> tuple[list[DialogLine], int, str]:
+        """Read what a dialogue says behind the part that was read before, all of it if that is another one by now.
+
+        Returns:
+            The messages, and the size and the SHA-256 of what was read.
+        """
         found: list[DialogLine] = []
         try:
-            for number, line in read_lines_of(self.root, path):
-                try:
-                    found.append(_parsed(path, number, line))
-                except (ValueError, InvalidInputError) as exc:
-                    what = f"is no message, and was left out ({exc}): correct it, or remove the line"
-                    self.problems.append(FileProblem(f"{path}:{number}", what))
+            with _opened(self.root, path) as file:
+                number, whole = _skip(file, mark)
+                while line := file.readline(_MAX_LINE_BYTES):
+                    number += 1
+                    whole.update(line)
+                    if line.strip():
+                        self._read_line(path, number, line, found)
+                return found, file.tell(), whole.hexdigest()
         except StoreAccessError as exc:
             self.problems.append(FileProblem(path, exc.message))
         except OSError as exc:
             self.problems.append(FileProblem(path, f"can't be read ({exc.strerror}): allow it"))
-        return found
+        return found, UNREAD[0], UNREAD[2]
+
+    def _read_line(self, path: str, number: int, line: bytes, found: list[DialogLine]) -> None:
+        try:
+            found.append(_parsed(path, number, line))
+        except (ValueError, InvalidInputError) as exc:
+            what = f"is no message, and was left out ({exc}): correct it, or remove the line"
+            self.problems.append(FileProblem(f"{path}:{number}", what))
+
+
+def _skip(file: BinaryIO, mark: DialogMark) -> tuple[int, HASH]:
+    """Pass over what was read before, if the file still begins so; return how many lines that is, and their hash."""
+    size, _, sha256 = mark
+    whole, number, last = hashlib.sha256(), 0, b""
+    while (left := size - file.tell()) > 0 and (data := file.read(min(left, _CHUNK))):
+        whole.update(data)
+        number += data.count(b"\n")
+        last = data[-1:]
+    if last == b"\n" and file.tell() == size and whole.hexdigest() == sha256:
+        return number, whole
+    file.seek(0)
+    return 0, hashlib.sha256()
 
 
 def find_lines(root: Path, wanted: Mapping[str, str]) -> dict[str, tuple[str, int]]:
@@ -126,13 +162,14 @@ def find_lines(root: Path, wanted: Mapping[str, str]) -> dict[str, tuple[str, in
     for path in sorted(set(wanted.values())):
         ids = {json.dumps(message_id): message_id for message_id, where in wanted.items() if where == path}
         try:
-            for number, line in read_lines_of(root, path):
-                text = line.decode(errors="replace")
-                for shown in [shown for shown in ids if shown in text]:
-                    if _id_of(text) == ids[shown]:
-                        found[ids.pop(shown)] = (path, number)
-                if not ids:
-                    break
+            with _opened(root, path) as file:
+                for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b""), 1):
+                    text = line.decode(errors="replace")
+                    for shown in [shown for shown in ids if shown in text]:
+                        if _id_of(text) == ids[shown]:
+                            found[ids.pop(shown)] = (path, number)
+                    if not ids:
+                        break
         except (OSError, StoreAccessError):
             continue
     return found
@@ -149,16 +186,11 @@ def dialog_line(message: Message, session_id: str) -> str:
     return json.dumps({**fields, **message.model_dump(mode="json")}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
-def read_lines_of(root: Path, path: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a dialogue that say something, numbered from 1 (OSError); no link leads out of the folder."""
+def _opened(root: Path, path: str) -> BinaryIO:
+    """Open a dialogue for reading (OSError); no link leads out of the folder (StoreAccessError)."""
     whole = inside(root, DIALOGS) / path.rpartition("/")[2]
-    descriptor = os.open(whole, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        number = 0
-        while line := file.readline(_MAX_LINE_BYTES):
-            number += 1
-            if line.strip():
-                yield number, line
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(whole, os.O_RDONLY | flags), "rb")
 
 
 def _parsed(path: str, number: int, line: bytes) -> DialogLine:

@@ -17,6 +17,12 @@ _FILES, _STATES, _MOST_FILES = "files", "file-folders", 1_000_000
 _AT_ONCE = 1000
 
 
+DialogMark: TypeAlias = tuple[int, int, str]
+"""What was taken over of a dialogue: its size in bytes, the time of its last change in nanoseconds, its SHA-256."""
+
+UNREAD: DialogMark = (-1, 0, "")
+"""The mark of a dialogue that is to be read whole."""
+
 _Row: TypeAlias = tuple[str, int, int, str, bool]
 
 
@@ -97,7 +103,7 @@ class FolderState(BaseModel):
 
     sequence: int | None = None
     changes: int = 0
-    dialogs: Mapping[str, Stamp] = {}
+    dialogs: Mapping[str, DialogMark] = {}
     following: Following | None = None
 
 
@@ -142,7 +148,7 @@ class FileIndex:
         *,
         sequence: int | None = None,
         following: Following | None = None,
-        dialogs: Mapping[str, Stamp] | None = None,
+        dialogs: Mapping[str, DialogMark] | None = None,
     ) -> None:
         """Write what files hold by now; None: there is no such file any more. Without changes, nothing is written."""
         told = {"sequence": sequence, "following": following, "dialogs": dialogs}

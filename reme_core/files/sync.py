@@ -87,7 +87,7 @@ class FolderSync:
         """
         await self.index.load()
         dialogs = Dialogs(self.root, self.store, self.scope, self.clock, self.wants_vectors)
-        stamps = await dialogs.take_over(self.index.state.dialogs)
+        marks = await dialogs.take_over(self.index.state.dialogs)
         changes = StoreChanges(self.root, self.store, self.index)
         await changes.find(erased)
         files = 0
@@ -104,7 +104,7 @@ class FolderSync:
                 if not changes.problems and not changes.left:
                     await self.index.save({}, sequence=changes.sequence)
                 break
-        await self.index.save({}, dialogs=stamps)
+        await self.index.save({}, dialogs=marks)
         return SyncReport(
             files=files,
             runs=tuple(self.runs.done),

@@ -129,3 +129,11 @@ def test_the_journal_is_consolidated_after_its_difference_was_shown(reme: Reme, 
     assert reme("undo", done["run_id"]).code == ExitCode.DONE
     reme("files", "init", "notes")
     assert "boat" not in (tmp_path / "notes" / "MEMORY.md").read_text()
+
+
+def test_of_a_large_tree_as_much_is_told_as_a_person_reads(reme: Reme, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    for number in range(60):
+        (tmp_path / "tree" / f"n{number:02}.md").write_text(f"- [fact] {number}\n")
+    told = reme("files", "import", "tree").out.splitlines()
+    assert told[50:53] == ["n49.md  1 statement", "and 10 more", "imported 60 memories"]

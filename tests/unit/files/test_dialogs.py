@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from reme_core import FileMemory, ReMe
+from reme_core.files.dialogs import _skip
 
 
 @pytest.fixture
@@ -117,3 +119,32 @@ async def test_a_dialogue_that_is_a_link_is_not_read(tmp_path: Path, files: File
     (root / "dialog" / "2026-11-22.jsonl").symlink_to(tmp_path / "secret.jsonl")
     await files.sync()
     assert await files.memory_search("secret") == []
+
+
+async def test_of_a_dialogue_that_grows_only_what_is_new_is_read_and_one_that_was_rewritten_is_read_whole(
+    files: FileMemory, memory: ReMe, root: Path
+) -> None:
+    await files.add_dialog([said("Hello", 1)])
+    path = root / "dialog" / "2026-11-22.jsonl"
+    size = path.stat().st_size
+    await files.add_dialog([said("The ferry leaves at nine", 2)])
+    mark = (await files.status()).state.dialogs["dialog/2026-11-22.jsonl"]
+    assert (mark[0], mark[2]) == (path.stat().st_size, hashlib.sha256(path.read_bytes()).hexdigest())
+    with path.open("rb") as file:
+        assert _skip(file, (size, 0, hashlib.sha256(path.read_bytes()[:size]).hexdigest()))[0] == 1
+        assert file.tell() == size
+    other = json.dumps(said("Another machine wrote this first", 0)) + "\n"
+    path.write_text(other + path.read_text() + json.dumps(said("And the bus at ten", 3)) + "\n")
+    await files.sync()
+    held = {item.message.message_id for item in (await memory.find_messages(user_id="ann")).messages}
+    assert held == {"m0", "m1", "m2", "m3"}
+    with path.open("a") as file:
+        file.write(json.dumps(said("A line without an end", 4)))
+    await files.sync()
+    await files.add_dialog([said("And one behind it", 5)])
+    held = {item.message.message_id for item in (await memory.find_messages(user_id="ann")).messages}
+    assert held == {f"m{number}" for number in range(6)}
+    with path.open("a") as file:
+        file.write("no message\n")
+    [problem] = (await files.sync()).problems
+    assert problem.path == "dialog/2026-11-22.jsonl:7"

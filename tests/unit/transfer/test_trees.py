@@ -15,6 +15,7 @@ from reme_core import Memory, ReMe
 from reme_core.errors import InvalidInputError, StoreAccessError, StoreUnavailableError
 from reme_core.ports import Store, WrappedStore, WriteBatch
 from reme_core.schema import Scope, make_scope
+from reme_core.testing import HashedEmbedder
 from reme_core.transfer.trees.import_tree import ImportedTree, import_tree
 from reme_core.transfer.trees.statement import TreeKind
 
@@ -247,6 +248,16 @@ async def test_an_import_that_was_interrupted_is_completed_by_the_next_one(memor
     assert some == 1000
     rest = await taken(memory, root)
     assert (len(rest.added), rest.known) == (1500, 1000)
+
+
+async def test_what_is_imported_has_vectors_where_there_is_an_embedder(tmp_path: Path) -> None:
+    root = plant(tmp_path / "tree", TREES[TreeKind.MEMFS])
+    async with ReMe("space", tmp_path / "store", llm=None, embedding=HashedEmbedder()) as memory:
+        scope, at = make_scope("space", "ann", shared=False), memory.clock.now()
+        await import_tree(memory.store, memory.resting_embedder, scope, root, kind=None, at=at)
+        assert (await memory.stats(user_id="ann")).waiting_for_vectors == 0
+        [hit] = (await memory.retrieve("Which city is home?", user_id="ann", limit=1)).results
+        assert hit.score > 0
 
 
 HOSTILE: dict[str, bytes] = {
