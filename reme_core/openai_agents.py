@@ -37,7 +37,7 @@ from reme_core.schema.messages import (
 from reme_core.schema.plain import ascii_json, clean_json, clean_text, fit_blocks, is_kept, usable_id
 from reme_core.steps.user_input import read_id
 from reme_core.stores import Database
-from reme_core.stores.local.file.bookkeeping import find_scope
+from reme_core.stores.sql.bookkeeping import look_up_scope
 
 T = TypeVar("T")
 
@@ -202,7 +202,7 @@ def _written(item: object, place: int) -> str:
 def _number(connection: sqlite3.Connection, scope: Scope) -> int | None:
     """Return the number of a scope that has items, None where there are none."""
     query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'openai_agents_items'"
-    return find_scope(connection, scope) if connection.execute(query).fetchone() else None
+    return look_up_scope(connection, scope) if connection.execute(query).fetchone() else None
 
 
 def _newest(connection: sqlite3.Connection, *, scope: Scope, session: str, limit: int | None) -> list[str]:

@@ -71,14 +71,14 @@ def _named_by(runtime: object | None, config: Mapping[str, object] | None) -> tu
         return named, "context.user_id"
     # A tool's runtime has the config of its call, also where a thread has lost it.
     for source in (config, getattr(runtime, "config", None), var_child_runnable_config.get()):
-        named = _named_in(source.get("configurable")) if isinstance(source, Mapping) else None
+        named = _named_in(source.get("configurable")) if isinstance(source, dict | Mapping) else None
         if named is not None:
             return named, "config['configurable']['user_id']"
     return None, ""
 
 
 def _named_in(place: object) -> object:
-    return place.get(_FIELD) if isinstance(place, Mapping) else getattr(place, _FIELD, None)
+    return place.get(_FIELD) if isinstance(place, dict | Mapping) else getattr(place, _FIELD, None)
 
 
 def _running_runtime() -> object | None:

@@ -14,7 +14,17 @@ from reme_core.background_loop import EventLoopThread
 from reme_core.cli.exits import ExitCode, exit_code
 from reme_core.cli.items import Item, find_item, id_of_hit, print_hit, print_item, print_memory, sources_of
 from reme_core.cli.keyboard import Keyboard
-from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait, Whose
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    CommonOptions,
+    DatabaseUrl,
+    Folder,
+    Space,
+    User,
+    Wait,
+    Whose,
+)
 from reme_core.cli.output import Output, counted
 from reme_core.cli.wording import one_line
 from reme_core.errors import ConfigurationError, InvalidInputError, ReMeError
@@ -42,10 +52,13 @@ def chat(
     user: User = None,
     space: Space = "default",
     folder: Folder = DEFAULT_FOLDER,
+    database_url: DatabaseUrl = None,
     wait: Wait = DEFAULT_WAIT_S,
 ) -> int:
     """Talk with Remy, who remembers. /help tells what else can be typed; lines may come from a pipe."""
-    where = CommonOptions(user=user, shared=False, space=space, folder=folder, wait_s=wait)
+    where = CommonOptions(
+        user=user, shared=False, space=space, folder=folder, wait_s=wait, database_url=database_url or None
+    )
     return _talk(where, Output(as_json=False), session_id=session)
 
 

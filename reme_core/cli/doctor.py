@@ -9,7 +9,6 @@ import shutil
 import sysconfig
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,9 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from reme_core import __version__
+from reme_core.cli.database import examine_database
 from reme_core.cli.exits import ExitCode, exit_code
+from reme_core.cli.findings import Finding, wrong
 from reme_core.cli.options import CommonOptions, of_the_space, other_spaces
 from reme_core.cli.output import Output, counted
 from reme_core.errors import (
@@ -45,31 +46,9 @@ _FRAMEWORKS = {
 """Versions of frameworks that the adapters are made for, from and below, as pyproject.toml has them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        name: The thing.
-        text: What it is, or what is missing and what to do.
-        is_hint: Something works less well than it could.
-        error: What is wrong, with its cure; None where nothing is.
-    """
-
-    name: str
-    text: str
-    is_hint: bool = False
-    error: ReMeError | None = None
-
-    @property
-    def state(self) -> str:
-        """The state in a word."""
-        return "wrong" if self.error is not None else "hint" if self.is_hint else "ok"
-
-
 @of_the_space
 async def doctor(where: CommonOptions, output: Output) -> int:
-    """Look at versions, file, rights, room and models, and say what is wrong and what to do; models are asked once."""
+    """Look at versions, file or database, rights, room and models, and say what is wrong; models are asked once."""
     found = await examine(where)
     if output.as_json:
         told: list[JsonValue] = [{"name": item.name, "state": item.state, "text": item.text} for item in found]
@@ -82,17 +61,18 @@ async def doctor(where: CommonOptions, output: Output) -> int:
 
 async def examine(where: CommonOptions) -> list[Finding]:
     """Look at everything; nothing is written, and nothing is raised for what is wrong."""
-    file, facts = _file(where)
-    found = [*_versions(), *_place(where.file), file]
-    if facts is not None:
-        found += _contents(facts, where.space)
+    if where.database_url is not None:
+        looked, _ = examine_database(where.database_url)
+        found, dimension = [*_versions(), *looked], None
+    else:
+        file, facts = _file(where)
+        found = [*_versions(), *_place(where.file), file]
+        if facts is not None:
+            found += _contents(facts, where.space)
+        dimension = None if facts is None else facts.dimension
     found.append(await _chat_model(where))
-    found.append(await _embedding_model(where, None if facts is None else facts.dimension))
+    found.append(await _embedding_model(where, dimension))
     return found
-
-
-def _wrong(name: str, error: ReMeError) -> Finding:
-    return Finding(name=name, text=str(error), error=error)
 
 
 def _versions() -> Iterator[Finding]:
@@ -115,11 +95,11 @@ def _versions() -> Iterator[Finding]:
             continue
         wanted = " or ".join(f"'{name}>={_dotted(first)},<{_dotted(end)}'" for first, end in ranges)
         msg = f"{name} {found} is installed, the adapters are made for others: pip install {wanted}"
-        yield _wrong(name, ConfigurationError(msg))
+        yield wrong(name, ConfigurationError(msg))
     own, first = shutil.which("reme", path=sysconfig.get_path("scripts")), shutil.which("reme")
     if own is not None and first is not None and not Path(own).samefile(first):
         msg = f"the first 'reme' on the path is {first}, another program: call {own}, or reme-memory"
-        yield _wrong("program", ConfigurationError(msg))
+        yield wrong("program", ConfigurationError(msg))
 
 
 def _dotted(numbers: tuple[int, ...]) -> str:
@@ -132,14 +112,14 @@ def _place(file: Path) -> Iterator[Finding]:
     folder = next(place for place in (file.parent, *file.absolute().parents) if place.is_dir())
     if is_read_only(file) or not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         msg = f"{str(file)!r} or its folder can't be written: change the rights (chmod u+w), or give another --dir"
-        yield _wrong("rights", StoreAccessError(msg))
+        yield wrong("rights", StoreAccessError(msg))
     else:
         yield Finding(name="rights", text=f"{folder} can be written")
     free = shutil.disk_usage(folder).free
     size = file.stat().st_size if file.is_file() else 0
     if free < max(_LEAST_FREE_BYTES, size):
         msg = f"{free:,} bytes are free at {str(folder)!r}, the file has {size:,}: free some space, or move the folder"
-        yield _wrong("room", StorageFullError(msg))
+        yield wrong("room", StorageFullError(msg))
     else:
         yield Finding(name="room", text=f"{free:,} bytes free")
 
@@ -152,13 +132,13 @@ def _file(where: CommonOptions) -> tuple[Finding, FileFacts | None]:
         if not file.exists() or not file.stat().st_size:
             check_unused(file)
     except ReMeError as exc:
-        return _wrong("file", exc), None
+        return wrong("file", exc), None
     if not file.exists():
         return Finding(name="file", text=f"{file} is not there yet: reme add makes it", is_hint=True), None
     try:
         facts = file_facts(file)
     except ReMeError as exc:
-        return _wrong("file", exc), None
+        return wrong("file", exc), None
     told = f"{file} ({file.stat().st_size:,} bytes, schema version {facts.schema_version}); reme check reads all of it"
     return Finding(name="file", text=told), facts
 
@@ -180,7 +160,7 @@ async def _chat_model(where: CommonOptions) -> Finding:
 
     name = "chat model"
     try:
-        memory = ReMe(where.space, where.folder, llm=UNSET, embedding=None)
+        memory = ReMe(where.space, where.folder, llm=UNSET, embedding=None, vector_store={})
         try:
             if memory.llm is None:
                 told = "none, so messages are kept as they are said: set REME_LLM_MODEL and REME_LLM_API_KEY for one"
@@ -192,15 +172,15 @@ async def _chat_model(where: CommonOptions) -> Finding:
         finally:
             await memory.close(finish_jobs=False)
     except TimeoutError:
-        return _wrong(name, _no_answer("REME_LLM_BASE_URL"))
+        return wrong(name, _no_answer("REME_LLM_BASE_URL"))
     except ReMeError as exc:
-        return _wrong(name, exc)
+        return wrong(name, exc)
 
 
 async def _embedding_model(where: CommonOptions, stored: int | None) -> Finding:
     name = "embedding model"
     try:
-        memory = ReMe(where.space, where.folder, llm=None, embedding=UNSET)
+        memory = ReMe(where.space, where.folder, llm=None, embedding=UNSET, vector_store={})
         try:
             model = memory.embedder
             if model is None:
@@ -208,16 +188,16 @@ async def _embedding_model(where: CommonOptions, stored: int | None) -> Finding:
                 return Finding(name=name, text=told, is_hint=True)
             if stored is not None and stored != model.dimension:
                 error = DimensionMismatchError(expected=stored, found=model.dimension, what="the embedding model")
-                return _wrong(name, error)
+                return wrong(name, error)
             async with asyncio.timeout(_ANSWER_S):
                 await model.embed(["OK"])
             return Finding(name=name, text=f"{model!r} answers")
         finally:
             await memory.close(finish_jobs=False)
     except TimeoutError:
-        return _wrong(name, _no_answer("REME_EMBEDDING_BASE_URL"))
+        return wrong(name, _no_answer("REME_EMBEDDING_BASE_URL"))
     except ReMeError as exc:
-        return _wrong(name, exc)
+        return wrong(name, exc)
 
 
 def _no_answer(variable: str) -> ModelUnavailableError:

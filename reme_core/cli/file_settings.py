@@ -18,6 +18,7 @@ TOML, DOT_ENV = Path("reme.toml"), Path(".env")
 
 _NAMES: Mapping[str, frozenset[str]] = {
     "": frozenset({"user", "space", "dir", "wait"}),
+    "database": frozenset({"url"}),
     "llm": frozenset({"model", "api_key", "base_url"}),
     "embedding": frozenset({"model", "dimension", "api_key", "base_url"}),
 }

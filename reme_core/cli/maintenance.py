@@ -26,6 +26,7 @@ async def backup(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> int:
     """Copy the memory file, all users and spaces, while others may write; the copy is checked."""
+    where.check_no_database()
     if Path(file).exists() and not force:  # noqa: ASYNC240  # nothing else runs in a command
         msg = f"{file!r} exists: give another path, or --force to replace it"
         raise InvalidInputError(msg)
@@ -67,6 +68,7 @@ async def check(
     ] = False,
 ) -> int:
     """Read all of the file and tell what is damaged, down to one changed byte of a text."""
+    where.check_no_database()
     if file is not None and repair_digests:
         msg = "--repair-digests is for the memory file: leave FILE out"
         raise InvalidInputError(msg)
@@ -191,6 +193,7 @@ async def users(where: CommonOptions, output: Output) -> int:
 @of_the_file
 async def spaces(where: CommonOptions, output: Output) -> int:
     """List the memory spaces of the file."""
+    where.check_no_database()
     held = Counter(item.scope.memory_space for item in await where.scopes())
     if output.as_json:
         output.value({"spaces": [{"memory_space": name, "users": count} for name, count in sorted(held.items())]})

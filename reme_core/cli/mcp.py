@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reme_core.cli.exits import ExitCode
-from reme_core.cli.options import DEFAULT_FOLDER, DEFAULT_WAIT_S, CommonOptions, Folder, Space, User, Wait
+from reme_core.cli.options import (
+    DEFAULT_FOLDER,
+    DEFAULT_WAIT_S,
+    CommonOptions,
+    DatabaseUrl,
+    Folder,
+    Space,
+    User,
+    Wait,
+)
 from reme_core.errors import ConfigurationError, MissingExtraError
 from reme_core.facade.reme import ReMe
 from reme_core.schema import Scope, make_scope
@@ -31,10 +40,13 @@ def mcp(
     user: User = None,
     space: Space = "default",
     folder: Folder = DEFAULT_FOLDER,
+    database_url: DatabaseUrl = None,
     wait: Wait = DEFAULT_WAIT_S,
 ) -> int:
     """Serve the memory to an MCP client on standard input and output, until the input ends."""
-    where = CommonOptions(user=user, shared=False, space=space, folder=folder, wait_s=wait)
+    where = CommonOptions(
+        user=user, shared=False, space=space, folder=folder, wait_s=wait, database_url=database_url or None
+    )
     scope = make_scope(where.space, where.whose["user_id"])
     where.check_folder()
     check_serving("reme mcp")
@@ -54,8 +66,7 @@ async def _serve(where: CommonOptions, scope: Scope, options: McpOptions) -> Non
     from reme_core.serve.mcp.stdio import serve_stdio  # noqa: PLC0415
     from reme_core.serve.service import make_service  # noqa: PLC0415
 
-    file = {"backend": "local_file", "busy_timeout_s": where.wait_s}
-    service = make_service(ReMe(where.space, where.folder, vector_store=file))
+    service = make_service(ReMe(where.space, where.folder, vector_store=where.store_settings()))
     await serve_stdio(service, Principal(scope=scope), options)
 
 

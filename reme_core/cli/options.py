@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Concatenate, ParamSpec, TypeAlias, TypedDict, cast, get_type_hints
@@ -16,8 +16,8 @@ import typer
 
 from reme_core.cli.output import Output, listed
 from reme_core.cli.wording import one_line
-from reme_core.errors import InvalidInputError, NotFoundError, ReMeError
-from reme_core.facade.parts import FILE_NAME, UNSET
+from reme_core.errors import ConfigurationError, InvalidInputError, NotFoundError, ReMeError
+from reme_core.facade.parts import DATABASE_VARIABLE, FILE_NAME, UNSET
 from reme_core.facade.reme import ReMe
 
 if TYPE_CHECKING:
@@ -29,6 +29,15 @@ User: TypeAlias = Annotated[
 Shared: TypeAlias = Annotated[bool, typer.Option("--shared", help="The shared scope of the space, instead of a user.")]
 Space: TypeAlias = Annotated[str, typer.Option("--space", envvar="REME_SPACE", help="The memory space.")]
 Folder: TypeAlias = Annotated[str, typer.Option("--dir", envvar="REME_DIR", help="The folder of the memory file.")]
+DatabaseUrl: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        envvar=DATABASE_VARIABLE,
+        show_envvar=True,
+        help="A PostgreSQL database, instead of the file: postgresql://user:password@host/database",
+    ),
+]
 Wait: TypeAlias = Annotated[
     float, typer.Option("--wait", envvar="REME_WAIT", help="Seconds to wait for another process that is writing.")
 ]
@@ -81,6 +90,7 @@ class CommonOptions:
         folder: The folder of the file.
         wait_s: How long to wait for another process that is writing.
         hints: Whether hints go to stderr: people read it.
+        database_url: The PostgreSQL database that stands in the place of the file, if any.
     """
 
     user: str | None
@@ -89,6 +99,7 @@ class CommonOptions:
     folder: str
     wait_s: float
     hints: bool = False
+    database_url: str | None = field(default=None, repr=False)
 
     @property
     def whose(self) -> Whose:
@@ -122,15 +133,24 @@ class CommonOptions:
             raise InvalidInputError(msg)
 
     def check_file(self) -> None:
-        """Refuse to look where nothing was ever written.
+        """Refuse to look where nothing was ever written; a database is there, or says itself that it is not.
 
         Raises:
             NoFileError: There is no file.
             InvalidInputError: The folder has no name.
         """
         self.check_folder()
-        if not self.file.exists():
+        if self.database_url is None and not self.file.exists():
             raise NoFileError(self.file)
+
+    def check_no_database(self) -> None:
+        """Refuse what is about the file where a database stands in its place (ConfigurationError)."""
+        if self.database_url is not None:
+            msg = (
+                f"this is about the memory file, and a database stands in its place ({DATABASE_VARIABLE} or"
+                " --database-url): use PostgreSQL's own tools, such as pg_dump, or leave the database out"
+            )
+            raise ConfigurationError(msg)
 
     def open(self, *, with_llm: bool = False, with_embedding: bool = False) -> ReMe:
         """Make the memory; models, where wanted, are those that the environment names."""
@@ -139,15 +159,22 @@ class CommonOptions:
             self.folder,
             llm=UNSET if with_llm else None,
             embedding=UNSET if with_embedding else None,
-            vector_store={
-                "backend": "local_file",
-                "busy_timeout_s": self.wait_s,
-                "loading_wait_s": _LOADING_WAIT_S,
-            },
+            vector_store=self.store_settings(loading_wait_s=_LOADING_WAIT_S),
         )
         if self.hints and memory.llm is not None and sys.stderr.isatty():
             typer.echo(f"{memory.llm!r} is asked; this may take a while (Ctrl-C leaves the rest to later)", err=True)
         return memory
+
+    def store_settings(self, *, loading_wait_s: float = 0.5) -> Mapping[str, object]:
+        """Return the settings of the store, for `ReMe`."""
+        if self.database_url is None:
+            return {"backend": "local_file", "busy_timeout_s": self.wait_s, "loading_wait_s": loading_wait_s}
+        return {
+            "backend": "postgres",
+            "url": self.database_url,
+            "lock_timeout_s": self.wait_s,
+            "loading_wait_s": loading_wait_s,
+        }
 
     @asynccontextmanager
     async def existing(
@@ -157,12 +184,16 @@ class CommonOptions:
         whose = self.whose
         self.check_file()
         async with self.open(with_llm=with_llm, with_embedding=with_embedding) as memory:
-            if self.hints and (hint := other_spaces(await _scopes_of(memory), self.space)):
+            # Of a database only the scopes of one space can be seen.
+            scopes = await _scopes_of(memory) if self.hints and self.database_url is None else ()
+            if hint := other_spaces(scopes, self.space):
                 typer.echo(f"reme: {hint}", err=True)
             yield memory, whose
 
     async def scopes(self) -> Sequence[HeldScope]:
-        """Return all scopes of the file that is there (NoFileError)."""
+        """Return all scopes of the file that is there, or those of the space in a database (NoFileError)."""
+        if self.database_url is not None:
+            return await _scopes_in_database(self.database_url, self.space)
         self.check_file()
         async with self.open() as memory:
             return await _scopes_of(memory)
@@ -184,11 +215,20 @@ def with_common_options(command: Command[P], *, without: Collection[str] = ()) -
         shared: Shared = False,
         space: Space = "default",
         folder: Folder = DEFAULT_FOLDER,
+        database_url: DatabaseUrl = None,
         wait: Wait = DEFAULT_WAIT_S,
         as_json: Json = False,
         **own: object,
     ) -> int:
-        where = CommonOptions(user=user, shared=shared, space=space, folder=folder, wait_s=wait, hints=not as_json)
+        where = CommonOptions(
+            user=user,
+            shared=shared,
+            space=space,
+            folder=folder,
+            wait_s=wait,
+            hints=not as_json,
+            database_url=database_url or None,
+        )
         typed = cast("Callable[..., Coroutine[object, object, int]]", command)
         return asyncio.run(typed(where, Output(as_json=as_json), **own))
 
@@ -215,6 +255,16 @@ async def _scopes_of(memory: ReMe) -> Sequence[HeldScope]:
     from reme_core.stores import list_scopes  # noqa: PLC0415  # help is shown without it
 
     return await memory.database.read(list_scopes)
+
+
+async def _scopes_in_database(url: str, space: str) -> Sequence[HeldScope]:
+    from reme_core.stores import PostgresStore, list_scopes  # noqa: PLC0415  # help is shown without it
+
+    store = PostgresStore(url)
+    try:
+        return await store.database.read(list_scopes, within=space)
+    finally:
+        await store.close()
 
 
 def other_spaces(scopes: Sequence[HeldScope], space: str) -> str:

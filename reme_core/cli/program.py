@@ -19,6 +19,7 @@ from reme_core import __version__
 from reme_core.cli import (
     brief,
     chat,
+    database,
     doctor,
     file_memory,
     jobs,
@@ -76,6 +77,7 @@ for _name, _command in (
     ("users", maintenance.users),
     ("spaces", maintenance.spaces),
     ("doctor", doctor.doctor),
+    ("migrate", database.migrate),
     ("mcp", mcp.mcp),
     ("serve", serve.serve),
 ):

@@ -7,13 +7,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from reme_core import models
 from reme_core.errors import ConfigurationError
-from reme_core.facade.parts import FILE_NAME, Settings, Unset
+from reme_core.facade.parts import DATABASE_VARIABLE, FILE_NAME, Settings, Unset
 from reme_core.ports import ChatModel, Embedder, Store
 from reme_core.schema import describe, shown
 from reme_core.schema.checks import is_path, kind_of, not_among
@@ -76,7 +76,10 @@ class LocalSettings(_SettingsModel):
 
 
 class QdrantSettings(_SettingsModel):
-    """Memories searched in Qdrant; all is kept in the local file. Exactly one of `location`, `path` and `url`."""
+    """Memories searched in Qdrant; all is kept in the local file. Exactly one of `location`, `path` and `url`.
+
+    What lies below `dimension` is about a server, and described in docs/qdrant.md.
+    """
 
     backend: Literal["qdrant"]
     location: Literal[":memory:"] | None = None
@@ -86,6 +89,34 @@ class QdrantSettings(_SettingsModel):
     prefer_grpc: bool = False
     collection: str = "reme"
     dimension: Annotated[int, Field(ge=1)] | None = None
+    grpc_port: Annotated[int, Field(ge=1, le=65535)] = 6334
+    timeout_s: Annotated[int, Field(ge=1)] = 30
+    shard_number: Annotated[int, Field(ge=1)] | None = None
+    replication_factor: Annotated[int, Field(ge=1)] | None = None
+    write_consistency_factor: Annotated[int, Field(ge=1)] | None = None
+    read_consistency: Literal["majority", "quorum", "all"] | Annotated[int, Field(ge=1)] = "majority"
+    shard_by_space: bool = False
+    quantization: Literal["scalar", "binary", "product"] | None = None
+    oversampling: Annotated[float, Field(ge=1)] = 3.0
+    on_disk: bool | None = None
+
+
+class PostgresSettings(_SettingsModel):
+    """All of it in PostgreSQL; see `PostgresStore`. Without `url`, the environment names it (REME_DATABASE_URL)."""
+
+    backend: Literal["postgres"]
+    url: SecretStr | None = None
+    schema_name: Annotated[str, Field(alias="schema")] = "reme"
+    max_connections: Annotated[int, Field(ge=1)] = 10
+    idle_s: Annotated[float, Field(gt=0)] = 30.0
+    connect_timeout_s: Annotated[float, Field(gt=0)] = 10.0
+    statement_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    lock_timeout_s: Annotated[float, Field(gt=0)] = 10.0
+    retry_s: Annotated[float, Field(ge=0)] = 20.0
+    prepare_threshold: Annotated[int, Field(ge=0)] | None = 5
+    allow_superuser: bool = False
+    cache_bytes: Annotated[int, Field(gt=0)] = 1 << 30
+    loading_wait_s: Annotated[float, Field(ge=0)] = 0.5
 
 
 @runtime_checkable
@@ -95,6 +126,10 @@ class Closable(Protocol):
     async def close(self) -> None:
         """Release what is held."""
         ...
+
+
+StoreSettings: TypeAlias = LocalSettings | QdrantSettings | PostgresSettings
+"""The settings of a store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +170,9 @@ def build(
         if built is not None and built is not given and isinstance(built, Closable):
             owned.append(built)
     if vector_store is None or isinstance(vector_store, Mapping):
-        settings = _read_store(vector_store or {})
-        local = _file(settings, folder)
-        file: LocalStore | None = local
-        store: Store = _indexed(local, settings, embedder) if isinstance(settings, QdrantSettings) else local
+        settings = _read_store(_from_url() if vector_store is None else vector_store)
+        file = None if isinstance(settings, PostgresSettings) else _file(settings, folder)
+        store = _store(settings, file, embedder)
         owned.append(store)
     else:
         check_store(vector_store)
@@ -182,13 +216,51 @@ def _read(settings: Settings, forms: Mapping[str, type[P]], what: str, backend: 
         raise ConfigurationError(describe(exc, what, with_values=False, form=form)) from exc
 
 
-def _read_store(settings: Settings) -> LocalSettings | QdrantSettings:
-    forms: dict[str, type[LocalSettings | QdrantSettings]] = {
+def _read_store(settings: Settings) -> StoreSettings:
+    forms: dict[str, type[StoreSettings]] = {
         "local_file": LocalSettings,
         "local": LocalSettings,
         "qdrant": QdrantSettings,
+        "postgres": PostgresSettings,
     }
     return _read(settings, forms, "vector_store", "local_file")
+
+
+def _from_url() -> Settings:
+    """Return the settings of the database that the environment names, those of the local file where it names none."""
+    return {"backend": "postgres"} if os.environ.get(DATABASE_VARIABLE) else {}
+
+
+def _store(settings: StoreSettings, file: LocalStore | None, embedder: Embedder | None) -> Store:
+    if isinstance(settings, PostgresSettings):
+        return _postgres(settings)
+    if file is None:  # as `build` has made it
+        msg = "vector_store: there is no file"
+        raise ConfigurationError(msg)
+    return _indexed(file, settings, embedder) if isinstance(settings, QdrantSettings) else file
+
+
+def _postgres(settings: PostgresSettings) -> Store:
+    from reme_core import stores
+
+    url = os.environ.get(DATABASE_VARIABLE) if settings.url is None else settings.url.get_secret_value()
+    if not url:
+        msg = f"vector_store.url: wanted postgresql://user:password@host/database: give it, or set {DATABASE_VARIABLE}"
+        raise ConfigurationError(msg)
+    return stores.PostgresStore(
+        url,
+        schema=settings.schema_name,
+        max_connections=settings.max_connections,
+        idle_s=settings.idle_s,
+        connect_timeout_s=settings.connect_timeout_s,
+        statement_timeout_s=settings.statement_timeout_s,
+        lock_timeout_s=settings.lock_timeout_s,
+        retry_s=settings.retry_s,
+        prepare_threshold=settings.prepare_threshold,
+        allow_superuser=settings.allow_superuser,
+        cache_bytes=settings.cache_bytes,
+        loading_wait_s=settings.loading_wait_s,
+    )
 
 
 def _file(settings: LocalSettings | QdrantSettings, folder: Path) -> LocalStore:
@@ -219,8 +291,20 @@ def _indexed(file: LocalStore, settings: QdrantSettings, embedder: Embedder | No
         url=settings.url,
         api_key=None if settings.api_key is None else settings.api_key.get_secret_value(),
         prefer_grpc=settings.prefer_grpc,
+        grpc_port=settings.grpc_port,
+        timeout_s=settings.timeout_s,
         collection=settings.collection,
         dimension=dimension,
+        layout=stores.QdrantLayout(
+            shard_number=settings.shard_number,
+            replication_factor=settings.replication_factor,
+            write_consistency_factor=settings.write_consistency_factor,
+            shard_by_space=settings.shard_by_space,
+            quantization=settings.quantization,
+            on_disk=settings.on_disk,
+        ),
+        read_consistency=settings.read_consistency,
+        oversampling=settings.oversampling,
     )
     return stores.IndexedStore(file, index)
 

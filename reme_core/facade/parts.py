@@ -34,6 +34,9 @@ _LOG = logging.getLogger("reme")
 FILE_NAME = "memory.db"
 """The local file in the working folder."""
 
+DATABASE_VARIABLE = "REME_DATABASE_URL"
+"""The variable that names a PostgreSQL database, for a memory whose store is left out."""
+
 Settings: TypeAlias = Mapping[str, object]
 """Settings as a dictionary with a `backend`, such as `{"backend": "openai", "model": "qwen-plus"}`."""
 

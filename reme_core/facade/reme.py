@@ -100,7 +100,8 @@ class ReMe(
                 `OPENAI_API_KEY`.
             embedding: Settings such as `{"backend": "openai", "model": "text-embedding-v4", "dimension": 1024}`, an
                 `Embedder`, or None for none. Left out, the environment decides: `REME_EMBEDDING_MODEL` with a key.
-            vector_store: `{"backend": "local_file"}` (the default), `{"backend": "qdrant", ...}`, or a `Store`.
+            vector_store: `{"backend": "local_file"}` (the default), `{"backend": "postgres", "url": ...}`,
+                `{"backend": "qdrant", ...}`, or a `Store`. Left out, `REME_DATABASE_URL` decides, if it is set.
             use_agentic_mode: Let agents summarise and retrieve, with more model calls than the simple strategy: which
                 takes at most two a summary and none a retrieve.
             use_reviser: Have each summary checked by a further model call, and done again once if something is wrong.

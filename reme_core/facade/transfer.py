@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 
 def _noting(memory: MemoryParts, scope: Scope) -> NoteDraft:
-    """Return what notes drafts in the local file, so that one left by a killed process goes with the scope.
+    """Return what notes drafts in the store, so that one left by a killed process goes with the scope.
 
     A file that can only be read takes no notes, and nothing is erased from it either.
     """
-    from reme_core.stores import is_read_only
+    from reme_core.stores import FileNotes, is_read_only
     from reme_core.transfer.json_lines import unnoted
 
-    store = memory._ports.file  # noqa: SLF001  # this is a part of the memory
-    if store is None or is_read_only(Path(store.database.path)):
+    file = memory._ports.file  # noqa: SLF001  # this is a part of the memory
+    store = memory._ports.store if file is None else file  # noqa: SLF001
+    if not isinstance(store, FileNotes) or (file is not None and is_read_only(Path(file.database.path))):
         return unnoted
 
     @asynccontextmanager

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
@@ -18,6 +18,9 @@ Namespace: TypeAlias = tuple[str, ...]
 
 ItemValue: TypeAlias = dict[str, JsonValue]
 """A JSON object. Infinite floats and NaN may stand in it; integers have any size."""
+
+SERVICE_SPACE: Final = "reme-service"
+"""The memory space of what is kept about the service itself: costs, access keys, what is still to be cleared."""
 
 
 class FilterOperator(StrEnum):

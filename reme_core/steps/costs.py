@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -27,12 +26,10 @@ from reme_core.ports import (
     Store,
     WriteItems,
 )
+from reme_core.ports.items import SERVICE_SPACE as SERVICE_SPACE
 from reme_core.schema import Cost, Scope, Usage, new_id
 
 _LOG = logging.getLogger("reme")
-
-SERVICE_SPACE: Final = "reme-service"
-"""The memory space of what is kept about the service itself: costs, access keys."""
 
 _COSTS = "costs"
 _PAGE = 1000

@@ -11,7 +11,15 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from reme_core.errors import MemoryNotFoundError, ReMeError, StoreUnavailableError
+from reme_core.errors import (
+    CorruptDataError,
+    MemoryNotFoundError,
+    ReMeError,
+    StorageFullError,
+    StoreAccessError,
+    StoreError,
+    StoreUnavailableError,
+)
 from reme_core.ports import (
     ChangesPage,
     ChangesQuery,
@@ -30,11 +38,17 @@ from reme_core.ports import (
 from reme_core.rules import CheckedFilter, check_filter, matches
 from reme_core.schema import Erased, Memory, Scope
 from reme_core.stores._cursors import check_limit, place_of
+from reme_core.stores.erasure_notes import ErasureNotes
 
 _LOG = logging.getLogger("reme")
 
 PAUSE_S = 30.0
 """An index that failed is left alone for so long: a server that restarts takes about that, and nobody waits for it."""
+
+AWAY = "the index of memories is away: its store was searched"
+"""What a search says in `on_degraded` that was answered without the index."""
+
+_FAILURES = (StoreUnavailableError, StoreAccessError, StorageFullError, CorruptDataError)
 
 
 class IndexedStore(WrappedStore):
@@ -43,7 +57,10 @@ class IndexedStore(WrappedStore):
     A write is durable in the store first; what changed is then taken over into the index. Where that fails the write
     stands, and the index is brought up to date before it is searched next. A search reads what it found from the
     store: what was deleted, replaced or belongs to another scope is no hit, whatever the index says. While the index
-    can't be reached, the store is searched instead.
+    can't be reached, lets nobody in, or is full or damaged, the store is searched instead, which `on_degraded` is told.
+
+    What is erased while the index is away is noted in the store, and cleared from the index before it is used next, at
+    the latest by the next start.
     """
 
     def __init__(
@@ -60,6 +77,8 @@ class IndexedStore(WrappedStore):
         self._pause_s = pause_s
         self._seconds = seconds
         self._rests_until = float("-inf")
+        self._notes = ErasureNotes(store)
+        self._may_be_noted = True
         self._pid = os.getpid()
         self._known: dict[Scope, str] = {}
         self._busy: dict[Scope, Future[None]] = {}
@@ -77,8 +96,9 @@ class IndexedStore(WrappedStore):
             return written
         try:
             await self._follow(scope)
-        except StoreUnavailableError as exc:
-            msg = f"the memory is deleted; clearing it from the index failed: {exc} The next search clears it."
+        except StoreError as exc:
+            await self._note(scope)
+            msg = f"the memory is deleted; {_left_in_index(exc)}"
             raise StoreUnavailableError(msg) from exc
         return written
 
@@ -97,33 +117,50 @@ class IndexedStore(WrappedStore):
         """Return the best memories; see `Store.search`."""
         check_limit(search.limit)
         wanted = check_filter(search.filter)
-        if self._rests or scope in self._followed():
+        if self._rests:
+            return await self._search_without(scope, search)
+        if scope in self._followed():
             return await self._store.search(scope, search)
         try:
             await self._follow(scope)
             found, is_short = await self._search(scope, search, wanted)
             if is_short and await self._follow(scope, doubted=True):
                 found, _ = await self._search(scope, search, wanted)
-        except StoreUnavailableError as exc:
+        except _FAILURES as exc:
             self._rest(exc)
-            return await self._store.search(scope, search)
+            return await self._search_without(scope, search)
         return found
+
+    async def _search_without(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
+        if search.on_degraded is not None:
+            search.on_degraded(AWAY)
+        return await self._store.search(scope, search)
 
     async def erase(self, scope: Scope) -> Erased:
         """Remove everything of the scope, from the store and then from the index; see `Store.erase`.
 
         Raises:
-            StoreUnavailableError: It is gone from the store; the index can't be reached. Call again.
+            StoreUnavailableError: It is gone from the store, not from the index, which failed. That is noted: the next
+                call that reaches the index, or the next start, clears it. Call again to be told that it is.
         """
         async with self._alone(scope):  # so that nobody takes over what he has read before
+            await self._note(scope)  # first: who is killed from here on leaves nothing in the index for ever
             erased = await self._store.erase(scope)
-            self._known.pop(scope, None)
             try:
-                await self._index.delete(scope, DeleteEntries())
-            except StoreUnavailableError as exc:
-                msg = f"the scope is deleted; clearing it from the index failed: {exc} Call again to clear it."
+                await self._clear(scope)
+            except StoreError as exc:
+                msg = f"the scope is deleted; {_left_in_index(exc)}"
                 raise StoreUnavailableError(msg) from exc
         return erased.model_copy(update={"index_cleared": True})
+
+    async def waiting_scopes(self, memory_space: str) -> list[Scope]:
+        """Tell who waits for vectors; see `Store.waiting_scopes`. A start asks this: erasures are finished first."""
+        if not self._rests:
+            try:
+                await self._clear_noted()
+            except _FAILURES as exc:
+                self._rest(exc)
+        return await self._store.waiting_scopes(memory_space)
 
     async def close(self) -> None:
         """Close the index and the store."""
@@ -136,7 +173,30 @@ class IndexedStore(WrappedStore):
     def _rests(self) -> bool:
         return self._seconds() < self._rests_until
 
-    def _rest(self, failure: StoreUnavailableError) -> None:
+    async def _note(self, scope: Scope) -> None:
+        self._may_be_noted = True
+        await self._notes.add(scope)
+
+    async def _clear(self, scope: Scope) -> None:
+        """Clear the index of a scope that is noted; whoever holds the scope calls this."""
+        self._known.pop(scope, None)
+        await self._index.delete(scope, DeleteEntries())
+        await self._notes.remove(scope)
+
+    async def _clear_noted(self) -> None:
+        """Clear the index of what was erased while it was away, by whatever process."""
+        while self._may_be_noted:
+            self._may_be_noted = False
+            try:
+                for scope in await self._notes.read():
+                    self._may_be_noted = True  # there may be more of them
+                    async with self._alone(scope):
+                        await self._clear(scope)
+            except BaseException:  # tried again next time; re-raised
+                self._may_be_noted = True
+                raise
+
+    def _rest(self, failure: StoreError) -> None:
         self._rests_until = self._seconds() + self._pause_s
         _LOG.warning("the index of memories is left alone for %g s, its store is searched: %s", self._pause_s, failure)
 
@@ -152,7 +212,7 @@ class IndexedStore(WrappedStore):
             return
         try:
             await self._follow(scope)
-        except StoreUnavailableError as exc:
+        except _FAILURES as exc:
             self._rest(exc)
         except ReMeError as exc:
             _LOG.error("the index of memories refuses what was written, which is in its store alone: %s", exc)
@@ -168,6 +228,7 @@ class IndexedStore(WrappedStore):
         return await asyncio.shield(following)
 
     async def _follow_alone(self, scope: Scope, *, doubted: bool) -> bool:
+        await self._clear_noted()
         async with self._alone(scope):
             known = self._known.get(scope)
             if known is None or (await self._news(scope, known)).position != known:
@@ -248,3 +309,10 @@ class IndexedStore(WrappedStore):
                     ScoredMemory(memory=memory, score=hit.score, similarity=hit.similarity) for memory, hit in pairs
                 ]
         return []
+
+
+def _left_in_index(failure: StoreError) -> str:
+    return (
+        f"clearing it from the index failed: {failure} That is noted, and done by the next call that reaches the index "
+        "or the next start; call again to be told that it is."
+    )

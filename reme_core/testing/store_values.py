@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from typing import ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
@@ -201,8 +201,13 @@ async def opened(opener: Opener[T]) -> T:
 
 
 async def in_new_process(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a function of a module in a fresh interpreter and return its value; arguments and value are pickled."""
-    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
+    """Run a function of a module in a process that inherits nothing of this one, and return its value.
+
+    Arguments and value are pickled. Where there is a fork server, what `multiprocessing.set_forkserver_preload` names
+    is imported once and not by each process.
+    """
+    method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
+    with ProcessPoolExecutor(max_workers=1, mp_context=get_context(method)) as pool:
         return await asyncio.wrap_future(pool.submit(function, *args, **kwargs))
 
 

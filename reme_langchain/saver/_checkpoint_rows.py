@@ -8,19 +8,26 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+import ormsgpack
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
 
-from reme_core.errors import CorruptDataError
 from reme_core.schema import Scope
-from reme_langchain.saver._message_blobs import BlobReader, Blobs, KnownDigests, Slot
+from reme_langchain.saver._message_blobs import (
+    BlobReader,
+    Blobs,
+    Entry,
+    KnownDigests,
+    Slot,
+    kept_apart,
+    load_entries,
+    stays,
+)
 from reme_langchain.saver._remove_and_copy import sweep
 from reme_langchain.saver._saver_file import find_thread, make_thread
 from reme_langchain.saver._value_codec import EncodedValue, Typed, ValueCodec, ValueForm
 
 Version: TypeAlias = str | int | float
-ValueKey: TypeAlias = tuple[int, str, str, Version]
-"""Thread, namespace, channel and version."""
 RowPlace: TypeAlias = tuple[int, str, str]
 """Thread, namespace and id of a checkpoint."""
 
@@ -49,8 +56,8 @@ class PutRow:
         run: The run that made it.
         body: All of it but the channels' values, serialised and sealed.
         metadata: JSON.
-        new: Channels whose version is new, with their values; None: the channel is empty.
-        kept: The versions of the others.
+        versions: Those of all channels.
+        new: The channels whose version is new, with their values; None: the channel is empty.
         held: Those of the others for which the checkpoint holds a value.
     """
 
@@ -60,8 +67,8 @@ class PutRow:
     run: str | None
     body: Typed
     metadata: str
-    new: Mapping[str, tuple[Version, EncodedValue | None]]
-    kept: Mapping[str, Version]
+    versions: Mapping[str, Version]
+    new: Mapping[str, EncodedValue | None]
     held: Set[str]
 
 
@@ -116,49 +123,53 @@ def put_row(connection: sqlite3.Connection, known: KnownDigests, row: PutRow, co
         version of them. Nothing was written then.
     """
     thread = make_thread(connection, known, row.place.thread, row.owner)
-    refs = _kept_refs(connection, known, thread, row, codec)
-    wanting = frozenset(channel for channel in row.held if refs.get(channel) is None)
+    kept = _kept_entries(connection, known, thread, row, codec)
+    wanting = frozenset(channel for channel in row.held if kept[channel] is None)
     if wanting:
         return wanting
     blobs = Blobs(connection, thread, known)
-    for channel, (version, value) in row.new.items():
-        where = (thread, row.place.ns, channel, version)
-        refs[channel] = None if value is None else _put_value(blobs, where, value, codec)
-    _put_checkpoint(connection, thread, row, refs)
+    entries = {
+        channel: entry if entry is None or stays(entry) else kept_apart(blobs, entry) for channel, entry in kept.items()
+    }
+    for channel, value in row.new.items():
+        entries[channel] = None if value is None else _new_entry(blobs, (row.place.ns, channel), value, codec)
+    for channel, entry in entries.items():
+        if entry is not None and stays(entry):
+            known.entries.note((thread, row.place.ns, channel, row.versions[channel]), entry)
+    _put_checkpoint(connection, thread, row, ormsgpack.packb(entries))
     return frozenset()
 
 
-def _kept_refs(
+def _kept_entries(
     connection: sqlite3.Connection, known: KnownDigests, thread: int, row: PutRow, codec: ValueCodec
-) -> dict[str, int | None]:
+) -> dict[str, Entry | None]:
     """Return the values of the channels whose versions are not new: those of the parent, if it has these versions."""
-    keys = {channel: (thread, row.place.ns, channel, version) for channel, version in row.kept.items()}
-    found = {channel: known.row(key) for channel, key in keys.items()}
+    ns = row.place.ns
+    kept = {channel: version for channel, version in row.versions.items() if channel not in row.new}
+    found = {channel: known.entries.get((thread, ns, channel, version)) for channel, version in kept.items()}
     if all(found[channel] is not None for channel in row.held):
         return found
     parent = connection.execute(
-        "SELECT type, body, refs FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?",
-        (thread, row.place.ns, row.place.checkpoint_id),
+        "SELECT type, body, entries FROM langgraph_checkpoints "
+        "WHERE thread = ? AND ns = ? AND checkpoint_id = ? AND hidden = 0",
+        (thread, ns, row.place.checkpoint_id),
     ).fetchone()
-    if parent is None or not parent[1]:  # a hidden one has no body
+    if parent is None:
         return found
-    type_, body, refs = parent
-    versions, values = codec.load((type_, body))["channel_versions"], json.loads(refs)
-    for channel, key in keys.items():
-        if values.get(channel) is not None and versions.get(channel) == row.kept[channel]:
-            found[channel] = values[channel]
-            known.note_row(key, values[channel])
-    return found
+    versions, entries = codec.load(parent[:2])["channel_versions"], load_entries(parent[2])
+    same = {channel for channel, version in kept.items() if versions.get(channel) == version}
+    return found | {channel: entry for channel, entry in entries.items() if entry is not None and channel in same}
 
 
-def _put_value(blobs: Blobs, where: ValueKey, value: EncodedValue, codec: ValueCodec) -> int:
-    type_, data = _store_value(blobs, f"channel {where[2]!r}", value, codec, where[1:3])
-    made = blobs.connection.execute(
-        "INSERT INTO langgraph_values (thread, ns, channel, form, type, data) VALUES (?, ?, ?, ?, ?, ?)",
-        (*where[:3], value.form, type_, data),
-    ).lastrowid
-    blobs.known.note_row(where, cast(int, made))
-    return cast(int, made)
+def _new_entry(blobs: Blobs, slot: Slot, value: EncodedValue, codec: ValueCodec) -> Entry:
+    type_, data = _store_value(blobs, f"channel {slot[1]!r}", value, codec, slot)
+    entry = (int(value.form), type_, data)
+    return entry if value.form != ValueForm.WHOLE or len(data) <= _INLINE else kept_apart(blobs, entry)
+
+
+# Bytes of a value that stands in the row of its checkpoint, at most. The rest of a row takes about 300, and what a row
+# has beyond 1,002 takes a page of its own: https://sqlite.org/fileformat2.html#b_tree_pages.
+_INLINE = 512
 
 
 def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec, slot: Slot | None) -> Typed:
@@ -166,26 +177,22 @@ def _store_value(blobs: Blobs, what: str, value: EncodedValue, codec: ValueCodec
     return value.whole if value.row is None else ("", blobs.keep(what, value.row, codec, slot))
 
 
-def _put_checkpoint(connection: sqlite3.Connection, thread: int, row: PutRow, refs: Mapping[str, int | None]) -> None:
+def _put_checkpoint(connection: sqlite3.Connection, thread: int, row: PutRow, entries: bytes) -> None:
     where = (thread, row.place.ns, row.checkpoint_id)
-    columns = (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, compact_json(refs))
+    columns = (*where, row.place.checkpoint_id, row.run, *row.body, row.metadata, entries)
     if connection.execute(_INSERT_NEW, columns).rowcount == 0:
-        (replaced,) = connection.execute(
-            "SELECT refs FROM langgraph_checkpoints WHERE thread = ? AND ns = ? AND checkpoint_id = ?", where
-        ).fetchone()
         connection.execute(_INSERT_IN_PLACE, columns)
-        sweep(connection, thread, json.loads(replaced).values())  # what only the replaced one held
+        sweep(connection, thread)  # what only the replaced one held
 
 
 _INSERT_CHECKPOINT = (
-    "INSERT {} INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, refs) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) {}"
+    "INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, type, body, metadata, entries) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (thread, ns, checkpoint_id) DO "
 )
-_INSERT_NEW = _INSERT_CHECKPOINT.format("OR IGNORE", "")
-_INSERT_IN_PLACE = _INSERT_CHECKPOINT.format(
-    "",
-    "ON CONFLICT DO UPDATE SET parent = excluded.parent, run = excluded.run, hidden = 0, type = excluded.type, "
-    "body = excluded.body, metadata = excluded.metadata, refs = excluded.refs",
+_INSERT_NEW = _INSERT_CHECKPOINT + "NOTHING"
+_INSERT_IN_PLACE = _INSERT_CHECKPOINT + (
+    "UPDATE SET parent = excluded.parent, run = excluded.run, hidden = 0, type = excluded.type, "
+    "body = excluded.body, metadata = excluded.metadata, entries = excluded.entries"
 )
 
 
@@ -223,7 +230,7 @@ def find_row(connection: sqlite3.Connection, place: CheckpointKey) -> StoredTupl
 
 
 _ROW = (
-    "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.refs, c.thread "
+    "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.entries, c.thread "
     "FROM langgraph_checkpoints c JOIN langgraph_threads t ON t.id = c.thread WHERE NOT c.hidden"
 )
 
@@ -278,42 +285,21 @@ def read_rows(connection: sqlite3.Connection, places: Sequence[RowPlace]) -> lis
 
 
 def _read(connection: sqlite3.Connection, row: tuple[Any, ...], reader: BlobReader) -> StoredTuple:
-    name, ns, checkpoint_id, parent, type_, body, metadata, refs, thread = row
+    name, ns, checkpoint_id, parent, type_, body, metadata, entries, thread = row
     writes = connection.execute(
         "SELECT task_id, channel, form, type, data FROM langgraph_writes "
         "WHERE thread = ? AND ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx",
         (thread, ns, checkpoint_id),
     ).fetchall()
-    values = connection.execute(
-        "SELECT each.key, each.value, v.form, v.type, v.data FROM json_each(?) each "
-        "LEFT JOIN langgraph_values v ON v.id = each.value WHERE each.value IS NOT NULL",
-        (refs,),
-    ).fetchall()
+    held = load_entries(entries)
     return StoredTuple(
         place=CheckpointKey(thread=name, ns=ns, checkpoint_id=checkpoint_id),
         parent=parent,
         body=(type_, body),
         metadata=metadata,
-        values={channel: _raw_value(reader, id_, *stored) for channel, id_, *stored in values},
+        values={channel: raw(reader, *entry) for channel, entry in held.items() if entry is not None},
         writes=[(task, channel, raw(reader, *stored)) for task, channel, *stored in writes],
     )
-
-
-def read_value(connection: sqlite3.Connection, id_: int, reader: BlobReader) -> Raw:
-    """Read the value of a channel.
-
-    Raises:
-        CorruptDataError: It is missing.
-    """
-    stored = connection.execute("SELECT form, type, data FROM langgraph_values WHERE id = ?", (id_,)).fetchone()
-    return _raw_value(reader, id_, *(stored or (None, None, None)))
-
-
-def _raw_value(reader: BlobReader, id_: int, form: int | None, type_: str | None, data: bytes | None) -> Raw:
-    if form is None or type_ is None or data is None:
-        msg = f"a checkpoint refers to value {id_}, which is missing: restore a copy of the file"
-        raise CorruptDataError(msg)
-    return raw(reader, form, type_, data)
 
 
 def raw(reader: BlobReader, form: int, type_: str, data: bytes) -> Raw:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 
 # Part of the format of the file: values that were written with it are read with it, so it never changes.
 _DICTIONARY = (
@@ -20,6 +21,8 @@ _DICTIONARY = (
 _LEVEL, _WINDOW, _MEMORY = 1, -12, 5  # measured: 10-40 us for a message, 5 us to read it, and 3 % larger than the most
 _SHORTEST = 48  # bytes; below, little is won
 _PLAIN, _DEFLATED = "msgpack", "z"
+MSGPACK = frozenset({_PLAIN, _DEFLATED})
+"""Types of msgpack values, as they lie in the file."""
 _FRESH = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW, _MEMORY, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
 
 
@@ -37,3 +40,10 @@ def inflated(type_: str, data: bytes) -> tuple[str, bytes]:
     if type_ != _DEFLATED:
         return type_, data
     return _PLAIN, zlib.decompressobj(_WINDOW, _DICTIONARY).decompress(data)
+
+
+def inflated_all(parts: Iterable[tuple[str, bytes]]) -> list[bytes]:
+    """Return the bytes of msgpack values, as they were before `deflated`."""
+    return [
+        data if type_ == _PLAIN else zlib.decompressobj(_WINDOW, _DICTIONARY).decompress(data) for type_, data in parts
+    ]

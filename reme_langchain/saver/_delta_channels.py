@@ -9,8 +9,8 @@ from itertools import islice
 
 from langgraph.checkpoint.base import DeltaChannelHistory
 
-from reme_langchain.saver._checkpoint_rows import CheckpointKey, Raw, raw, read_value, rebuild_writes
-from reme_langchain.saver._message_blobs import BlobReader
+from reme_langchain.saver._checkpoint_rows import CheckpointKey, Raw, raw, rebuild_writes
+from reme_langchain.saver._message_blobs import BlobReader, Entry, load_entries
 from reme_langchain.saver._saver_file import find_thread
 from reme_langchain.saver._value_codec import ValueCodec
 
@@ -18,12 +18,13 @@ StoredHistory = tuple[list[tuple[str, str, Raw]], Raw | None]
 """The writes of a channel, oldest first, and the value that they start from."""
 
 # UNION, not UNION ALL: a checkpoint that is its own ancestor ends the walk.
-_PATH = """WITH RECURSIVE path(checkpoint_id, parent, refs) AS (
-    SELECT checkpoint_id, parent, refs FROM langgraph_checkpoints WHERE thread = ?1 AND ns = ?2 AND checkpoint_id = ?3
+_PATH = """WITH RECURSIVE path(checkpoint_id, parent, entries) AS (
+    SELECT checkpoint_id, parent, entries FROM langgraph_checkpoints
+    WHERE thread = ?1 AND ns = ?2 AND checkpoint_id = ?3
     UNION
-    SELECT c.checkpoint_id, c.parent, c.refs FROM path JOIN langgraph_checkpoints c
+    SELECT c.checkpoint_id, c.parent, c.entries FROM path JOIN langgraph_checkpoints c
     ON c.thread = ?1 AND c.ns = ?2 AND c.checkpoint_id = path.parent
-) SELECT checkpoint_id, refs FROM path"""
+) SELECT checkpoint_id, entries FROM path"""
 
 
 def read_history(
@@ -35,11 +36,12 @@ def read_history(
     seeds: dict[str, Raw] = {}
     reader = BlobReader(connection)
     if thread is not None:
-        for checkpoint_id, refs in _ancestors(connection, thread, place):
+        for checkpoint_id, entries in _ancestors(connection, thread, place):
             for channel in paths.keys() - seeds.keys():
                 paths[channel].append(checkpoint_id)
-                if refs.get(channel) is not None:
-                    seeds[channel] = read_value(connection, refs[channel], reader)
+                entry = entries.get(channel)
+                if entry is not None:
+                    seeds[channel] = raw(reader, *entry)
             if len(seeds) == len(paths):
                 break
     # Newest first so far. The seed's own writes came after it, so they count.
@@ -51,7 +53,7 @@ def read_history(
 
 def _ancestors(
     connection: sqlite3.Connection, thread: int, place: CheckpointKey
-) -> Iterator[tuple[str, dict[str, int]]]:
+) -> Iterator[tuple[str, dict[str, Entry | None]]]:
     head = place.checkpoint_id
     if head is None:
         (head,) = connection.execute(
@@ -59,8 +61,8 @@ def _ancestors(
             (thread, place.ns),
         ).fetchone()
     # Read step by step: a long conversation is walked only as far as there is something to find.
-    for checkpoint_id, refs in islice(connection.execute(_PATH, (thread, place.ns, head)), 1, None):
-        yield checkpoint_id, json.loads(refs)
+    for checkpoint_id, entries in islice(connection.execute(_PATH, (thread, place.ns, head)), 1, None):
+        yield checkpoint_id, load_entries(entries)
 
 
 def _writes(

@@ -8,27 +8,32 @@ that grew at its end shares all full chunks with what it was, and its manifest h
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import ormsgpack
 
 from reme_core.errors import CorruptDataError
 from reme_core.schema import Scope
-from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, digest_of
+from reme_langchain.saver._value_codec import MessageList, Typed, ValueCodec, ValueForm, digest_of
 
 FAN = 32
 _BATCH = 64  # values bound at once; one text of SQL for each call then serves all
-_MOST_KNOWN = 50_000  # digests remembered, about 200 bytes each
+_MOST_KNOWN = 50_000  # of a kind remembered, about 200 bytes each
+_REPEATED = 64  # bytes of a value in the row of each checkpoint that holds it: about those of a manifest
 _MOST_BYTES = 1 << 24  # that the lists remembered take
 
 
 Slot: TypeAlias = tuple[str, str]
 """A namespace and channel."""
-RowKey: TypeAlias = tuple[str] | tuple[str, Scope] | tuple[int, str, str, str | int | float]
-"""What a row is found by: the name of a thread; or thread, namespace, channel and version of a value."""
+Entry: TypeAlias = tuple[int, str, bytes]
+"""A value as it lies in the row of its checkpoint: form, type and data, which of one made of parts is the manifest."""
+ValueKey: TypeAlias = tuple[int, str, str, str | int | float]
+"""Thread, namespace, channel and version."""
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +49,71 @@ class LastMessages:
         return len(self.row.body) + 80 * len(self.ids)
 
 
+class Noted(Generic[K, V]):
+    """Things found or written, which are certain only once the work that noted them was kept."""
+
+    def __init__(self, most: int, weigh: Callable[[V], int] = lambda _: 1) -> None:
+        """Begin with nothing.
+
+        Args:
+            most: What all together may weigh; beyond it everything is forgotten.
+            weigh: What one of them weighs.
+        """
+        self._most = most
+        self._weigh = weigh
+        self._weight = 0
+        self._certain: dict[K, V] = {}
+        self._fresh: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """Return what is noted, None if nothing is."""
+        found = self._certain.get(key)
+        return self._fresh.get(key) if found is None else found
+
+    def note(self, key: K, value: V) -> None:
+        """Note what this work has found or written."""
+        self._fresh[key] = value
+
+    def settle(self) -> None:
+        """Take what was noted for certain."""
+        if not self._fresh:
+            return
+        for key, value in self._fresh.items():
+            former = self._certain.get(key)
+            self._weight += self._weigh(value) - (0 if former is None else self._weigh(former))
+            self._certain[key] = value
+        self._fresh = {}
+        if self._weight > self._most:
+            self.forget()
+
+    def forget(self) -> None:
+        """Forget all."""
+        self._certain, self._fresh, self._weight = {}, {}, 0
+
+
 class KnownDigests:
-    """The key of a file's digests, and which of them it is known to hold. Used by the writing thread alone.
+    """The key of a file's digests, and what it is known to hold. Used by the writing thread alone.
 
     What is known must be so: a manifest with an id that is not there is a lost conversation. Every transaction that
-    removes threads, values or blobs, of whatever process, raises a counter in the file, which every work of a shared
+    removes threads or blobs, of whatever process, raises a counter in the file, which every work of a shared
     transaction looks at; and what a transaction added counts only until it is rolled back.
+
+    Attributes:
+        ids: Of the blobs of a thread, by their digests.
+        threads: The numbers of threads, by name, and by name and the user whose they are.
+        entries: Values as the checkpoints that keep them hold them.
+        last: What slots held last.
     """
 
     def __init__(self, key: bytes) -> None:
         """Keep the key; nothing is known."""
         self.key = key
+        self.ids = Noted[tuple[int, bytes], int](_MOST_KNOWN)
+        self.threads = Noted[tuple[str, Scope | None], int](_MOST_KNOWN)
+        self.entries = Noted[ValueKey, Entry](_MOST_KNOWN)
+        self.last = Noted[tuple[int, Slot], LastMessages](_MOST_BYTES, lambda last: last.size)
+        self._all = (self.ids, self.threads, self.entries, self.last)
         self._removals = -1
-        self._ids: dict[tuple[int, bytes], int] = {}
-        self._added: dict[tuple[int, bytes], int] = {}
-        self._last: dict[tuple[int, Slot], LastMessages] = {}
-        self._last_noted: dict[tuple[int, Slot], LastMessages] = {}
-        self._last_bytes = 0
-        self._rows: dict[RowKey, int] = {}
-        self._rows_noted: dict[RowKey, int] = {}
 
     def begin(self, connection: sqlite3.Connection, *, last_was_kept: bool) -> None:
         """Forget what is not certain any more; called first in every work, since one before it may have removed some.
@@ -76,53 +127,13 @@ class KnownDigests:
             self._removals = removals
             self.forget()
             return
-        added, self._added = self._added, {}
-        noted, self._last_noted = self._last_noted, {}
-        rows, self._rows_noted = self._rows_noted, {}
-        self._ids.update(added)
-        if len(self._ids) > _MOST_KNOWN:
-            self._ids = {}
-        self._rows.update(rows)
-        if len(self._rows) > _MOST_KNOWN:
-            self._rows = {}
-        for slot, last in noted.items():
-            former = self._last.get(slot)
-            self._last_bytes += last.size - (0 if former is None else former.size)
-            self._last[slot] = last
-        if self._last_bytes > _MOST_BYTES:
-            self._forget_lists()
+        for noted in self._all:
+            noted.settle()
 
     def forget(self) -> None:
         """Forget all, also what this transaction has noted."""
-        self._ids, self._added, self._rows, self._rows_noted, self._last_noted = {}, {}, {}, {}, {}
-        self._forget_lists()
-
-    def _forget_lists(self) -> None:
-        self._last, self._last_bytes = {}, 0
-
-    def id_of(self, thread: int, digest: bytes) -> int | None:
-        """Return the id of a blob that the thread is known to hold."""
-        return self._ids.get((thread, digest)) or self._added.get((thread, digest))
-
-    def row(self, key: RowKey) -> int | None:
-        """Return the number of a row that is known."""
-        return self._rows.get(key) or self._rows_noted.get(key)
-
-    def note_row(self, key: RowKey, number: int) -> None:
-        """Note what this work has written or found."""
-        self._rows_noted[key] = number
-
-    def last(self, thread: int, slot: Slot) -> LastMessages | None:
-        """Return what a slot held last."""
-        return self._last.get((thread, slot))
-
-    def note_last(self, thread: int, slot: Slot, last: LastMessages) -> None:
-        """Note what this work has put into a slot."""
-        self._last_noted[thread, slot] = last
-
-    def add(self, thread: int, digest: bytes, id_: int) -> None:
-        """Note what this work has written."""
-        self._added[thread, digest] = id_
+        for noted in self._all:
+            noted.forget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +156,22 @@ class Blobs:
         Raises:
             TypeError: A new message would not be rebuilt.
         """
-        last = None if slot is None else self.known.last(self.thread, slot)
+        last = None if slot is None else self.known.last.get((self.thread, slot))
         ids = [] if last is None else last.ids[: row.shared(last.row)]
         ids += [self._keep_part(what, part, codec) for part in row.parts(len(ids))]
         if slot is not None:
-            self.known.note_last(self.thread, slot, LastMessages(row, ids))
+            self.known.last.note((self.thread, slot), LastMessages(row, ids))
         return fold(ids, self.keep_chunk)
+
+    def keep_sealed(self, sealed: Typed) -> bytes:
+        """Write a value of one part, unless the thread holds it; return its manifest."""
+        digest = digest_of(sealed, self.known.key)
+        known = self.known.ids.get((self.thread, digest))
+        return ormsgpack.packb([[self.add(digest, *sealed) if known is None else known]])
 
     def _keep_part(self, what: str, part: Typed, codec: ValueCodec) -> int:
         digest = digest_of(part, self.known.key)
-        known = self.known.id_of(self.thread, digest)
+        known = self.known.ids.get((self.thread, digest))
         if known is not None:
             return known
         codec.check(what, part)
@@ -164,21 +181,35 @@ class Blobs:
         """Write a chunk, unless the thread holds it; return its id."""
         data = ormsgpack.packb(list(ids))
         digest = blake2b(data, digest_size=16, key=self.known.key, person=b"chunk").digest()
-        known = self.known.id_of(self.thread, digest)
+        known = self.known.ids.get((self.thread, digest))
         return self.add(digest, None, data) if known is None else known
 
     def add(self, digest: bytes, type_: str | None, data: bytes) -> int:
         """Write a blob, unless the thread holds it; return its id."""
         # Few statements: Python gives up its lock for each, and another busy thread keeps it for up to 5 ms.
-        made = self.connection.execute(
-            "INSERT OR IGNORE INTO langgraph_blobs (thread, digest, type, data) VALUES (?, ?, ?, ?)",
-            (self.thread, digest, type_, data),
-        )
-        id_ = made.lastrowid
-        if not made.rowcount or id_ is None:
-            (id_,) = self.connection.execute(_FIND, (self.thread, digest)).fetchone()
-        self.known.add(self.thread, digest, id_)
+        row = self.connection.execute(_ADD, (self.thread, digest, type_, data)).fetchone()
+        (id_,) = row or self.connection.execute(_FIND, (self.thread, digest)).fetchone()
+        self.known.ids.note((self.thread, digest), id_)
         return int(id_)
+
+
+_ADD = """INSERT INTO langgraph_blobs (thread, digest, type, data) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO NOTHING RETURNING id"""
+
+
+def load_entries(packed: bytes) -> dict[str, Entry | None]:
+    """Read the values of a checkpoint's row; None: the channel is empty."""
+    return {channel: entry and tuple(entry) for channel, entry in ormsgpack.unpackb(packed).items()}
+
+
+def stays(entry: Entry) -> bool:
+    """Return whether further checkpoints hold a value as this one does."""
+    return entry[0] != ValueForm.WHOLE or len(entry[2]) <= _REPEATED
+
+
+def kept_apart(blobs: Blobs, entry: Entry) -> Entry:
+    """Write a value of one piece beside the messages."""
+    return int(ValueForm.PART), "", blobs.keep_sealed(entry[1:])
 
 
 def fold(ids: list[int], keep_chunk: Callable[[Sequence[int]], int]) -> bytes:
@@ -192,12 +223,12 @@ def fold(ids: list[int], keep_chunk: Callable[[Sequence[int]], int]) -> bytes:
         ids = [keep_chunk(ids[start : start + FAN]) for start in range(0, full, FAN)]
 
 
-def unfold(manifest: bytes, chunk: Callable[[int], list[int]]) -> list[int]:
+def unfold(manifest: bytes, chunks: Callable[[list[int]], list[list[int]]]) -> list[int]:
     """Return the ids that a manifest stands for."""
     tails: list[list[int]] = ormsgpack.unpackb(manifest)
     ids: list[int] = []
     for tail in reversed(tails):
-        ids = [inner for outer in ids for inner in chunk(outer)] + tail
+        ids = [inner for chunk in chunks(ids) for inner in chunk] + tail
     return ids
 
 
@@ -208,11 +239,11 @@ class BlobReader:
         """Keep the connection."""
         self._connection = connection
         self._chunks: dict[int, list[int]] = {}
-        self._parts: dict[int, Typed] = {}
+        self._rows: dict[int, Typed] = {}
 
     def ids(self, manifest: bytes) -> list[int]:
         """Return the ids of the messages that a manifest stands for."""
-        return unfold(manifest, self.chunk)
+        return unfold(manifest, self.chunks)
 
     def parts(self, manifest: bytes) -> list[Typed]:
         """Return the messages of a manifest, serialised.
@@ -220,36 +251,38 @@ class BlobReader:
         Raises:
             CorruptDataError: One of them is missing.
         """
-        ids = self.ids(manifest)
-        wanted = [id_ for id_ in ids if id_ not in self._parts]
+        return self._read(self.ids(manifest))
+
+    def chunks(self, ids: list[int]) -> list[list[int]]:
+        """Return the ids in chunks."""
+        wanted = [id_ for id_ in ids if id_ not in self._chunks]
+        if wanted:
+            for id_, (_, data) in zip(wanted, self._read(wanted), strict=True):
+                self._chunks[id_] = ormsgpack.unpackb(data)
+        return [self._chunks[id_] for id_ in ids]
+
+    def _read(self, ids: list[int]) -> list[Typed]:
+        wanted = [id_ for id_ in ids if id_ not in self._rows]
         for group in _groups(wanted, 0):
             for id_, type_, data in self._connection.execute(_PARTS, group):
-                self._parts[id_] = (type_, data)
+                self._rows[id_] = (type_, data)
         try:
-            return [self._parts[id_] for id_ in ids]
+            return [self._rows[id_] for id_ in ids]
         except KeyError as exc:
-            raise _missing(exc.args[0]) from None
-
-    def chunk(self, id_: int) -> list[int]:
-        """Return the ids in a chunk."""
-        if id_ not in self._chunks:
-            row = self._connection.execute("SELECT data FROM langgraph_blobs WHERE id = ?", (id_,)).fetchone()
-            if row is None:
-                raise _missing(id_)
-            self._chunks[id_] = ormsgpack.unpackb(row[0])
-        return self._chunks[id_]
+            msg = f"a checkpoint refers to message {exc.args[0]}, which is missing: restore a copy of the file"
+            raise CorruptDataError(msg) from None
 
     def mark(self, manifest: bytes, held: set[int]) -> None:
         """Add to `held` what a manifest stands for, chunks and messages; those that are in it already cost nothing."""
         for level, tail in enumerate(ormsgpack.unpackb(manifest)):
             self._mark(tail, level, held)
 
-    def _mark(self, ids: Sequence[int], level: int, held: set[int]) -> None:
+    def _mark(self, ids: list[int], level: int, held: set[int]) -> None:
         fresh = [id_ for id_ in ids if id_ not in held]
         held.update(fresh)
         if level:
-            for id_ in fresh:
-                self._mark(self.chunk(id_), level - 1, held)
+            for chunk in self.chunks(fresh):
+                self._mark(chunk, level - 1, held)
 
 
 _FIND = "SELECT id FROM langgraph_blobs WHERE thread = ? AND digest = ?"
@@ -261,7 +294,3 @@ def _groups(items: Sequence[object], filler: object) -> Iterator[tuple[object, .
     for start in range(0, len(items), _BATCH):
         group = tuple(items[start : start + _BATCH])
         yield group + (filler,) * (_BATCH - len(group))
-
-
-def _missing(id_: int) -> CorruptDataError:
-    return CorruptDataError(f"a checkpoint refers to message {id_}, which is missing: restore a copy of the file")

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import ormsgpack
 
 from reme_core.errors import InvalidInputError
-from reme_langchain.saver._message_blobs import BlobReader, Blobs, KnownDigests
+from reme_langchain.saver._message_blobs import BlobReader, Blobs, Entry, KnownDigests, load_entries
 from reme_langchain.saver._saver_file import HISTORY, find_thread, make_thread
 from reme_langchain.saver._value_codec import ValueForm
 
@@ -29,7 +29,7 @@ class _Row:
     ns: str
     checkpoint_id: str
     parent: str | None
-    refs: dict[str, int | None]
+    entries: dict[str, Entry | None]
     metadata: str
     hidden: bool
 
@@ -87,7 +87,7 @@ def _remove(connection: sqlite3.Connection, thread: int, is_doomed: Callable[[_R
                     f"DELETE FROM {table} WHERE thread = ? AND ns = ? AND checkpoint_id = ?",  # noqa: S608  # ours
                     (thread, *row.place),
                 )
-    sweep(connection, thread, [value for row in gone for value in row.refs.values()])
+    sweep(connection, thread)
     if not rows or len(gone) == len(rows):
         _forget_if_empty(connection, thread)
 
@@ -98,12 +98,12 @@ def _is_in(places: Set[_Place], row: _Row) -> bool:
 
 def _rows(connection: sqlite3.Connection, thread: int) -> list[_Row]:
     found = connection.execute(
-        "SELECT ns, checkpoint_id, parent, refs, metadata, hidden FROM langgraph_checkpoints WHERE thread = ?",
+        "SELECT ns, checkpoint_id, parent, entries, metadata, hidden FROM langgraph_checkpoints WHERE thread = ?",
         (thread,),
     )
     return [
-        _Row(ns, checkpoint_id, parent, json.loads(refs), metadata, bool(hidden))
-        for ns, checkpoint_id, parent, refs, metadata, hidden in found
+        _Row(ns, checkpoint_id, parent, load_entries(entries), metadata, bool(hidden))
+        for ns, checkpoint_id, parent, entries, metadata, hidden in found
     ]
 
 
@@ -121,14 +121,14 @@ def _needed(survivors: Iterable[_Row], rows: dict[_Place, _Row], deltas: dict[st
     needed: set[_Place] = set()
     for row in survivors:
         for channel in deltas[row.ns]:
-            # A channel that is not in `refs` was never written on this branch.
-            if channel not in row.refs or row.refs[channel] is not None:
+            # A channel that is not in `entries` was never written on this branch.
+            if channel not in row.entries or row.entries[channel] is not None:
                 continue
             seen = {row.place}
             at = rows.get((row.ns, row.parent or ""))
             while at is not None and at.place not in seen:
                 seen.add(at.place)
-                if at.refs.get(channel) is not None:
+                if at.entries.get(channel) is not None:
                     break
                 at = rows.get((row.ns, at.parent or ""))
             needed |= seen - {row.place}
@@ -137,12 +137,12 @@ def _needed(survivors: Iterable[_Row], rows: dict[_Place, _Row], deltas: dict[st
 
 def _hide(connection: sqlite3.Connection, thread: int, row: _Row, deltas: frozenset[str]) -> None:
     """Keep of a checkpoint what delta channels are rebuilt from, and nothing else."""
-    refs = {channel: value for channel, value in row.refs.items() if channel in deltas}
+    entries = {channel: entry for channel, entry in row.entries.items() if channel in deltas}
     counted = json.dumps({_COUNTERS: dict.fromkeys(sorted(deltas), (0, 0))})
     connection.execute(
-        "UPDATE langgraph_checkpoints SET hidden = 1, run = NULL, body = x'', metadata = ?, refs = ? "
+        "UPDATE langgraph_checkpoints SET hidden = 1, run = NULL, body = x'', metadata = ?, entries = ? "
         "WHERE thread = ? AND ns = ? AND checkpoint_id = ?",
-        (counted, json.dumps(refs), thread, *row.place),
+        (counted, ormsgpack.packb(entries), thread, *row.place),
     )
     connection.execute(
         "DELETE FROM langgraph_writes WHERE thread = ? AND ns = ? AND checkpoint_id = ? "
@@ -151,14 +151,15 @@ def _hide(connection: sqlite3.Connection, thread: int, row: _Row, deltas: frozen
     )
 
 
-def sweep(connection: sqlite3.Connection, thread: int, values: Iterable[int | None]) -> None:
-    """Remove those of the values that no checkpoint of a thread refers to, and the messages that nothing holds."""
-    still = {value for (value,) in connection.execute(_REFS, (thread,))}
-    free_values = [(value,) for value in values if value is not None and value not in still]
-    connection.executemany("DELETE FROM langgraph_values WHERE id = ?", free_values)
+def sweep(connection: sqlite3.Connection, thread: int) -> None:
+    """Remove the messages of a thread, and values kept as they are, that nothing holds."""
     reader = BlobReader(connection)
     held: set[int] = set()
-    for (manifest,) in connection.execute(_MANIFESTS, (thread, thread)):
+    for (entries,) in connection.execute("SELECT entries FROM langgraph_checkpoints WHERE thread = ?", (thread,)):
+        for entry in load_entries(entries).values():
+            if entry is not None and entry[0] != ValueForm.WHOLE:
+                reader.mark(entry[2], held)
+    for (manifest,) in connection.execute(_MANIFESTS, (thread,)):
         reader.mark(manifest, held)
     kept = connection.execute("SELECT id FROM langgraph_blobs WHERE thread = ?", (thread,)).fetchall()
     free = [row for row in kept if row[0] not in held]
@@ -167,12 +168,7 @@ def sweep(connection: sqlite3.Connection, thread: int, values: Iterable[int | No
 
 
 _REMOVED = "UPDATE langgraph_meta SET value = value + 1 WHERE name = 'removals'"  # see `KnownDigests`
-_REFS = (
-    "SELECT each.value FROM langgraph_checkpoints c, json_each(c.refs) each "
-    "WHERE c.thread = ? AND each.value IS NOT NULL"
-)
-_MANIFESTS = f"""SELECT data FROM langgraph_values WHERE id IN ({_REFS}) AND form <> {int(ValueForm.WHOLE)}
-    UNION SELECT data FROM langgraph_writes WHERE thread = ? AND form <> {int(ValueForm.WHOLE)}"""  # noqa: S608  # ours
+_MANIFESTS = f"SELECT data FROM langgraph_writes WHERE thread = ? AND form <> {int(ValueForm.WHOLE)}"  # noqa: S608
 
 
 def _forget_if_empty(connection: sqlite3.Connection, thread: int) -> None:
@@ -210,9 +206,8 @@ def copy_thread(connection: sqlite3.Connection, known: KnownDigests, source: str
         (old, new),
     )
     manifest = _copy_blobs(connection, old, Blobs(connection, new, known))
-    values = _copy_values(connection, old, new, manifest)
     _copy_writes(connection, old, new, manifest)
-    _copy_checkpoints(connection, old, new, values)
+    _copy_checkpoints(connection, old, new, manifest)
 
 
 def _copy_blobs(connection: sqlite3.Connection, old: int, blobs: Blobs) -> Callable[[int, bytes], bytes]:
@@ -237,23 +232,6 @@ def _copy_blobs(connection: sqlite3.Connection, old: int, blobs: Blobs) -> Calla
     return translate
 
 
-def _copy_values(
-    connection: sqlite3.Connection, old: int, new: int, manifest: Callable[[int, bytes], bytes]
-) -> dict[int, int]:
-    ids: dict[int, int] = {}
-    rows = connection.execute(
-        f"SELECT id, ns, channel, form, type, data FROM langgraph_values WHERE id IN ({_REFS})",  # noqa: S608  # ours
-        (old,),
-    ).fetchall()
-    for id_, ns, channel, form, type_, data in rows:
-        (ids[id_],) = connection.execute(
-            "INSERT INTO langgraph_values (thread, ns, channel, form, type, data) "
-            "VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
-            (new, ns, channel, form, type_, manifest(form, data)),
-        ).fetchone()
-    return ids
-
-
 def _copy_writes(connection: sqlite3.Connection, old: int, new: int, manifest: Callable[[int, bytes], bytes]) -> None:
     rows = connection.execute(
         "SELECT ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data FROM langgraph_writes "
@@ -267,16 +245,21 @@ def _copy_writes(connection: sqlite3.Connection, old: int, new: int, manifest: C
     )
 
 
-def _copy_checkpoints(connection: sqlite3.Connection, old: int, new: int, values: dict[int, int]) -> None:
+def _copy_checkpoints(
+    connection: sqlite3.Connection, old: int, new: int, manifest: Callable[[int, bytes], bytes]
+) -> None:
     rows = connection.execute(
-        "SELECT ns, checkpoint_id, parent, run, hidden, type, body, metadata, refs FROM langgraph_checkpoints "
+        "SELECT ns, checkpoint_id, parent, run, hidden, type, body, metadata, entries FROM langgraph_checkpoints "
         "WHERE thread = ?",
         (old,),
     ).fetchall()
-    for *row, refs in rows:
-        moved = {channel: None if value is None else values[value] for channel, value in json.loads(refs).items()}
+    for *row, entries in rows:
+        moved = {
+            channel: entry and (*entry[:2], manifest(entry[0], entry[2]))
+            for channel, entry in load_entries(entries).items()
+        }
         connection.execute(
             "INSERT INTO langgraph_checkpoints (thread, ns, checkpoint_id, parent, run, hidden, type, body, metadata, "
-            "refs) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (new, *row, json.dumps(moved)),
+            "entries) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (new, *row, ormsgpack.packb(moved)),
         )

@@ -12,19 +12,21 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from sqlite3 import Connection
-from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
 
 from reme_core import Database, ReMe
 from reme_core.errors import ReMeError, SchemaVersionError
 from reme_core.schema import Scope
 from reme_langchain._opening import MemoryOrPath, open_memory
+from reme_langchain.saver._former_tables import begin_move, finish_move
 from reme_langchain.saver._message_blobs import KnownDigests
 
 T = TypeVar("T")
 
 
-VERSION = 3  # of the tables; 2 had a number for each checkpoint; 1 more indexes besides, and deflated nothing
+# Of the tables. 3 had a table of values, to which checkpoints referred; 2 a number for each checkpoint as well; 1 more
+# indexes besides, and deflated nothing.
+VERSION = 4
 HISTORY = "langgraph history"  # the name of messages that wait for a history sink
 
 _TABLES = (
@@ -33,8 +35,8 @@ _TABLES = (
     """CREATE TABLE IF NOT EXISTS langgraph_threads (
         id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, erased_with INTEGER
     )""",
-    # `refs` is {channel: id of its value, or null}, as JSON. A hidden row is no checkpoint any more: a later one of the
-    # thread still rebuilds a delta channel from its writes or values. One tree: one page less in each commit.
+    # `entries` is {channel: [form, type, data] or nil}, as msgpack. A hidden row is no checkpoint any more: a later one
+    # of the thread still rebuilds a delta channel from its writes or values. One tree: one page less in each commit.
     """CREATE TABLE IF NOT EXISTS langgraph_checkpoints (
         thread INTEGER NOT NULL,
         ns TEXT NOT NULL,
@@ -45,20 +47,10 @@ _TABLES = (
         type TEXT NOT NULL,
         body BLOB NOT NULL,
         metadata TEXT NOT NULL,
-        refs TEXT NOT NULL,
+        entries BLOB NOT NULL,
         PRIMARY KEY (thread, ns, checkpoint_id)
     ) WITHOUT ROWID""",
     "CREATE INDEX IF NOT EXISTS langgraph_runs ON langgraph_checkpoints (run) WHERE run IS NOT NULL",
-    # Found by the `refs` of checkpoints alone: an index would be one more page in each commit.
-    """CREATE TABLE IF NOT EXISTS langgraph_values (
-        id INTEGER PRIMARY KEY,
-        thread INTEGER NOT NULL,
-        ns TEXT NOT NULL,
-        channel TEXT NOT NULL,
-        form INTEGER NOT NULL,
-        type TEXT NOT NULL,
-        data BLOB NOT NULL
-    )""",
     """CREATE TABLE IF NOT EXISTS langgraph_writes (
         thread INTEGER NOT NULL,
         ns TEXT NOT NULL,
@@ -72,7 +64,7 @@ _TABLES = (
         data BLOB NOT NULL,
         PRIMARY KEY (thread, ns, checkpoint_id, task_id, idx)
     ) WITHOUT ROWID""",
-    # Messages, and chunks of lists of messages (their type is NULL). `offered`: the history sink gets it.
+    # Messages, long values, and chunks of lists of messages (their type is NULL). `offered`: the history sink gets it.
     """CREATE TABLE IF NOT EXISTS langgraph_blobs (
         id INTEGER PRIMARY KEY,
         thread INTEGER NOT NULL,
@@ -96,8 +88,6 @@ _TABLES = (
         SELECT erased_with FROM langgraph_threads JOIN langgraph_checkpoints ON thread = langgraph_threads.id""",
     # Whoever removes a thread removes all of it; those that remember rows see the counter: `KnownDigests`.
     """CREATE TRIGGER IF NOT EXISTS langgraph_thread_ends AFTER DELETE ON langgraph_threads BEGIN
-        DELETE FROM langgraph_values WHERE id IN (SELECT each.value FROM langgraph_checkpoints c, json_each(c.refs) each
-            WHERE c.thread = OLD.id AND each.value IS NOT NULL);
         DELETE FROM langgraph_checkpoints WHERE thread = OLD.id;
         DELETE FROM langgraph_writes WHERE thread = OLD.id;
         DELETE FROM langgraph_blobs WHERE thread = OLD.id;
@@ -116,44 +106,20 @@ def prepare(connection: sqlite3.Connection) -> bytes:
     connection.execute(_TABLES[0])
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('version', ?)", (VERSION,))
     (version,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'version'").fetchone()
-    if version not in {*_MOVED, VERSION}:
+    if version not in range(1, VERSION + 1):
         msg = f"the checkpoints of this file have version {version!r}, this release knows {VERSION}: upgrade reme"
         raise SchemaVersionError(msg)
-    moved = _MOVED.get(version, {})
-    if version == 1:
-        connection.execute("ALTER TABLE langgraph_threads ADD COLUMN erased_with INTEGER")
-    if moved:  # what names the tables would follow them to their other names
-        connection.execute("DROP TRIGGER IF EXISTS langgraph_thread_ends")
-        connection.execute("DROP VIEW IF EXISTS langgraph_thread_checkpoints")
-        connection.execute("DROP INDEX IF EXISTS langgraph_runs")
-    for table in moved:
-        connection.execute(f"ALTER TABLE {table} RENAME TO {table}_before")
-    for table in _TABLES:
-        connection.execute(table)
-    for table, columns in moved.items():
-        connection.execute(f"INSERT INTO {table} SELECT {columns} FROM {table}_before")  # noqa: S608  # ours
-        connection.execute(f"DROP TABLE {table}_before")
-    connection.execute("UPDATE langgraph_meta SET value = ?1 WHERE name = 'version' AND value <> ?1", (VERSION,))
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('removals', 0)")
     connection.execute("INSERT OR IGNORE INTO langgraph_meta VALUES ('digest_key', ?)", (secrets.token_bytes(32),))
     (key,) = connection.execute("SELECT value FROM langgraph_meta WHERE name = 'digest_key'").fetchone()
+    if version < VERSION:
+        begin_move(connection, version)
+    for table in _TABLES:
+        connection.execute(table)
+    if version < VERSION:
+        finish_move(connection, version, KnownDigests(key))
+        connection.execute("UPDATE langgraph_meta SET value = ? WHERE name = 'version'", (VERSION,))
     return cast(bytes, key)
-
-
-_CHECKPOINTS = {
-    "langgraph_checkpoints": "thread, ns, checkpoint_id, parent, run, hidden, type, body, metadata, refs",
-}
-_MOVED = MappingProxyType(
-    {
-        1: {
-            **_CHECKPOINTS,
-            "langgraph_values": "id, thread, ns, channel, form, type, data",
-            "langgraph_writes": "thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data",
-        },
-        2: _CHECKPOINTS,
-    }
-)
-"""Tables that are other ones since a version, and their columns."""
 
 
 def find_thread(connection: sqlite3.Connection, name: str) -> int | None:
@@ -164,16 +130,18 @@ def find_thread(connection: sqlite3.Connection, name: str) -> int | None:
 
 def make_thread(connection: sqlite3.Connection, known: KnownDigests, name: str, owner: Scope | None = None) -> int:
     """Return the number of a thread, a new one if nothing of it is kept; it stays that of the first user it had."""
-    found = known.row((name,)) if owner is None else known.row((name, owner))
+    found = known.threads.get((name, owner))
     if found is not None:
         return found
     found = find_thread(connection, name)
     if found is None:
-        found = connection.execute("INSERT INTO langgraph_threads (name) VALUES (?)", (name,)).lastrowid
+        (found,) = connection.execute(
+            "INSERT INTO langgraph_threads (name) VALUES (?) RETURNING id", (name,)
+        ).fetchone()
     number = cast(int, found)
-    known.note_row((name,), number)
+    known.threads.note((name, None), number)
     if owner is not None:
-        known.note_row((name, owner), number)
+        known.threads.note((name, owner), number)
         connection.execute(
             "UPDATE langgraph_threads SET erased_with = ? WHERE id = ? AND erased_with IS NULL",
             (Database.number_of(connection, owner), number),

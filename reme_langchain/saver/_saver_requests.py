@@ -24,7 +24,7 @@ from reme_langchain.saver._checkpoint_rows import CheckpointKey, ListQuery, PutR
 from reme_langchain.saver._message_blobs import KnownDigests
 from reme_langchain.saver._remove_and_copy import copy_thread, delete_runs, delete_thread, prune_thread
 from reme_langchain.saver._saver_file import SaverFile
-from reme_langchain.saver._value_codec import EncodedValue, ValueCodec
+from reme_langchain.saver._value_codec import ValueCodec
 
 Care: TypeAlias = Callable[[Connection, KnownDigests], None]
 """Work on the file that removes or copies."""
@@ -54,7 +54,7 @@ def thread_name(thread_id: object, what: str = "thread_id") -> str:
     Raises:
         InvalidInputError: It is something else, or no text that can be kept.
     """
-    if isinstance(thread_id, int | UUID) and not isinstance(thread_id, bool):
+    if not isinstance(thread_id, str) and isinstance(thread_id, int | UUID) and not isinstance(thread_id, bool):
         return str(thread_id)
     return text(thread_id, what)
 
@@ -91,15 +91,15 @@ def put_request(
         TypeError: A value can't be serialised, or would not be rebuilt.
     """
     values = checkpoint["channel_values"]
-    fresh: dict[str, tuple[Version, EncodedValue | None]] = {}
-    kept: dict[str, Version] = {}
-    for channel, found in checkpoint["channel_versions"].items():
-        version = _version(text(channel, "a channel's name"), found)
-        if channel in (new_versions or ()) or channel in wanted:
-            value = codec.encode(f"channel {channel!r}", values[channel]) if channel in values else None
-            fresh[channel] = (version, value)
-        else:
-            kept[channel] = version
+    versions = {
+        text(channel, "a channel's name"): _version(channel, version)
+        for channel, version in checkpoint["channel_versions"].items()
+    }
+    new = {
+        channel: codec.encode(f"channel {channel!r}", values[channel]) if channel in values else None
+        for channel in versions
+        if channel in wanted or (new_versions and channel in new_versions)
+    }
     kept_metadata = get_checkpoint_metadata(config, metadata)
     run = kept_metadata.get("run_id")
     owner = find_owner(config)
@@ -110,9 +110,9 @@ def put_request(
         run=text(run, "run_id") if isinstance(run, str) else None,
         body=codec.encode_whole("the checkpoint", {k: v for k, v in checkpoint.items() if k not in _OF_THE_ROW}),
         metadata=_json(kept_metadata),
-        new=fresh,
-        kept=kept,
-        held=values.keys() & kept.keys(),
+        versions=versions,
+        new=new,
+        held=frozenset(channel for channel in values if channel in versions and channel not in new),
     )
 
 

@@ -294,7 +294,7 @@ def _new_messages(
 ) -> list[tuple[str, bytes]]:
     thread = make_thread(connection, known, row.place.thread)
     entries = []
-    for _, value in row.new.values():
+    for value in row.new.values():
         for part in [] if value is None or value.row is None else value.row.parts(0):
             digest = digest_of(part, known.key)
             changed = connection.execute(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import threading
 from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import contextmanager
@@ -10,7 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
 from itertools import accumulate, pairwise
-from types import MappingProxyType, ModuleType
+from struct import Struct
+from types import ModuleType
 from typing import Any, TypeAlias, TypeGuard
 
 import ormsgpack
@@ -23,7 +25,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from reme_core.errors import ConfigurationError
 from reme_core.schema import shown
-from reme_langchain.saver._deflate import deflated, inflated
+from reme_langchain.saver._deflate import MSGPACK, deflated, inflated, inflated_all
 
 TypeName = tuple[str, str]
 Allowed: TypeAlias = type | ModuleType | TypeName
@@ -84,7 +86,7 @@ class TypeCheck:
         Raises:
             TypeError: Names the class, and the entry of `allow` that is missing.
         """
-        if type_ != "msgpack":
+        if type_ != "msgpack" or _EXTENSION.search(data) is None:
             return
         unknown = named_types(data) - self._known
         if not unknown:
@@ -103,6 +105,10 @@ class TypeCheck:
         for module, name in sorted(unknown - rebuilt - self._declared):
             raise TypeError(why_not_rebuilt(module, name))
         self._known |= unknown
+
+
+# No value of a class is without one of these bytes: https://github.com/msgpack/msgpack/blob/master/spec.md#formats.
+_EXTENSION = re.compile(rb"[\xc7-\xc9\xd4-\xd8]")
 
 
 def named_types(data: bytes) -> set[TypeName]:
@@ -158,7 +164,7 @@ class ValueForm(IntEnum):
     """How a value lies in the file; the numbers are written there."""
 
     WHOLE = 0
-    MESSAGE = 1
+    PART = 1  # a message, or a long value of another kind
     MESSAGES = 2
     SNAPSHOT = 3
 
@@ -187,13 +193,15 @@ class MessageList:
         if set(self.types) != set(other.types) or len(set(self.types)) > 1:
             return 0  # equal bytes of different types are different messages
         low, high = 0, min(len(self.ends), len(other.ends))
+        step = 1  # mostly all of the other one is there, or all but its last
         while low < high:
-            middle = (low + high + 1) // 2
+            middle = max(high + 1 - step, (low + high + 1) // 2)
             # Where each one ends counts too: a serialiser may make of two messages the bytes that others joined have.
             if self.ends[:middle] == other.ends[:middle] and other.body.startswith(self.body[: self.ends[middle - 1]]):
                 low = middle
             else:
                 high = middle - 1
+                step *= 2
         return low
 
 
@@ -234,7 +242,7 @@ class ValueCodec:
         if type(value) in _PLAIN:  # a look at the type takes a tenth of asking an abstract class
             return EncodedValue(ValueForm.WHOLE, whole=self.encode_whole(what, value))
         if isinstance(value, BaseMessage):
-            return EncodedValue(ValueForm.MESSAGE, row=self._row(what, [value]))
+            return EncodedValue(ValueForm.PART, row=self._row(what, [value]))
         if isinstance(value, _DeltaSnapshot) and _is_messages(value.value):
             return EncodedValue(ValueForm.SNAPSHOT, row=self._row(what, value.value))
         if _is_messages(value):
@@ -244,7 +252,8 @@ class ValueCodec:
     def encode_whole(self, what: str, value: object) -> Typed:
         """Serialise a value, whatever it is, in one piece; see `encode`."""
         plain = self._dump(what, value)
-        self.check(what, plain)
+        if type(value) not in _SCALARS:
+            self.check(what, plain)
         return self.seal(plain)
 
     def check(self, what: str, plain: Typed) -> None:
@@ -289,7 +298,7 @@ class ValueCodec:
         match ValueForm(form):
             case ValueForm.WHOLE:
                 return self.load(whole)
-            case ValueForm.MESSAGE:
+            case ValueForm.PART:
                 return self.load(parts[0])
             case ValueForm.MESSAGES:
                 return self._load_list(parts)
@@ -316,13 +325,12 @@ class ValueCodec:
         return type_, bytes(data)  # a bytearray is handed through as it is, and may change before it is written
 
     def _load_list(self, parts: Sequence[Typed]) -> list[Any]:
-        plain = [inflated(*part) for part in parts]
-        if self._joins and {type_ for type_, _ in plain} == {"msgpack"}:
+        if self._joins and {type_ for type_, _ in parts} <= MSGPACK:
             # As in `_row`, one call unpacks them all.
-            joined = b"".join([_array_head(len(plain)), *[data for _, data in plain]])
+            joined = b"".join([_array_head(len(parts)), *inflated_all(parts)])
             messages: list[Any] = self.serde.loads_typed(("msgpack", joined))
             return messages
-        return [self.serde.loads_typed(part) for part in plain]
+        return [self.load(part) for part in parts]
 
 
 def digest_of(part: Typed, key: bytes) -> bytes:
@@ -333,11 +341,12 @@ def digest_of(part: Typed, key: bytes) -> bytes:
     return blake2b(type_.encode() + b"\0" + data, digest_size=16, key=key, person=b"typed").digest()
 
 
-_PLAIN = frozenset({type(None), bool, bytes, dict, float, int, str})
+_SCALARS = frozenset({type(None), bool, bytes, float, int, str})
+_PLAIN = _SCALARS | {dict}
 
 
 def _is_messages(value: object) -> TypeGuard[list[BaseMessage]]:
-    return type(value) is list and bool(value) and all(isinstance(item, BaseMessage) for item in value)
+    return type(value) is list and bool(value) and all(issubclass(kind, BaseMessage) for kind in set(map(type, value)))
 
 
 def _array_head(length: int) -> bytes:
@@ -349,18 +358,19 @@ def _array_head(length: int) -> bytes:
     return b"\xdd" + length.to_bytes(4, "big")
 
 
-# The first byte of an extension whose length follows, and how many bytes that takes.
-_EXT_SIZES = MappingProxyType({0xC7: 1, 0xC8: 2, 0xC9: 4})
+# The first byte of an extension whose length follows, and how that is written.
+_EXT_LENGTHS = {0xC7: Struct(">B"), 0xC8: Struct(">H"), 0xC9: Struct(">I")}
 
 
 def _ends(body: bytes) -> tuple[int, ...]:
     """Return where each of a row of msgpack extensions, which messages are, ends; fewer where it is something else."""
     ends: list[int] = []
     at = 0
-    while at < len(body):
-        size = _EXT_SIZES.get(body[at])
-        if size is None:
+    size = len(body)
+    while at < size:
+        length = _EXT_LENGTHS.get(body[at])
+        if length is None:
             break
-        at += 2 + size + int.from_bytes(body[at + 1 : at + 1 + size], "big")
+        at += 2 + length.size + length.unpack_from(body, at + 1)[0]
         ends.append(at)
     return tuple(ends)

@@ -16,8 +16,9 @@ from tests.docs.doc_pages import ROOT, Example, Page, agree, examples_of, pages
 from tests.support.openai_server import KEY, Completion, OpenAIServer
 
 _RUN = {"python", "console"}
-# Examples of this page name endpoints and keys that are not there; they are only compiled.
-_NEEDS_SERVERS = {"docs/models.md"}
+# Examples of these pages name servers and keys that are not there; they are only compiled. The second is run with its
+# server, in tests/postgres.
+_NEEDS_SERVERS = {"docs/models.md", "docs/postgres.md"}
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import shutil
 from pathlib import Path
@@ -16,10 +15,10 @@ from reme_core.schema import Scope
 from reme_core.stores import LocalStore
 from tests.support import compaction_child
 from tests.support.compaction_child import SESSION, SPACE, USER, SummarisingModel, prepare
+from tests.support.new_processes import NEW_PROCESSES
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 
 SCOPE = Scope(memory_space=SPACE, user_id=USER)
@@ -40,9 +39,8 @@ def conversation() -> list[Message]:
 
 def compact_in_child(folder: Path, messages: list[Message], kill_at: int | None) -> list[str]:
     """Return the points passed; none if the process was killed."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=compaction_child.run, args=(folder, messages, kill_at, sender))
+    receiver, sender = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=compaction_child.run, args=(folder, messages, kill_at, sender))
     child.start()
     sender.close()
     try:

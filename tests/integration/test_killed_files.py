@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 from pathlib import Path
@@ -21,16 +20,15 @@ from tests.support.file_children import (
     version,
     write_versions,
 )
-
-_PROCESSES = multiprocessing.get_context("spawn")
+from tests.support.new_processes import NEW_PROCESSES
 
 
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.torture) for seed in range(4, 16))])
 def test_a_page_is_whole_wherever_its_writer_was_killed(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "page.md"
     path.write_bytes(version(0))
-    ours, theirs = _PROCESSES.Pipe(duplex=False)
-    child = _PROCESSES.Process(target=write_versions, args=(path, theirs))
+    ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=write_versions, args=(path, theirs))
     child.start()
     chance, begun = random.Random(seed), 0
     for _ in range(5 + chance.randrange(20)):
@@ -58,8 +56,8 @@ async def test_a_sync_that_was_killed_is_completed_by_the_next_one(tmp_path: Pat
     for number in range(40):
         page = root / "targets" / "personal" / f"p{number}.md"
         page.write_text(f"# P{number}\n\n- likes fish {number}\n- lives in street {number}\n\nMet in {number}.\n")
-    ours, theirs = _PROCESSES.Pipe(duplex=False)
-    child = _PROCESSES.Process(target=sync_folder_of, args=(tmp_path / "store", root, theirs))
+    ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=sync_folder_of, args=(tmp_path / "store", root, theirs))
     child.start()
     assert ours.recv_bytes() == b"begins"
     while sum("^mem-" in page.read_text() for page in root.rglob("*.md")) < marked:
@@ -85,8 +83,8 @@ async def test_a_person_and_an_agent_who_write_one_file_at_once_lose_no_line(tmp
     root.mkdir()
     page = root / "MEMORY.md"
     page.write_text("# Me\n")
-    ours, theirs = _PROCESSES.Pipe(duplex=False)
-    child = _PROCESSES.Process(target=edit_as_a_person, args=(page, seconds, theirs))
+    ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=edit_as_a_person, args=(page, seconds, theirs))
     async with ReMe("space", tmp_path / "store", llm=None, embedding=None) as memory:
         files = FileMemory(root, user_id="ann", memory=memory)
         child.start()
@@ -109,8 +107,8 @@ async def test_a_person_and_an_agent_who_write_one_file_at_once_lose_no_line(tmp
 async def test_files_beside_a_killed_memory_follow_later_and_hold_nothing_twice(tmp_path: Path) -> None:
     root = tmp_path / "files"
     for acknowledged in (1, 7, 12):
-        ours, theirs = _PROCESSES.Pipe(duplex=False)
-        child = _PROCESSES.Process(target=remember_with_files, args=(tmp_path / "store", root, theirs))
+        ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+        child = NEW_PROCESSES.Process(target=remember_with_files, args=(tmp_path / "store", root, theirs))
         child.start()
         for _ in range(acknowledged):
             ours.recv_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
 from collections import Counter
@@ -13,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from reme_core import ReMe
+from tests.support.new_processes import NEW_PROCESSES
 
 SPACE, USER, FACT = "space", "cook", "fact"
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 
 
@@ -60,9 +59,8 @@ async def held(folder: Path) -> tuple[dict[str, int], tuple[int, int, int], floa
 @pytest.mark.parametrize("after", [1, 2, 3, 10, 41])
 def test_a_killed_recorder_loses_nothing_acknowledged_and_leaves_nothing_half_done(after: int, tmp_path: Path) -> None:
     asyncio.run(add_fact(tmp_path))
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=record_for_ever, args=(tmp_path, sender))
+    receiver, sender = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=record_for_ever, args=(tmp_path, sender))
     child.start()
     sender.close()
     told = Counter[str](receiver.recv() for _ in range(after))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import shutil
 from multiprocessing.connection import Connection
@@ -19,6 +18,7 @@ from reme_core.schema import Memory, Scope
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from tests.support import summary_child
+from tests.support.new_processes import NEW_PROCESSES
 from tests.support.rule_model import RuleModel
 from tests.support.summary_child import SPACE, USER, store_of
 
@@ -36,7 +36,6 @@ FAULT_POINTS = {
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 
 
@@ -70,9 +69,8 @@ def test_two_processes_share_the_jobs_and_each_is_done_once(tmp_path: Path) -> N
         await memory.close()
 
     asyncio.run(promise())
-    context = multiprocessing.get_context("fork")
-    pipes = [context.Pipe(duplex=False) for _ in range(2)]
-    children = [context.Process(target=flush_in_child, args=(tmp_path, sender)) for _, sender in pipes]
+    pipes = [NEW_PROCESSES.Pipe(duplex=False) for _ in range(2)]
+    children = [NEW_PROCESSES.Process(target=flush_in_child, args=(tmp_path, sender)) for _, sender in pipes]
     for child in children:
         child.start()
     asked = [receiver.recv() for receiver, _ in pipes]
@@ -93,9 +91,8 @@ def summarise_in_child(
     folder: Path, kill_at: int | None, *, agentic: bool, indexed: bool, said: list[Any] = SAID
 ) -> list[str]:
     """Return the points passed; none if the process was killed."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=summary_child.run, args=(folder, said, kill_at, agentic, indexed, sender))
+    receiver, sender = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=summary_child.run, args=(folder, said, kill_at, agentic, indexed, sender))
     child.start()
     sender.close()
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,20 @@ from reme_core import ReMe
 from reme_core.testing import HashedEmbedder
 from tests.support import task_child
 from tests.support.lesson_model import TASK_NAME, LessonModel
+from tests.support.new_processes import NEW_PROCESSES
 from tests.support.summary_child import SPACE, USER
 
 FAULT_POINTS = {"append", "put vectors", "claim", "read blocks", "asking", "write and end"}
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 
 
 def learn_in_child(folder: Path, kill_at: int | None) -> list[str]:
     """Return the points passed; none if the process was killed."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=task_child.run, args=(folder, kill_at, sender))
+    receiver, sender = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=task_child.run, args=(folder, kill_at, sender))
     child.start()
     sender.close()
     try:

@@ -65,7 +65,7 @@ def exchange(number: int, chance: random.Random) -> list[Message]:
     ]
 
 
-@pytest.mark.parametrize("window", [16_000, 32_000, 128_000, 1_000_000])
+@pytest.mark.parametrize("window", [16_000, 32_000, 128_000, pytest.param(1_000_000, marks=pytest.mark.torture)])
 async def test_every_window_compacts_and_keeps_the_beginning_of_its_prompt(window: int, tmp_path: Path) -> None:
     chance = random.Random(7)
     counter = CharacterTokenCounter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -15,11 +14,12 @@ from reme_core.errors import MemoryNotFoundError
 from reme_core.testing import HashedEmbedder
 from tests.support import processes
 from tests.support.file_checks import problems_of_file
+from tests.support.new_processes import NEW_PROCESSES
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(4, mp_context=NEW_PROCESSES) as pool:
         yield pool
 
 

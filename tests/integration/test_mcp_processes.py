@@ -9,7 +9,6 @@ import pytest
 from tests.support.file_checks import problems_of_file
 from tests.support.mcp_stdio import StdioServer
 
-WINDOWS = 8
 CALLS = 6
 
 
@@ -27,15 +26,16 @@ def work(server: StdioServer, window: int) -> list[str]:
     return kept
 
 
-@pytest.mark.timeout(600)  # eight interpreters load the SDK, on machines that may have other things to do
-def test_eight_windows_on_one_file_lose_nothing_and_see_each_other(tmp_path):
-    servers = [StdioServer(tmp_path) for _ in range(WINDOWS)]
-    with ThreadPoolExecutor(WINDOWS) as pool:
+@pytest.mark.timeout(600)  # each interpreter loads the SDK, on machines that may have other things to do
+@pytest.mark.parametrize("windows", [3, pytest.param(8, marks=pytest.mark.torture)])
+def test_windows_on_one_file_lose_nothing_and_see_each_other(tmp_path, windows):
+    servers = [StdioServer(tmp_path) for _ in range(windows)]
+    with ThreadPoolExecutor(windows) as pool:
         for _ in pool.map(StdioServer.__enter__, servers):
             pass
-        kept = list(pool.map(work, servers, range(WINDOWS)))
+        kept = list(pool.map(work, servers, range(windows)))
         state = servers[0].call("status")
-        assert (state["memories"], state["messages"]) == (WINDOWS * CALLS, WINDOWS * CALLS)
+        assert (state["memories"], state["messages"]) == (windows * CALLS, windows * CALLS)
         for own_id in (ids[-1] for ids in kept):
             assert servers[0].call("get_memory", id=own_id)["current"]
         for _, err in pool.map(StdioServer.finish, servers):

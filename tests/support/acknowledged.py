@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reme_core.ports import FindMessages, ListMemories, ListOffloads, MemoryFilter
+from reme_core.ports import FindMessages, ListMemories, ListOffloads, MemoryFilter, Store
 from reme_core.schema import Memory, Scope
 from reme_core.stores import LocalStore
 from tests.support.file_checks import bytes_on_disk
@@ -64,8 +64,8 @@ class Acknowledged:
         if entries[-1]["kind"] == "intent" and entries[-1]["what"] in {"delete", "update", "close"}:
             self.unsure.update(entries[-1]["ids"])
 
-    def broken(self, found: Held, path: Path) -> list[str]:
-        """Return what was acknowledged and is not so, and what is half there."""
+    def broken(self, found: Held, path: Path | None) -> list[str]:
+        """Return what was acknowledged and is not so, and what is half there; `path`: of the file, if it is one."""
         sure = {key: text for key, text in self.contents.items() if key not in self.deleted | self.unsure}
         told = [f"deleted and there: {key}" for key in self.deleted if key in found.memories]
         told += [f"not there: {key}" for key in sure if key not in found.memories]
@@ -79,13 +79,17 @@ class Acknowledged:
         told += [f"no offload: {key}" for key, text in self.offloads.items() if found.offloads.get(key) != text]
         whole = [group for group in self.groups if not (self.deleted | self.unsure).intersection(group)]
         told += [f"half there: {group}" for group in whole if len({key in found for key in group}) > 1]
-        raw = bytes_on_disk(path)
+        raw = b"" if path is None else bytes_on_disk(path)
         return told + [f"erased and in the file: {text}" for text in self.erased if text.encode() in raw]
 
 
 async def held(path: Path) -> Held:
     """Open a file and return what it holds: memories, ids of messages, texts of offloads."""
-    store = LocalStore(path)
+    return await held_in(LocalStore(path))
+
+
+async def held_in(store: Store) -> Held:
+    """Return what a store holds, and close it."""
     page = await store.list_memories(LASTING, ListMemories(filter=MemoryFilter(include_superseded=True), limit=100_000))
     found = await store.find_messages(LASTING, FindMessages(limit=100_000))
     listed = await store.list_offloads(LASTING, ListOffloads(limit=100_000))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from reme_core import ReMe
-from reme_core.ports import CleanOffloads, PutOffloads
+from reme_core.ports import CleanOffloads, PutOffloads, Store
 from reme_core.schema import OffloadKind, OffloadRecord, Scope, utc_now
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
@@ -33,13 +33,26 @@ def run(folder: Path, seed: int, lines: Lines, *, synchronous: str = "FULL", ste
     asyncio.run(write_steps(folder, seed, lines, synchronous, steps))
 
 
+def run_on_postgres(url: str, seed: int, lines: Lines) -> None:
+    """Write to a database until killed."""
+    from reme_core.stores import PostgresStore
+
+    store = {"backend": "postgres", "url": url, "max_connections": 4, "retry_s": 60}
+    memory = ReMe("space", llm=None, embedding=HashedEmbedder(16), vector_store=store)
+    asyncio.run(_write(PostgresStore(url, max_connections=2, retry_s=60), memory, seed, lines, 1_000_000))
+
+
 async def write_steps(folder: Path, seed: int, lines: Lines, synchronous: str, steps: int) -> None:
+    store = LocalStore(folder / "memory.db", synchronous=synchronous)
+    memory = ReMe("space", folder, llm=None, embedding=HashedEmbedder(16), vector_store={"synchronous": synchronous})
+    await _write(store, memory, seed, lines, steps)
+
+
+async def _write(store: Store, memory: ReMe, seed: int, lines: Lines, steps: int) -> None:
     def say(kind: str, **details: object) -> None:
         lines.send_bytes(json.dumps({"kind": kind, **details}).encode())
 
     chance = random.Random(seed)
-    store = LocalStore(folder / "memory.db", synchronous=synchronous)
-    memory = ReMe("space", folder, llm=None, embedding=HashedEmbedder(16), vector_store={"synchronous": synchronous})
     held: dict[str, str] = {}  # id -> content, of memories of the lasting user
     await memory.stats(user_id="lasting")
     say("ready")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -17,18 +16,17 @@ from reme_core.stores.local.file.purging import erased_scopes
 from tests.support import erasing_child
 from tests.support.erasing_child import WORD, fill
 from tests.support.file_checks import problems_of_file
+from tests.support.new_processes import NEW_PROCESSES
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
-    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
 ]
 
 
 def erase_in_child(folder: Path, stop_at: int | None) -> int:
     """Erase in a process, which is killed at a point; return how many it had passed."""
-    context = multiprocessing.get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=erasing_child.erase, args=(folder, stop_at, sender))
+    receiver, sender = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=erasing_child.erase, args=(folder, stop_at, sender))
     child.start()
     sender.close()
     passed: int = receiver.recv()

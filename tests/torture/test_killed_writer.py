@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import random
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 from tests.support import writing_child
 from tests.support.acknowledged import Acknowledged, held
 from tests.support.file_checks import problems_of_file
+from tests.support.new_processes import NEW_PROCESSES
 
 FILES = 10
 KILLS_A_FILE = 10
@@ -22,9 +22,10 @@ KILLS_A_FILE = 10
 
 def run_and_kill(folder: Path, seed: int, chance: random.Random, synchronous: str) -> list[bytes]:
     """Let a child write until it has said a random number of lines, kill it, and return all that it said."""
-    context = multiprocessing.get_context("fork")  # which spares importing everything fifty times
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=writing_child.run, args=(folder, seed, sender), kwargs={"synchronous": synchronous})
+    receiver, sender = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(
+        target=writing_child.run, args=(folder, seed, sender), kwargs={"synchronous": synchronous}
+    )
     child.start()
     sender.close()
     lines = [receiver.recv_bytes() for _ in range(chance.randint(1, 60))]
@@ -47,7 +48,6 @@ def remaining(receiver: Connection) -> Iterator[bytes]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize(
     "file_number", [0, *(pytest.param(number, marks=pytest.mark.torture) for number in range(1, FILES))]
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import grpc  # type: ignore[import-untyped]
 import portalocker
@@ -24,6 +25,11 @@ from reme_core.errors import (
     StoreUnavailableError,
 )
 from reme_core.schema import Scope
+
+
+class CollectionGoneError(StoreUnavailableError):
+    """Somebody has removed the collection; it is made anew when the index is used next."""
+
 
 _RETRY = "try again; if it lasts, look at the server's log"
 _ACCESS_CODES = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
@@ -66,6 +72,8 @@ def _of_status(exc: UnexpectedResponse, what: str) -> StoreError | InvalidInputE
         return InvalidInputError(f"{found}: the batch is larger than the server accepts; write it in parts")
     if status == 507 or b"No space left" in exc.content:
         return StorageFullError(f"{found}: no space left on the server")
+    if status == 404:
+        return CollectionGoneError(f"{found}: the collection is gone, and made anew by the next call")
     if status in {408, 409, 429} or status >= 500:
         return StoreUnavailableError(f"{found}; {_RETRY}")
     return StoreError(f"{found}: {exc.content[:200].decode(errors='replace')}")
@@ -76,6 +84,8 @@ def _of_code(exc: grpc.RpcError, what: str) -> StoreError:
     found = f"{what}: Qdrant answered {code.name if code is not None else type(exc).__name__}"
     if code in _ACCESS_CODES:
         return StoreAccessError(f"{found}; check the API key and what it is allowed to do")
+    if code == grpc.StatusCode.NOT_FOUND:
+        return CollectionGoneError(f"{found}: the collection is gone, and made anew by the next call")
     if code in _BUSY_CODES:
         return StoreUnavailableError(f"{found}; {_RETRY}")
     return StoreError(found)
@@ -122,8 +132,10 @@ def open_folder(folder: Path) -> AsyncQdrantClient:
     return AsyncQdrantClient(path=str(folder))
 
 
+DENSE = "dense"
+WORDS = "words"
+ReadConsistency: TypeAlias = Literal["majority", "quorum", "all"] | int
 _STRONG = models.WriteOrdering.STRONG
-_MAJORITY = models.ReadConsistencyType.MAJORITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +146,16 @@ class Backend:
         client: The client.
         collection: The name of the collection.
         shard_by_space: Whether each memory space has a shard key.
+        consistency: How many copies are asked by a read.
+        search_params: How a search by vector uses small copies of the vectors; None: there are none.
         spaces: Memory spaces whose shard key is known to be there.
     """
 
     client: AsyncQdrantClient
     collection: str
     shard_by_space: bool = False
+    consistency: models.ReadConsistencyType | int = models.ReadConsistencyType.MAJORITY
+    search_params: models.SearchParams | None = None
     spaces: set[str] = field(default_factory=set)
 
     async def find_payload(self, scope: Scope, point: str) -> Mapping[str, object] | None:
@@ -152,7 +168,7 @@ class Backend:
                 [point],
                 with_payload=True,
                 with_vectors=False,
-                consistency=_MAJORITY,
+                consistency=self.consistency,
                 shard_key_selector=self._shard_key(scope),
             )
         return records[0].payload if records else None
@@ -186,10 +202,11 @@ class Backend:
                 query=query,
                 using=using,
                 query_filter=wanted,
+                search_params=self.search_params if using == DENSE else None,
                 limit=limit,
                 with_payload=["memory_id", "age"],
                 with_vectors=[fetch] if fetch else False,
-                consistency=_MAJORITY,
+                consistency=self.consistency,
                 shard_key_selector=self._shard_key(scope),
             )
         return answer.points

@@ -15,7 +15,8 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Literal, TypeAlias, assert_never
 
 import numpy as np
 from qdrant_client import AsyncQdrantClient, models
@@ -27,11 +28,9 @@ from reme_core.retrieval.query_words import query_words
 from reme_core.rules import metadata_tokens
 from reme_core.schema import Scope, format_time
 from reme_core.stores._cursors import Place, place_of
-from reme_core.stores.qdrant.backend import translated
+from reme_core.stores.qdrant.backend import DENSE, WORDS, translated
 from reme_core.text import TERMS_VERSION, pack_terms, terms, unpack_terms
 
-DENSE = "dense"
-WORDS = "words"
 OLDEST_SERVER = (1, 11)
 """The first release whose indexes can be told that a field tells tenants apart."""
 
@@ -39,21 +38,29 @@ OLDEST_SERVER = (1, 11)
 _HNSW = models.HnswConfigDiff(m=0, payload_m=16)
 
 
+Quantization: TypeAlias = Literal["scalar", "binary", "product"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QdrantLayout:
-    """How a new collection lies on the nodes of a cluster; one that exists keeps its own.
+    """How a new collection is kept. One that exists is never changed: what it has otherwise than told is an error.
 
     Attributes:
         shard_number: Shards of the collection, or of each space with `shard_by_space`. None: the server's choice.
         replication_factor: Copies of each shard. None: one.
         write_consistency_factor: Copies that have to confirm a write. None: one.
         shard_by_space: A shard key, and so shards of its own, for each memory space; needs a cluster.
+        quantization: Small copies of the vectors, kept in RAM, that candidates are looked for in; scores are those of
+            the vectors themselves. None: none.
+        on_disk: Whether the vectors themselves are read from disk. None: the server's choice.
     """
 
     shard_number: int | None = None
     replication_factor: int | None = None
     write_consistency_factor: int | None = None
     shard_by_space: bool = False
+    quantization: Quantization | None = None
+    on_disk: bool | None = None
 
 
 def payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordIndexParams]:
@@ -75,11 +82,11 @@ def payload_indexes() -> dict[str, models.PayloadSchemaType | models.KeywordInde
 
 async def ensure_collection(
     client: AsyncQdrantClient, name: str, dimension: int, layout: QdrantLayout, *, remote: bool
-) -> None:
+) -> models.CollectionInfo:
     """Create the collection with its indexes, or check the one that is there and add the indexes that it lacks.
 
     Raises:
-        ConfigurationError: The server is too old, or a collection of this name is not one of ours.
+        ConfigurationError: The server is too old, or a collection of this name is not one of ours, or lies otherwise.
         DimensionMismatchError: The collection holds vectors of another dimension.
     """
     with translated(f"opening the collection {name!r}"):
@@ -90,10 +97,12 @@ async def ensure_collection(
         info = await client.get_collection(name)
         _check_collection(info, name, dimension)
         if not remote:
-            return  # the local mode has no indexes
+            return info  # the local mode has no indexes and no layout
+        _check_layout(info, name, layout)
         for field, schema in payload_indexes().items():
             if field not in info.payload_schema:
                 await client.create_payload_index(name, field, schema, wait=True)
+        return info
 
 
 async def _create(client: AsyncQdrantClient, name: str, dimension: int, layout: QdrantLayout) -> None:
@@ -101,9 +110,12 @@ async def _create(client: AsyncQdrantClient, name: str, dimension: int, layout: 
         with translated(f"creating the collection {name!r}"):
             await client.create_collection(
                 name,
-                vectors_config={DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE)},
+                vectors_config={
+                    DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE, on_disk=layout.on_disk)
+                },
                 sparse_vectors_config={WORDS: models.SparseVectorParams()},
                 hnsw_config=_HNSW,
+                quantization_config=None if layout.quantization is None else _quantized(layout.quantization),
                 on_disk_payload=True,
                 shard_number=layout.shard_number,
                 replication_factor=layout.replication_factor,
@@ -113,6 +125,54 @@ async def _create(client: AsyncQdrantClient, name: str, dimension: int, layout: 
     except StoreUnavailableError:
         if not await client.collection_exists(name):  # else another process was quicker
             raise
+
+
+def _quantized(
+    kind: Quantization,
+) -> models.ScalarQuantization | models.BinaryQuantization | models.ProductQuantization:
+    """Return how small copies are made: 1 byte a number, 1 bit a number, or 1 byte for each 4 numbers."""
+    match kind:
+        case "scalar":
+            one_byte = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
+            return models.ScalarQuantization(scalar=one_byte)
+        case "binary":
+            return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
+        case "product":
+            groups = models.ProductQuantizationConfig(compression=models.CompressionRatio.X16, always_ram=True)
+            return models.ProductQuantization(product=groups)
+    assert_never(kind)
+
+
+def quantization_of(info: models.CollectionInfo) -> str | None:
+    """Return the kind of small copies that a collection has, None where it has none."""
+    found = info.config.quantization_config
+    return None if found is None else next(iter(type(found).model_fields))
+
+
+def _check_layout(info: models.CollectionInfo, name: str, layout: QdrantLayout) -> None:
+    """Compare what was asked for with what the collection has; what was not asked for may be anything."""
+    params = info.config.params
+    dense = params.vectors.get(DENSE) if isinstance(params.vectors, dict) else None
+    found: dict[str, object] = {
+        "shard_number": params.shard_number,
+        "replication_factor": params.replication_factor,
+        "write_consistency_factor": params.write_consistency_factor,
+        "shard_by_space": params.sharding_method == models.ShardingMethod.CUSTOM,
+        "quantization": quantization_of(info),
+        "on_disk": bool(dense and dense.on_disk),
+    }
+    wanted = {setting: value for setting, value in asdict(layout).items() if value is not None}
+    differing = [
+        f"{setting}={found[setting]!r} (wanted {value!r})"
+        for setting, value in wanted.items()
+        if found[setting] != value
+    ]
+    if differing:
+        msg = (
+            f"the collection {name!r} has {', '.join(differing)} and is left as it is: give its own settings, change "
+            "it with Qdrant's tools, or name another collection, which is filled from the store"
+        )
+        raise ConfigurationError(msg)
 
 
 def _check_version(version: str) -> None:

@@ -19,11 +19,9 @@ from reme_core.ports import IndexHit, MemoryFilter, MemorySearch, Vector
 from reme_core.rules import CheckedFilter
 from reme_core.schema import Scope
 from reme_core.stores._cursors import Place
-from reme_core.stores.qdrant.backend import Backend
+from reme_core.stores.qdrant.backend import DENSE, WORDS, Backend
 from reme_core.stores.qdrant.points import (
-    DENSE,
     MEMORY,
-    WORDS,
     dense_of,
     keys_of_terms,
     product,

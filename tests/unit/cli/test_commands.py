@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reme_core.cli import options
-from reme_core.stores.local import partitions
+from reme_core.stores.sql import partitions
 from tests.unit.cli.conftest import MESSAGES, Reme
 
 

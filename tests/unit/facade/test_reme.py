@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -31,6 +30,7 @@ from reme_core.schema import Scope, new_id
 from reme_core.stores import LocalStore
 from reme_core.testing import HashedEmbedder
 from tests.support import processes
+from tests.support.new_processes import NEW_PROCESSES
 from tests.support.snapshots import snapshot
 
 ALICE: dict[str, Any] = {"user_id": "alice"}
@@ -132,7 +132,7 @@ async def test_a_new_process_finishes_what_was_left(tmp_path: Path) -> None:
     down = HashedEmbedder(32, failures=[ModelUnavailableError("down")])
     async with ReMe(processes.SPACE, tmp_path, llm=None, embedding=down) as reme:
         assert (await reme.summary([("user", "tea time")], **ALICE)).degraded
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=NEW_PROCESSES) as pool:
         assert pool.submit(processes.flush_with, tmp_path, 32).result() == 1
         assert pool.submit(processes.count_waiting, tmp_path / "memory.db").result() == 0
 

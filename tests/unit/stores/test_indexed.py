@@ -379,7 +379,7 @@ async def test_a_scope_is_erased_from_the_index_and_until_it_is_the_caller_is_to
     await store.put(ALICE, batch(TEA))
     await store.put(BOB, batch(memory("Bob likes tea", scope=BOB, memory_id="bob")))
     index.is_down = True
-    with pytest.raises(StoreUnavailableError, match="Call again"):
+    with pytest.raises(StoreUnavailableError, match="call again"):
         await store.erase(ALICE)
     assert (await store.count(ALICE)).memories == 0
     index.is_down, seconds.now = False, 31

@@ -7,9 +7,8 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -20,13 +19,13 @@ from pydantic import ValidationError
 from reme_core.errors import (
     CorruptDataError,
     InvalidInputError,
-    ReMeError,
     StorageFullError,
     StoreAccessError,
     StoreError,
     StoreUnavailableError,
 )
 from reme_core.schema import describe
+from reme_core.stores.local.file.dialect import FileConnection
 
 _READERS = 4
 _PURGE_EVERY_S = 60.0
@@ -44,7 +43,7 @@ class ConnectionThreads:
         self.behind = ThreadPoolExecutor(1, thread_name_prefix="reme-load")  # a thread is made when there is work
         self.closing = False
         self.read_only = False
-        self.writing: sqlite3.Connection | None = None
+        self.writing: FileConnection | None = None
         self.opened: list[sqlite3.Connection] = []
         self.files = OpenedFiles(None)
         self.raw: list[FileIO] = []
@@ -81,12 +80,12 @@ class ConnectionThreads:
                 create()
                 self._prepared = True
 
-    def of_this_thread(self) -> sqlite3.Connection | None:
+    def of_this_thread(self) -> FileConnection | None:
         """Return the connection of the thread that calls, None where it has none yet."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        connection: FileConnection | None = getattr(self._local, "connection", None)
         return connection
 
-    def keep_for_this_thread(self, connection: sqlite3.Connection) -> None:
+    def keep_for_this_thread(self, connection: FileConnection) -> None:
         """Keep the connection for later calls of this thread."""
         self._local.connection = connection
 
@@ -193,18 +192,6 @@ class MappedErrors:
             case OverflowError() | UnicodeEncodeError():
                 msg = f"a value can't be stored or looked for: {exc}"
                 raise InvalidInputError(msg) from exc
-
-
-@contextmanager
-def reading_rows() -> Iterator[None]:
-    """Tell a value of a row that is no value of its kind as CorruptDataError, without the value."""
-    try:
-        yield
-    except (ReMeError, ValidationError):  # the latter is told by `MappedErrors`
-        raise
-    except (ValueError, TypeError) as exc:
-        msg = f"the file holds a row that can't be what was written ({type(exc).__name__}): see `reme check`"
-        raise CorruptDataError(msg) from exc
 
 
 def _mapped_by_system(exc: OSError, path: str) -> StoreError:

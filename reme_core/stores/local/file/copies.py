@@ -23,11 +23,12 @@ from reme_core.schema import (
     read_stored_message,
     utc_now,
 )
-from reme_core.stores.local.file.bookkeeping import DIGESTED, digest_of, stored_dimension
 from reme_core.stores.local.file.connection_threads import MappedErrors
+from reme_core.stores.local.file.digests import DIGESTED, digest_of
 from reme_core.stores.local.file.file_location import BESIDE, USED, address_to_read
 from reme_core.stores.local.file.tables import SCHEMA_VERSION, check_version
 from reme_core.stores.local.file.whole_scope import HeldScope, list_scopes
+from reme_core.stores.sql.bookkeeping import stored_dimension
 
 _TOLD = 20
 _WAIT_S = 10.0

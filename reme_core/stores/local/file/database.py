@@ -19,9 +19,10 @@ from typing import TypeAlias, TypeVar
 from reme_core.errors import ConfigurationError, StoreAccessError, StoreClosedError
 from reme_core.schema import Scope
 from reme_core.schema.checks import is_path
-from reme_core.stores.local.file.bookkeeping import has_word_tables, keep_digests, make_scope_number
 from reme_core.stores.local.file.connection_threads import ConnectionThreads, MappedErrors, OpenedFiles
 from reme_core.stores.local.file.copies import keep_before_migration, remove_safety_copies
+from reme_core.stores.local.file.dialect import FileConnection
+from reme_core.stores.local.file.digests import keep_digests
 from reme_core.stores.local.file.file_location import (
     FileSettings,
     bare_connection,
@@ -35,12 +36,15 @@ from reme_core.stores.local.file.file_location import (
 )
 from reme_core.stores.local.file.purging import Purge, is_purge_due, note_file
 from reme_core.stores.local.file.tables import check_sqlite, check_version, has_fts5, prepare
+from reme_core.stores.local.file.words import has_word_tables
+from reme_core.stores.sql.bookkeeping import make_scope_number
+from reme_core.stores.sql.connection import Boundary
 from reme_core.text import terms
 
 T = TypeVar("T")
 R = TypeVar("R")
 W = TypeVar("W")
-Work: TypeAlias = Callable[[sqlite3.Connection], T]
+Work: TypeAlias = Callable[[FileConnection], T]
 
 _PURGE_WAIT_MS = 200
 _PURGE_PATIENCE_S = 30.0
@@ -79,8 +83,8 @@ class Database:
         """The path of the file."""
         return self._path
 
-    async def write(self, work: Work[T], *, settled: bool = True, frees: bool = False) -> T:
-        """Run work in a transaction of the writing thread; it is on disk when this returns.
+    async def write(self, work: Work[T], *, within: Boundary = None, settled: bool = True, frees: bool = False) -> T:
+        """Run work in a transaction of the writing thread; it is on disk when this returns. A file has no boundaries.
 
         Cancelling the await does not stop work that has begun: it then completes. With `settled=False` a power cut,
         though not a kill, may undo it: for what can be made again and says nothing that was acknowledged. With
@@ -100,7 +104,7 @@ class Database:
         """Note, within a `write`, a file or folder outside that is removed together with a scope."""
         note_file(connection, make_scope_number(connection, scope), path)
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Work[T], *, within: Boundary = None) -> T:
         """Run work on a reading thread, in one snapshot of the file."""
         return await asyncio.wrap_future(self.submit_read(work))
 
@@ -121,7 +125,7 @@ class Database:
         future.add_done_callback(lambda done: counted[0].end_reading() if done.cancelled() else None)
         return future
 
-    def submit_repeated(self, work: Work[bool]) -> Future[None]:
+    def submit_repeated(self, work: Work[bool], *, within: Boundary = None) -> Future[None]:
         """Begin to run work on a thread of its own, each time in another snapshot, until it returns False.
 
         It also ends when it fails, or when the connections are closed, before a fork too: then it is to be begun anew.
@@ -303,13 +307,13 @@ class Database:
         threads.raw.extend(raw)
         return True
 
-    def _writing(self, threads: ConnectionThreads) -> sqlite3.Connection:
+    def _writing(self, threads: ConnectionThreads) -> FileConnection:
         if threads.writing is None:
             threads.prepare_once(lambda: self._create(threads))
             threads.writing = self._to_write(threads)
         return threads.writing
 
-    def _reading(self, threads: ConnectionThreads) -> sqlite3.Connection:
+    def _reading(self, threads: ConnectionThreads) -> FileConnection:
         connection = threads.of_this_thread()
         if connection is None:
             threads.prepare_once(lambda: self._create(threads))
@@ -349,7 +353,7 @@ class Database:
             self._go_on_purging(threads)
         terms("opened")  # loads the stemmer now: no first append is to wait for that
 
-    def _to_write(self, threads: ConnectionThreads) -> sqlite3.Connection:
+    def _to_write(self, threads: ConnectionThreads) -> FileConnection:
         if threads.read_only:
             msg = f"{self._path!r}, or its folder, can only be read: copy it to a place that can be written"
             raise StoreAccessError(msg)
@@ -357,7 +361,7 @@ class Database:
         keep_digests(connection)
         return connection
 
-    def _connect(self, threads: ConnectionThreads) -> sqlite3.Connection:
+    def _connect(self, threads: ConnectionThreads) -> FileConnection:
         connection = bare_connection(self._settings)
         threads.opened.append(connection)
         connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")

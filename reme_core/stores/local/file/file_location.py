@@ -17,6 +17,7 @@ from reme_core.errors import (
     ConfigurationError,
     StoreAccessError,
 )
+from reme_core.stores.local.file.dialect import FileConnection
 
 _LOG = logging.getLogger("reme")
 
@@ -182,7 +183,7 @@ class FileSettings:
 _LOG_BYTES = 8 << 20
 
 
-def bare_connection(settings: FileSettings) -> sqlite3.Connection:
+def bare_connection(settings: FileSettings) -> FileConnection:
     """Open a connection to a file that is there."""
     # Connections stay with their thread but for close(), which runs when those threads have ended. A file that is
     # gone is not made anew: `private_file` alone makes it.
@@ -192,6 +193,7 @@ def bare_connection(settings: FileSettings) -> sqlite3.Connection:
         timeout=settings.busy_timeout_s,
         isolation_level=None,
         check_same_thread=False,
+        factory=FileConnection,
     )
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")

@@ -17,20 +17,22 @@ Files that are noted go with a scope: drafts of exports, which a killed process 
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO
 from pathlib import Path
 
-from reme_core.errors import StoreAccessError, StoreUnavailableError
+from reme_core.errors import StoreUnavailableError
 from reme_core.schema import new_id
-from reme_core.stores.local.file.bookkeeping import Layer, forget_changes, has_word_tables
+from reme_core.stores.local.file.words import has_word_tables
+from reme_core.stores.noted_files import remove_files
+from reme_core.stores.sql.bookkeeping import Layer, forget_changes
+from reme_core.stores.sql.connection import Statements
 
 _NOTE = "file:"
 
@@ -50,35 +52,6 @@ def noted_files(connection: sqlite3.Connection, scope: int) -> list[Path]:
     prefix = f"{_NOTE}{scope}:"
     rows = connection.execute("SELECT key FROM meta WHERE key >= ? AND key < ?", (prefix, f"{_NOTE}{scope};"))
     return [Path(key.removeprefix(prefix)) for (key,) in rows]
-
-
-def remove_files(paths: Iterable[Path]) -> int:
-    """Remove files, and folders with all in them; return how many files there were.
-
-    Raises:
-        StoreAccessError: One can't be removed; the others are.
-    """
-    removed, failures = 0, list[str]()
-    for path in paths:
-        try:
-            removed += _remove(path)
-        except OSError as exc:
-            failures.append(f"{str(path)!r} ({exc.strerror})")
-    if failures:
-        msg = f"files of the user can't be removed: {', '.join(failures)}: remove them yourself, then call again"
-        raise StoreAccessError(msg)
-    return removed
-
-
-def _remove(path: Path) -> int:
-    if path.is_dir() and not path.is_symlink():
-        files = sum(not item.is_dir() for item in path.rglob("*"))
-        shutil.rmtree(path)
-        return files
-    if not path.exists() and not path.is_symlink():
-        return 0
-    path.unlink()
-    return 1
 
 
 def _key(scope: int, path: Path) -> str:
@@ -117,7 +90,7 @@ def mark_erased(connection: sqlite3.Connection, number: int) -> None:
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, '')", (f"{_MARK}{number}",))
 
 
-def mark_pages(connection: sqlite3.Connection) -> None:
+def mark_pages(connection: Statements) -> None:
     """Note, within a transaction that deletes rows for good, that copies of them are to be cleared."""
     connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_PAGES, new_id()))
 

@@ -7,15 +7,16 @@ scope of the same name made later has another number.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 from reme_core.errors import ConfigurationError, SchemaVersionError
-from reme_core.schema import Block, Memory, Message
-from reme_core.stores.local.file.bookkeeping import DIGEST_TABLE, add_words, fill_digests, has_word_tables
-from reme_core.stores.local.file.connection_threads import reading_rows
-from reme_core.text import TERMS_VERSION, is_question, pack_terms, segment_passages, states_wish, terms
+from reme_core.stores.local.file.digests import DIGEST_TABLE, fill_digests
+from reme_core.stores.local.file.words import add_words, has_word_tables
+from reme_core.stores.sql.connection import reading_rows
+from reme_core.stores.sql.segment_anew import WORD_TABLE_NAMES, segment_anew
+from reme_core.text import TERMS_VERSION
 
 APPLICATION_ID = 0x52654D65  # "ReMe": tells our files from other SQLite files
 
@@ -151,7 +152,7 @@ TABLES = (
     "CREATE INDEX items_by_expiry ON items (expires) WHERE expires IS NOT NULL",
     "CREATE TABLE item_vectors (vector INTEGER PRIMARY KEY, item INTEGER NOT NULL, data BLOB NOT NULL)",
     "CREATE INDEX item_vectors_by_item ON item_vectors (item)",
-    # What changed in which partition, so that indexes in memory follow the file; see bookkeeping.py.
+    # What changed in which partition, so that indexes in memory follow the file; see stores/sql/bookkeeping.py.
     """CREATE TABLE row_changes (
         owner INTEGER NOT NULL, layer INTEGER NOT NULL, change INTEGER NOT NULL, row INTEGER NOT NULL,
         PRIMARY KEY (owner, layer, change)) WITHOUT ROWID""",
@@ -228,7 +229,8 @@ def prepare(
         else:
             _create(connection, fts5=fts5)  # as the steps would have made it
         if _terms_version(connection, path) != TERMS_VERSION:
-            segment_anew(connection)
+            tables = WORD_TABLE_NAMES if has_word_tables(connection) else ()
+            segment_anew(connection, partial(add_words, connection), tables)
             connection.execute("UPDATE meta SET value = ? WHERE key = 'terms'", (str(TERMS_VERSION),))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {newest}")
@@ -297,56 +299,3 @@ def _check_word_tables(connection: sqlite3.Connection, path: str, *, fts5: bool)
     if not fts5 and has_word_tables(connection):
         msg = f"{path!r} has full-text tables and this build of SQLite lacks FTS5: use a Python whose sqlite3 has it"
         raise SchemaVersionError(msg)
-
-
-_CHUNK = 500
-
-
-def segment_anew(connection: sqlite3.Connection) -> None:
-    """Write the terms of all messages, blocks, memories and offloads again, within a transaction."""
-    if has_word_tables(connection):
-        for table in ("message_words", "memory_words", "offload_words"):
-            connection.execute(f"DELETE FROM {table}")  # noqa: S608  # three names
-        _segment_offloads(connection)
-    for row, scope, body in _rows(
-        connection, "SELECT seq, scope, body FROM messages WHERE seq > ? ORDER BY seq LIMIT ?"
-    ):
-        text = Message.model_validate_json(body).full_text
-        words, passages = segment_passages(text)
-        # A vector of a whole text that has passages now serves all of them, until each has its own.
-        connection.execute(
-            "UPDATE messages SET terms = ?, asks = ?, wishes = by_user AND ?, passages = ?, waits = waits OR"
-            " (length(?) > 0 AND EXISTS (SELECT 1 FROM message_vectors WHERE message_vectors.seq = messages.seq))"
-            " WHERE seq = ?",
-            (pack_terms(words), is_question(text), states_wish(text), passages, passages, row),
-        )
-        add_words(connection, "message_words", scope, row, words)
-    for row, scope, body in _rows(
-        connection, "SELECT row, scope, body FROM memories WHERE row > ? ORDER BY row LIMIT ?"
-    ):
-        words = terms(Memory.model_validate_json(body).index_text)
-        connection.execute("UPDATE memories SET terms = ? WHERE row = ?", (pack_terms(words), row))
-        add_words(connection, "memory_words", scope, row, words)
-    for row, _, body in _rows(
-        connection, "SELECT block, scope, body FROM blocks WHERE block > ? ORDER BY block LIMIT ?"
-    ):
-        words = terms(Block.model_validate_json(body).summary)
-        connection.execute("UPDATE blocks SET terms = ? WHERE block = ?", (pack_terms(words), row))
-
-
-def _segment_offloads(connection: sqlite3.Connection) -> None:
-    """Write the words of all passages again; one text at a time, since one may be as large as many others."""
-    for (offload,) in connection.execute("SELECT offload FROM offloads ORDER BY offload").fetchall():
-        scope, text = connection.execute("SELECT scope, text FROM offloads WHERE offload = ?", (offload,)).fetchone()
-        passages = connection.execute(
-            "SELECT passage, start, chars FROM offload_passages WHERE offload = ? ORDER BY passage", (offload,)
-        ).fetchall()
-        for passage, start, chars in passages:
-            add_words(connection, "offload_words", scope, passage, terms(text[start : start + chars]))
-
-
-def _rows(connection: sqlite3.Connection, query: str) -> Iterator[tuple[int, int, str]]:
-    after = 0
-    while rows := connection.execute(query, (after, _CHUNK)).fetchall():
-        yield from rows
-        after = rows[-1][0]

@@ -1,46 +1,16 @@
-"""A whole scope: counted, and removed so that nothing of it can be read from the file."""
+"""A whole scope, removed so that nothing of it can be read from the file; and the scopes that there are."""
 
 from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass
 
-from reme_core.ports import Counts
-from reme_core.schema import Erased, MemoryType, Scope
-from reme_core.stores.local.file.bookkeeping import find_scope
-from reme_core.stores.local.file.connection_threads import reading_rows
+from reme_core.schema import Erased, Scope
 from reme_core.stores.local.file.purging import mark_erased
-from reme_core.stores.local.items.row_links import items_of_scope, remove_items_of_scope
-from reme_core.stores.local.offload_rows import count_offloads
-
-
-@reading_rows()
-def count_scope(connection: sqlite3.Connection, scope: Scope) -> Counts:
-    """Count the rows of a scope."""
-    number = find_scope(connection, scope)
-    if number is None:
-        return Counts()
-    by_type = connection.execute(
-        "SELECT memory_type, count(*) FROM memories WHERE scope = ? AND superseded_by IS NULL GROUP BY memory_type"
-        " ORDER BY memory_type",
-        (number,),
-    )
-    offloads, offload_bytes = count_offloads(connection, number)
-    return Counts(
-        current_memories={MemoryType(kind): count for kind, count in by_type},
-        memories=_count(connection, "SELECT count(*) FROM memories WHERE scope = ?", number),
-        messages=_count(connection, "SELECT count(*) FROM messages WHERE scope = ?", number),
-        waiting_for_vectors=_count(connection, "SELECT count(*) FROM messages WHERE scope = ? AND waits", number)
-        + _count(connection, "SELECT count(*) FROM memories WHERE scope = ? AND waits", number),
-        blocks=_count(connection, "SELECT count(*) FROM blocks WHERE scope = ?", number),
-        sessions=_count(connection, "SELECT count(*) FROM sessions WHERE scope = ?", number),
-        events=_count(connection, "SELECT count(*) FROM events WHERE scope = ?", number),
-        jobs=_count(connection, "SELECT count(*) FROM jobs WHERE scope = ?", number),
-        dead_jobs=_count(connection, "SELECT count(*) FROM jobs WHERE scope = ? AND state = 'dead'", number),
-        offloads=offloads,
-        offload_bytes=offload_bytes,
-        tool_calls=_count(connection, "SELECT count(*) FROM tool_calls WHERE scope = ?", number),
-    )
+from reme_core.stores.sql.bookkeeping import look_up_scope
+from reme_core.stores.sql.connection import Statements
+from reme_core.stores.sql.count_scope import count_rows
+from reme_core.stores.sql.items.row_links import items_of_scope, remove_items_of_scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +22,8 @@ class HeldScope:
     messages: int
 
 
-def list_scopes(connection: sqlite3.Connection) -> list[HeldScope]:
-    """Return all scopes of the file, by space and user."""
+def list_scopes(connection: Statements) -> list[HeldScope]:
+    """Return all scopes of the file, or of the space that a transaction is about, by space and user."""
     rows = connection.execute(
         "SELECT memory_space, user_id, (SELECT count(*) FROM memories WHERE memories.scope = scopes.scope),"
         " (SELECT count(*) FROM messages WHERE messages.scope = scopes.scope) FROM scopes ORDER BY 1, 2"
@@ -62,10 +32,6 @@ def list_scopes(connection: sqlite3.Connection) -> list[HeldScope]:
         HeldScope(scope=Scope(memory_space=space, user_id=user), memories=memories, messages=messages)
         for space, user, memories, messages in rows
     ]
-
-
-def _count(connection: sqlite3.Connection, query: str, scope: int) -> int:
-    return int(connection.execute(query, (scope,)).fetchone()[0])
 
 
 ERASED_WITH = "erased_with"
@@ -82,15 +48,18 @@ def erase_name(connection: sqlite3.Connection, scope: Scope) -> Erased:
 
     What is marked is cleared by a `Purge`.
     """
-    number = find_scope(connection, scope)
+    number = look_up_scope(connection, scope)
     if number is None:
         return Erased()
-    counts = {table: _count(connection, f"SELECT count(*) FROM {table} WHERE scope = ?", number) for table in _COUNTED}  # noqa: S608
+    counts = {
+        table: count_rows(connection, f"SELECT count(*) FROM {table} WHERE scope = ?", number)  # noqa: S608
+        for table in _COUNTED
+    }
     items = len(items_of_scope(connection, number))
     remove_items_of_scope(connection, number)
     of_adapters = _of_adapters(connection)
     rows = {
-        name: _count(connection, f'SELECT count(*) FROM "{name}" WHERE {ERASED_WITH} = ?', number)  # noqa: S608
+        name: count_rows(connection, f'SELECT count(*) FROM "{name}" WHERE {ERASED_WITH} = ?', number)  # noqa: S608
         for name in of_adapters
     }
     for table, kind in of_adapters.items():

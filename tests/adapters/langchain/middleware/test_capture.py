@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -27,6 +26,7 @@ from reme_core.errors import StoreError
 from reme_langchain import Compact, ReMeMiddleware, ReMeSaver
 from tests.adapters.langchain.agents import THREAD, both_ways, invoke
 from tests.adapters.langchain.scripted import ScriptedChat, calling
+from tests.support.new_processes import NEW_PROCESSES
 
 WAIT_S = 20.0
 
@@ -249,7 +249,7 @@ def run_a_turn_and_die(folder: Path) -> None:
 
 @pytest.mark.requirement("LC-MW-09")
 async def test_a_turn_survives_a_kill(tmp_path: Path) -> None:
-    child = multiprocessing.get_context("spawn").Process(target=run_a_turn_and_die, args=(tmp_path,))
+    child = NEW_PROCESSES.Process(target=run_a_turn_and_die, args=(tmp_path,))
     child.start()
     await asyncio.to_thread(child.join, WAIT_S)
     assert child.exitcode == -signal.SIGKILL

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import multiprocessing
 import sqlite3
 import threading
 from concurrent.futures import ProcessPoolExecutor
@@ -21,6 +20,7 @@ from reme_core.testing import ScriptedChatModel
 from reme_langchain import MemoryHistory, ReMeMiddleware, ReMeSaver, ReMeStore
 from tests.adapters.langchain.agents import THREAD, both_ways, invoke
 from tests.adapters.langchain.scripted import ScriptedChat
+from tests.support.new_processes import NEW_PROCESSES
 from tests.support.read_back import found_in
 from tests.support.slow_store import SlowStore
 
@@ -38,7 +38,7 @@ async def test_a_turn_that_is_over_is_found_at_once_ten_of_ten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr(adapting, "PATIENCE_S", WAIT_S)  # a busy machine is slower than a disk
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as elsewhere:
+    with ProcessPoolExecutor(1, mp_context=NEW_PROCESSES) as elsewhere:
         async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
             with ReMeMiddleware(memory, owner="ann") as middleware:
                 for number, city in enumerate(CITIES):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 import sqlite3
 import statistics
 import subprocess
@@ -12,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import ormsgpack
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
@@ -174,80 +177,132 @@ async def test_a_put_of_a_running_chat_takes_few_statements(tmp_path: Path, monk
             said.append(HumanMessage(f"{number}", id=f"{number}"))
             seen.clear()
             await put(saver, "t", number, messages=said)
-        assert len(seen) <= 6  # begin, removals, message, list, checkpoint, commit
+        assert len(seen) <= 5  # begin, removals, message, checkpoint, commit
         await saver.aget_tuple(at("t"))  # the first one opens a connection
         seen.clear()
         await saver.aget_tuple(at("t"))
-        assert len(seen) <= 7
+        assert len(seen) <= 5  # begin, checkpoint, writes, messages, commit
 
 
-async def test_a_put_writes_two_pages(tmp_path: Path) -> None:
-    # The checkpoint and the value; the bundled saver writes its row and an index of it.
+async def test_a_put_writes_one_page(tmp_path: Path) -> None:
+    # The bundled saver writes its row and an index of it.
     log, sizes = tmp_path / "m.db-wal", []
     async with ReMeSaver.from_path(tmp_path / "m.db") as saver:
         for number in range(10):
             await put(saver, "t", number, x="a" * 1000)
             sizes.append(log.stat().st_size)
-    assert statistics.median(after - before for before, after in pairwise(sizes)) == 2 * (24 + 4096)
+    assert statistics.median(after - before for before, after in pairwise(sizes)) == 24 + 4096
 
 
-async def test_a_file_of_version_2_keeps_its_checkpoints(tmp_path: Path) -> None:
+async def test_a_value_that_stays_is_written_once_beside_the_checkpoints(tmp_path: Path) -> None:
+    stays = random.Random(1).randbytes(300).hex()  # which nothing makes short
+    async with ReMeSaver.from_path(tmp_path / "m.db") as saver:
+        parent = at("t")
+        for number in range(30):
+            made = checkpoint(number, stays=stays, counter=number)
+            made["channel_versions"]["stays"] = "1"
+            new = {"counter": made["channel_versions"]["counter"], **({} if number else {"stays": "1"})}
+            parent = await saver.aput(parent, made, {}, new)
+        found = [tuple_.checkpoint["channel_values"] async for tuple_ in saver.alist(at("t"))]
+        assert found == [{"stays": stays, "counter": number} for number in reversed(range(30))]
+
+        def bytes_of(connection: sqlite3.Connection) -> tuple[int, int]:
+            (rows,) = connection.execute("SELECT sum(length(entries)) FROM langgraph_checkpoints").fetchone()
+            (blobs,) = connection.execute("SELECT sum(length(data)) FROM langgraph_blobs").fetchone()
+            return rows, blobs
+
+        rows, blobs = await saver._file.aread(bytes_of)
+        assert rows + blobs < 3 * len(stays)
+
+
+_FORMER_TABLES = """
+    DROP VIEW langgraph_thread_checkpoints; DROP TRIGGER langgraph_thread_ends; DROP INDEX langgraph_runs;
+    CREATE TABLE langgraph_values (id INTEGER PRIMARY KEY, thread INTEGER NOT NULL, ns TEXT NOT NULL,
+        channel TEXT NOT NULL, form INTEGER NOT NULL, type TEXT NOT NULL, data BLOB NOT NULL);
+    ALTER TABLE langgraph_checkpoints RENAME COLUMN entries TO refs;
+    CREATE INDEX langgraph_runs ON langgraph_checkpoints (run) WHERE run IS NOT NULL;
+    CREATE VIEW langgraph_thread_checkpoints AS SELECT erased_with FROM langgraph_threads
+        JOIN langgraph_checkpoints ON thread = langgraph_threads.id;
+    CREATE TRIGGER langgraph_thread_ends AFTER DELETE ON langgraph_threads BEGIN
+        DELETE FROM langgraph_values WHERE id IN (SELECT each.value FROM langgraph_checkpoints c, json_each(c.refs) each
+            WHERE c.thread = OLD.id AND each.value IS NOT NULL);
+        DELETE FROM langgraph_checkpoints WHERE thread = OLD.id;
+    END;
+    UPDATE langgraph_meta SET value = 3 WHERE name = 'version';
+"""
+
+
+def make_version_3(connection: sqlite3.Connection) -> None:
+    """Give a file the tables that it had: values in one of their own, to which checkpoints refer."""
+    connection.executescript(_FORMER_TABLES)
+    kept: dict[tuple[Any, ...], int] = {}
+    for thread, ns, id_, entries in connection.execute(
+        "SELECT thread, ns, checkpoint_id, refs FROM langgraph_checkpoints"
+    ).fetchall():
+        refs: dict[str, int | None] = {}
+        for channel, entry in ormsgpack.unpackb(entries).items():
+            row = (thread, ns, channel, *(entry or ()))
+            if entry is not None and row not in kept:
+                sql = "INSERT INTO langgraph_values VALUES (NULL, ?, ?, ?, ?, ?, ?) RETURNING id"
+                (kept[row],) = connection.execute(sql, row).fetchone()
+            refs[channel] = None if entry is None else kept[row]
+        connection.execute(
+            "UPDATE langgraph_checkpoints SET refs = ? WHERE thread = ? AND ns = ? AND checkpoint_id = ?",
+            (json.dumps(refs), thread, ns, id_),
+        )
+
+
+# A number for each checkpoint.
+_VERSION_2 = """
+    DROP VIEW langgraph_thread_checkpoints; DROP TRIGGER langgraph_thread_ends; DROP INDEX langgraph_runs;
+    ALTER TABLE langgraph_checkpoints RENAME TO other;
+    CREATE TABLE langgraph_checkpoints (id INTEGER PRIMARY KEY, thread INTEGER NOT NULL, ns TEXT NOT NULL,
+        checkpoint_id TEXT NOT NULL, parent TEXT, run TEXT, hidden INTEGER NOT NULL DEFAULT 0,
+        type TEXT NOT NULL, body BLOB NOT NULL, metadata TEXT NOT NULL, refs TEXT NOT NULL,
+        UNIQUE (thread, ns, checkpoint_id));
+    INSERT INTO langgraph_checkpoints SELECT NULL, * FROM other; DROP TABLE other;
+    UPDATE langgraph_meta SET value = 2 WHERE name = 'version';
+"""
+# A number for each write, and no owner of a thread.
+_VERSION_1 = """
+    ALTER TABLE langgraph_threads DROP COLUMN erased_with;
+    ALTER TABLE langgraph_writes RENAME TO other; CREATE TABLE langgraph_writes (id INTEGER PRIMARY KEY,
+        thread INTEGER NOT NULL, ns TEXT NOT NULL, checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL,
+        idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, form INTEGER NOT NULL,
+        type TEXT NOT NULL, data BLOB NOT NULL, UNIQUE (thread, ns, checkpoint_id, task_id, idx));
+    INSERT INTO langgraph_writes SELECT NULL, * FROM (SELECT thread, ns, checkpoint_id, task_id, idx,
+        task_path, channel, form, type, data FROM other); DROP TABLE other;
+    ALTER TABLE langgraph_values ADD COLUMN version; UPDATE langgraph_values SET version = id;
+    UPDATE langgraph_meta SET value = 1 WHERE name = 'version'
+"""
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+async def test_a_file_of_an_earlier_version_keeps_its_checkpoints(tmp_path: Path, version: int) -> None:
     path = tmp_path / "m.db"
+    said = [HumanMessage(f"{n}", id=f"{n}") for n in range(70)]
     async with ReMeSaver.from_path(path) as saver:
         for number in range(3):
-            stored = await put(saver, "t", number, x=number)
-            await saver.aput_writes(stored, [("x", 2)], "task")
+            long = random.Random(number).randbytes(200).hex()
+            stored = await put(saver, "t", number, x=number, long=long, messages=said[: 66 + number])
+            await saver.aput_writes(stored, [("x", 2), ("y", "long " * 50)], "task", "path")
+        await put(saver, "other", 4, x="kept")
         expected = [found async for found in saver.alist(None)]
-    with sqlite3.connect(path) as connection:  # as it was: a number for each checkpoint
-        connection.executescript(
-            "DROP VIEW langgraph_thread_checkpoints; DROP TRIGGER langgraph_thread_ends; DROP INDEX langgraph_runs; "
-            "ALTER TABLE langgraph_checkpoints RENAME TO other; "
-            "CREATE TABLE langgraph_checkpoints (id INTEGER PRIMARY KEY, thread INTEGER NOT NULL, ns TEXT NOT NULL, "
-            "checkpoint_id TEXT NOT NULL, parent TEXT, run TEXT, hidden INTEGER NOT NULL DEFAULT 0, "
-            "type TEXT NOT NULL, body BLOB NOT NULL, metadata TEXT NOT NULL, refs TEXT NOT NULL, "
-            "UNIQUE (thread, ns, checkpoint_id)); "
-            "CREATE INDEX langgraph_runs ON langgraph_checkpoints (run) WHERE run IS NOT NULL; "
-            "INSERT INTO langgraph_checkpoints SELECT NULL, * FROM other; DROP TABLE other; "
-            "CREATE VIEW langgraph_thread_checkpoints AS SELECT erased_with FROM langgraph_threads "
-            "JOIN langgraph_checkpoints ON thread = langgraph_threads.id; "
-            "CREATE TRIGGER langgraph_thread_ends AFTER DELETE ON langgraph_threads BEGIN "
-            "DELETE FROM langgraph_checkpoints WHERE thread = OLD.id; END; "
-            "UPDATE langgraph_meta SET value = 2 WHERE name = 'version'"
-        )
+    with sqlite3.connect(path) as connection:
+        make_version_3(connection)
+        connection.executescript("".join((_VERSION_2, _VERSION_1)[: 3 - version]))
     connection.close()
     for _ in range(2):  # it is moved once
         async with ReMeSaver.from_path(path) as saver:
             assert [found async for found in saver.alist(None)] == expected
     async with ReMeSaver.from_path(path) as saver:
+        await put(saver, "t", 5, messages=said)
         await saver.adelete_thread("t")
+        assert [found async for found in saver.alist(None)] == expected[:1]
     with sqlite3.connect(path) as connection:
-        for table in ("threads", "checkpoints", "values", "writes"):
-            left = connection.execute(f"SELECT count(*) FROM langgraph_{table}")  # noqa: S608  # constants
-            assert left.fetchone() == (0,)
+        for table, left in (("threads", 1), ("checkpoints", 1), ("writes", 0), ("blobs", 0)):
+            found = connection.execute(f"SELECT count(*) FROM langgraph_{table}")  # noqa: S608  # constants
+            assert found.fetchone() == (left,)
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        assert not {name for name in names if "before" in name or name == "langgraph_values"}
     connection.close()
-
-
-async def test_a_file_of_the_tables_before_keeps_its_writes(tmp_path: Path) -> None:
-    path = tmp_path / "m.db"
-    async with ReMeSaver.from_path(path) as saver:
-        stored = await put(saver, "t", 1, x=1)
-        await saver.aput_writes(stored, [("x", 2), ("y", "long " * 50)], "task", "path")
-    with sqlite3.connect(path) as connection:  # as it was: a number for each write, and nothing deflated
-        connection.executescript(
-            "DROP TRIGGER langgraph_thread_ends; DROP VIEW langgraph_thread_checkpoints; "
-            "ALTER TABLE langgraph_threads DROP COLUMN erased_with; "
-            "ALTER TABLE langgraph_writes RENAME TO other; CREATE TABLE langgraph_writes (id INTEGER PRIMARY KEY, "
-            "thread INTEGER NOT NULL, ns TEXT NOT NULL, checkpoint_id TEXT NOT NULL, task_id TEXT NOT NULL, "
-            "idx INTEGER NOT NULL, task_path TEXT NOT NULL, channel TEXT NOT NULL, form INTEGER NOT NULL, "
-            "type TEXT NOT NULL, data BLOB NOT NULL, UNIQUE (thread, ns, checkpoint_id, task_id, idx)); "
-            "INSERT INTO langgraph_writes SELECT NULL, * FROM (SELECT thread, ns, checkpoint_id, task_id, idx, "
-            "task_path, channel, form, type, data FROM other); DROP TABLE other; "
-            "ALTER TABLE langgraph_values ADD COLUMN version; UPDATE langgraph_values SET version = id; "
-            "UPDATE langgraph_meta SET value = 1 WHERE name = 'version'"
-        )
-    connection.close()
-    for _ in range(2):  # it is moved once
-        async with ReMeSaver.from_path(path) as saver:
-            found = await saver.aget_tuple(stored)
-            assert found is not None
-            assert found.pending_writes == [("task", "x", 2), ("task", "y", "long " * 50)]

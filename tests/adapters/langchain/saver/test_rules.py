@@ -26,7 +26,6 @@ Call = Callable[..., Awaitable[Any]]
 
 COUNTS = [
     ("checkpoints", "SELECT count(*) FROM langgraph_checkpoints"),
-    ("values", "SELECT count(*) FROM langgraph_values"),
     ("writes", "SELECT count(*) FROM langgraph_writes"),
     ("blobs", "SELECT count(*) FROM langgraph_blobs"),
 ]
@@ -415,7 +414,7 @@ async def test_deleting_runs_removes_their_checkpoints_writes_and_texts(call: Ca
     assert await call("get_tuple", inner) is None
     assert (await call("get_tuple", where)).checkpoint["channel_values"] == {"messages": [kept]}
     assert not holds_text(saver, secret)
-    assert counts(saver, where["configurable"]["thread_id"]) == {"checkpoints": 1, "values": 1, "writes": 0, "blobs": 1}
+    assert counts(saver, where["configurable"]["thread_id"]) == {"checkpoints": 1, "writes": 0, "blobs": 1}
 
 
 @pytest.mark.requirement("LG-SAVER-07")
@@ -612,7 +611,7 @@ async def test_lists_of_any_length_and_change_come_back(call: Call, saver: ReMeS
         assert [m.id for m in found.checkpoint["channel_values"]["messages"]] == [m.id for m in state]
     thread = at["configurable"]["thread_id"]
     await call("prune", [thread])
-    assert counts(saver, thread) == {"checkpoints": 1, "values": 1, "writes": 0, "blobs": 1}
+    assert counts(saver, thread) == {"checkpoints": 1, "writes": 0, "blobs": 1}
     at = await put(call, at, {"messages": messages[:130]})
     await call("prune", [thread])
     assert len((await call("get_tuple", at)).checkpoint["channel_values"]["messages"]) == 130

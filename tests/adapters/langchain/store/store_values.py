@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore, IndexConfig, Item, SearchItem, TTLConfig
+from pydantic import JsonValue
 
 from reme_core import ReMe
 from reme_core.testing import FixedClock
@@ -101,8 +102,15 @@ class Face:
 class Bench:
     """A folder, a clock that stands still and an embedder; stores opened on it are closed with it."""
 
-    def __init__(self, folder: Path, flavour: Flavour, wrap: Callable[[ReMeStore], BaseStore] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        flavour: Flavour,
+        wrap: Callable[[ReMeStore], BaseStore] | None = None,
+        place: Callable[[Path], Mapping[str, JsonValue]] | None = None,
+    ) -> None:
         self.folder, self.flavour, self.wrap = folder, flavour, wrap
+        self.place = place  # settings of where the memory of a folder is kept
         self.clock = FixedClock()
         self.words = Words()
         self.memory = self._memory()
@@ -110,8 +118,9 @@ class Bench:
         self._stores: list[ReMeStore] = []
 
     def _memory(self) -> ReMe:
-        fast = {"backend": "local_file", "synchronous": "NORMAL"}
-        return ReMe("space", self.folder, llm=None, embedding=None, vector_store=fast, clock=self.clock)
+        fast: Mapping[str, JsonValue] = {"backend": "local_file", "synchronous": "NORMAL"}
+        settings = fast if self.place is None else self.place(self.folder)
+        return ReMe("space", self.folder, llm=None, embedding=None, vector_store=settings, clock=self.clock)
 
     def index(self, **more: Any) -> IndexConfig:
         return {"dims": DIMS, "embed": self.words, **more}  # type: ignore[typeddict-item]  # the tests' own settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import multiprocessing
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from reme_core import ReMe
 from reme_core.errors import ConfigurationError, StoreClosedError
 from reme_langchain import ReMeStore, open_store
 from tests.adapters.langchain.store.store_values import DIMS, Words
+from tests.support.new_processes import NEW_PROCESSES
 
 N = ("docs",)
 
@@ -187,11 +187,10 @@ def write_for_ever(folder: Path, told: Connection) -> None:
 
 @pytest.mark.requirement("LG-STORE-73")
 def test_several_processes_share_a_file_and_a_killed_one_loses_nothing(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=write_for_ever, args=(tmp_path, theirs), daemon=True)
+    ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=write_for_ever, args=(tmp_path, theirs), daemon=True)
     child.start()
-    with ReMeStore(tmp_path) as store, ProcessPoolExecutor(1, mp_context=context) as pool:
+    with ReMeStore(tmp_path) as store, ProcessPoolExecutor(1, mp_context=NEW_PROCESSES) as pool:
         other = pool.submit(write_some, tmp_path, "other")
         write_some(tmp_path, "this")
         acknowledged = max(ours.recv() for _ in range(10))

@@ -27,9 +27,10 @@ from reme_core.ports import (
 from reme_core.retrieval import Query
 from reme_core.schema import Memory, MemoryType, Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local import partitions
-from reme_core.stores.local.file.bookkeeping import Layer, find_scope
-from reme_core.stores.local.partitions import Partition
+from reme_core.stores.local.file.dialect import FileConnection
+from reme_core.stores.sql import partitions
+from reme_core.stores.sql.bookkeeping import Layer, find_scope
+from reme_core.stores.sql.partitions import Partition
 from reme_core.testing import HashedEmbedder
 from reme_core.testing.store_values import ALICE, BOB, NOW, at, axis, batch, block, memory, message, random_unit
 
@@ -251,7 +252,7 @@ async def test_two_large_scopes_and_no_room_for_both_are_answered_in_full(tmp_pa
 async def test_a_damaged_file_is_told_to_who_asks(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     await fill(path)
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         connection.execute(
             "UPDATE message_vectors SET vector = x'00' WHERE seq = (SELECT min(seq) FROM message_vectors)"
         )
@@ -283,7 +284,7 @@ async def test_memories_changed_in_mid_load_come_as_they_are(tmp_path: Path, mon
     path = tmp_path / "memory.db"
     store = LocalStore(path, synchronous="NORMAL")
     kept = await put(store, *(f"tea {number}" for number in range(COUNT)))
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         scope = find_scope(connection, ALICE)
         assert scope is not None
         partition = Partition(Layer.MEMORIES)
@@ -317,7 +318,7 @@ async def test_what_is_loaded_in_chunks_ranks_like_what_is_loaded_at_once(
         await store.append(ALICE, AppendMessages(session_id="blocks", messages=said))
         await store.put_blocks(ALICE, [block("blocks", *said, summary=f"milk {number} and tea")])
     await put(store, *(f"tea or milk {number}" for number in range(30)))
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         scope = find_scope(connection, ALICE)
         assert scope is not None
         chunks = followed(connection, Partition(layer), scope)
@@ -336,7 +337,10 @@ async def test_long_texts_that_have_vectors_of_their_wholes_are_loaded(tmp_path:
     said = [message(text, minute=number) for number, text in enumerate(texts)]
     await store.append(ALICE, AppendMessages(session_id="s", messages=said))
     await store.close()
-    with closing(sqlite3.connect(path)) as connection:  # as a release that knew no passages left it
+    # As a release that knew no passages left it.
+    with closing(
+        sqlite3.connect(path, factory=FileConnection)
+    ) as connection:  # as a release that knew no passages left it
         connection.execute("INSERT INTO message_vectors SELECT seq, ? FROM messages", (axis(0).tobytes(),))
         connection.commit()
     again = LocalStore(path)
@@ -350,7 +354,7 @@ async def test_a_chunk_of_long_texts_has_fewer_of_them(tmp_path: Path, monkeypat
     await fill(path)
     monkeypatch.setattr(partitions, "_CHUNK_ROWS", 2)
     monkeypatch.setattr(partitions, "_CHUNK_BYTES", 3 * 8)  # the terms of a message and a half
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         scope = find_scope(connection, ALICE)
         assert scope is not None
         partition = Partition(Layer.MESSAGES)

@@ -10,16 +10,10 @@ from pathlib import Path
 from reme_core.ports import AppendMessages, MemorySearch, MessageSearch
 from reme_core.schema import Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local.file.bookkeeping import (
-    ITEMS,
-    Layer,
-    changed_since,
-    find_scope,
-    log_changes,
-    newest_change,
-)
-from reme_core.stores.local.items.vectors_in_memory import ItemSource, VectorPart
-from reme_core.stores.local.partitions import Partition
+from reme_core.stores.local.file.dialect import FileConnection
+from reme_core.stores.sql.bookkeeping import ITEMS, Layer, changed_since, find_scope, log_changes, newest_change
+from reme_core.stores.sql.items.vectors_in_memory import ItemSource, VectorPart
+from reme_core.stores.sql.partitions import Partition
 from reme_core.testing.store_values import ALICE, BOB, axis, batch, in_new_process, memory, message
 from tests.contract.suites.item_values import address, put, write
 from tests.support.file_checks import problems_of_file
@@ -37,7 +31,7 @@ async def log_many(store: LocalStore, owner: int, layer: int, count: int, *, at_
 
 
 def logged(path: Path) -> dict[tuple[int, int], int]:
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         rows = connection.execute("SELECT owner, layer, count(*) FROM row_changes GROUP BY owner, layer")
         return {(owner, layer): count for owner, layer, count in rows}
 
@@ -47,7 +41,7 @@ async def test_25_000_changes_of_another_scope_make_no_partition_load_anew(tmp_p
     store = LocalStore(path, synchronous="NORMAL")
     await say(store, ALICE, *(f"tea {number}" for number in range(50)))
     await say(store, BOB, "coffee")
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         alice, bob = find_scope(connection, ALICE), find_scope(connection, BOB)
         assert alice is not None
         assert bob is not None
@@ -67,7 +61,7 @@ async def test_25_000_changes_of_another_namespace_change_nothing_in_memory(tmp_
     path = tmp_path / "memory.db"
     store = LocalStore(path, synchronous="NORMAL")
     await write(store, put(address("k", ("docs",)), {}, axis(0)), put(address("k", ("notes",)), {}, axis(1)))
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         [docs, notes] = [ns for (ns,) in connection.execute("SELECT ns FROM item_namespaces ORDER BY path")]
         part = VectorPart(ItemSource(docs))
         before = part.follow(connection)
@@ -90,7 +84,7 @@ async def test_the_log_keeps_a_bounded_number_of_changes_of_each_partition(tmp_p
     assert found[11, Layer.MEMORIES] == 64
     assert 250 <= found[12, Layer.MEMORIES] < 250 + 64
     assert 20_000 <= found[13, Layer.MEMORIES] < 20_000 + 64
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         for owner, count in counts.items():
             assert newest_change(connection, owner, Layer.MEMORIES) == count
             assert changed_since(connection, owner, Layer.MEMORIES, count) == []
@@ -120,7 +114,7 @@ async def test_with_a_scope_or_a_namespace_its_log_goes(tmp_path: Path) -> None:
         await say(store, scope, "tea")
         await store.put(scope, batch(memory("tea", scope=scope)))
     await write(store, put(where, {}, axis(0)))
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         alice, bob = find_scope(connection, ALICE), find_scope(connection, BOB)
     assert len(logged(path)) == 5
     await store.erase(ALICE)

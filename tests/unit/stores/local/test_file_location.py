@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import multiprocessing
 import os
 import shutil
 import stat
@@ -18,6 +17,7 @@ from reme_core.errors import StorageFullError, StoreAccessError, StoreError, Sto
 from reme_core.stores.local.file.connection_threads import MappedErrors
 from reme_core.stores.local.file.file_location import check_unused, mark_used
 from tests.support import processes
+from tests.support.new_processes import NEW_PROCESSES
 
 
 def _mode(path: Path) -> int:
@@ -194,7 +194,7 @@ async def test_a_database_given_as_an_export_by_mistake_keeps_its_locks(tmp_path
         for call in (memory.export, memory.import_):
             with pytest.raises(StoreAccessError, match="SQLite database"):
                 await call(path, user_id="alice")
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(1, mp_context=NEW_PROCESSES) as pool:
             pool.submit(processes.write_one, tmp_path, "other").result()  # the last to close removes the log
         assert (tmp_path / "memory.db-wal").exists()
         await memory.add_memory("was written, too", user_id="alice")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -20,18 +21,23 @@ from reme_core.ports import (
     MessageSearch,
     MessageVector,
     PutMemory,
+    ScoredMemory,
+    Store,
     WriteBatch,
 )
 from reme_core.schema import Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local.file import bookkeeping as scopes
+from reme_core.stores.sql import bookkeeping as scopes
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.ranked_search import SearchedPartitions, search_memories
+from reme_core.stores.sql.store import SqlStore
 from reme_core.testing.store_values import ALICE, BOB, NOW, axis, batch, block, memory, message, random_unit
 from tests.support.file_checks import problems_of_file
 
 WORDS = ["tea", "coffee", "milk", "sugar", "cup", "spoon", "kettle", "water", "leaf", "bean"]
 
 
-async def answers(store: LocalStore, scope: Scope) -> list[list[tuple[str, float]]]:
+async def answers(store: Store, scope: Scope) -> list[list[tuple[str, float]]]:
     found: list[list[tuple[str, float]]] = []
     for number, text in enumerate(("tea", "coffee milk", "leaf bean spoon")):
         for vector in (None, random_unit(number)):
@@ -44,7 +50,7 @@ async def answers(store: LocalStore, scope: Scope) -> list[list[tuple[str, float
     return found
 
 
-async def write_something(store: LocalStore, scope: Scope, chance: random.Random, step: int) -> None:
+async def write_something(store: Store, scope: Scope, chance: random.Random, step: int) -> None:
     text = " ".join(chance.choices(WORDS, k=chance.randint(1, 12))) + f" {step}"
     held = (await store.list_memories(scope, ListMemories(limit=1000))).memories
     match chance.choice(("add", "add", "say", "say", "say", "update", "drop vector", "delete", "vectors", "erase")):
@@ -257,4 +263,32 @@ async def test_pages_go_on_while_others_are_written(tmp_path: Path) -> None:
         if (cursor := page.next_cursor) is None:
             break
     assert seen == [f"fact {number}" for number in reversed(range(30))]
+    await store.close()
+
+
+async def search_from_an_older_snapshot(store: SqlStore) -> tuple[list[str], list[str]]:
+    """Begin a search, let another one find what was written meanwhile, and go on; return what both found."""
+    began, goes_on = threading.Event(), threading.Event()
+    tea = MemorySearch(text="tea")
+
+    def late(connection: SqlConnection, held: SearchedPartitions) -> list[ScoredMemory]:
+        connection.execute("SELECT count(*) FROM memories").fetchone()  # so the snapshot is one of before
+        began.set()
+        assert goes_on.wait(30)
+        return search_memories(connection, ALICE, tea, held)
+
+    await store.put(ALICE, batch(memory("green tea", memory_id="first")))
+    await store.search(ALICE, tea)
+    searching = asyncio.create_task(store._loader.search(late, ALICE, None))
+    await asyncio.to_thread(began.wait, 30)
+    await store.put(ALICE, batch(memory("black tea", memory_id="second", minute=1)))
+    early = await store.search(ALICE, tea)
+    goes_on.set()
+    return [hit.memory.memory_id for hit in early], [hit.memory.memory_id for hit in await searching]
+
+
+async def test_a_search_begun_before_what_its_partition_holds_finds_that_as_well(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "memory.db", synchronous="NORMAL")
+    early, late = await search_from_an_older_snapshot(store)
+    assert early == late == ["second", "first"]
     await store.close()

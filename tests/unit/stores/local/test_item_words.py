@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reme_core.stores import LocalStore
-from reme_core.stores.local.items.search_items import ItemWords, WordIndex
+from reme_core.stores.sql.items.search_items import ItemWords, WordIndex
 from reme_core.testing.store_values import ALICE
 from tests.contract.suites.item_values import SPACE, asked, keys, of_alice, put, write
 

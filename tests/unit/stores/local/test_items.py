@@ -25,8 +25,8 @@ from reme_core.ports import (
 )
 from reme_core.schema import MemoryType, Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local.file import bookkeeping as scopes
-from reme_core.stores.local.items import item_rows
+from reme_core.stores.sql import bookkeeping as scopes
+from reme_core.stores.sql.items import item_rows
 from reme_core.testing.store_values import ALICE, BOB, at, axis, batch, changed, leaning, memory, random_unit
 from tests.contract.suites.item_values import (
     ALICES,

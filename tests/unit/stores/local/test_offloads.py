@@ -16,8 +16,9 @@ from reme_core.errors import CorruptDataError, InvalidInputError, StorageFullErr
 from reme_core.ports import AppendMessages, CleanOffloads, Counts, HoldOffloads, OffloadSearch, Store
 from reme_core.schema import OffloadKind, OffloadRecord
 from reme_core.stores import LocalStore
-from reme_core.stores.local.offload_rows import cut_passages
-from reme_core.stores.local.offload_search import search_offloads
+from reme_core.stores.local.file.dialect import FileConnection
+from reme_core.stores.sql.offload_rows import cut_passages
+from reme_core.stores.sql.offload_search import search_offloads
 from reme_core.testing.store_values import ALICE, BOB, NOW, at, in_new_process, message
 from reme_core.text import terms
 from tests.contract.suites.offload_values import (
@@ -50,7 +51,7 @@ async def test_where_no_offload_can_be_found_no_word_is_looked_for(tmp_path: Pat
     await store.append(ALICE, AppendMessages(session_id="empty", messages=[message("said", message_id="m1")]))
     await store.close()
     statements: list[str] = []
-    with closing(sqlite3.connect(tmp_path / "memory.db")) as connection:
+    with closing(sqlite3.connect(tmp_path / "memory.db", factory=FileConnection)) as connection:
         connection.set_trace_callback(statements.append)
         for search_ in (
             OffloadSearch(text="walrus", session_id="empty"),
@@ -175,7 +176,7 @@ async def test_an_offload_that_cannot_be_read_is_named_corrupt(tmp_path: Path) -
     path = tmp_path / "memory.db"
     store = LocalStore(path)
     await put(store, text_of("walrus", reference="a"))
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         connection.execute("UPDATE offloads SET info = '{}'")
         connection.commit()
     for call in (store.get_offload(ALICE, "a"), listed(store), search(store, "walrus"), clean(store, max_bytes=0)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import sqlite3
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
@@ -18,13 +17,12 @@ from reme_core.stores.local.file.purging import find_gaps
 from tests.support import processes
 from tests.support.erasing_child import fill
 from tests.support.file_checks import bytes_on_disk, problems_of_file
-
-_SPAWN = multiprocessing.get_context("spawn")
+from tests.support.new_processes import NEW_PROCESSES
 
 
 async def test_an_erasure_beside_a_writing_process_ends_and_loses_nothing(tmp_path: Path) -> None:
     await fill(tmp_path, 300)
-    with ProcessPoolExecutor(1, mp_context=_SPAWN) as pool:
+    with ProcessPoolExecutor(1, mp_context=NEW_PROCESSES) as pool:
         writing = pool.submit(processes.write_many, tmp_path, "other", 120)
         async with ReMe("space", tmp_path, llm=None, embedding=None) as memory:
             erased = await memory.delete_all_memories(user_id="gone")

@@ -13,7 +13,7 @@ from reme_core.errors import CorruptDataError
 from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, Store
 from reme_core.schema import Scope
 from reme_core.stores import LocalStore
-from reme_core.stores.local import tool_call_rows as tool_calls
+from reme_core.stores.sql import tool_call_rows as tool_calls
 from reme_core.testing.store_values import ALICE, BOB
 from tests.contract.suites.tool_call_values import add, call, failed, random_calls
 from tests.support.file_checks import bytes_on_disk, problems_of_file

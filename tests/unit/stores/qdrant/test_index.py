@@ -30,7 +30,7 @@ from reme_core.errors import (
 )
 from reme_core.ports import MemorySearch
 from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
-from reme_core.stores.qdrant.backend import translated
+from reme_core.stores.qdrant.backend import CollectionGoneError, translated
 from reme_core.stores.qdrant.points import (
     REQUEST_BYTES,
     document_vector,
@@ -58,7 +58,8 @@ FAILURES: list[tuple[Exception, type[ReMeError]]] = [
     (status(401), StoreAccessError),
     (status(403), StoreAccessError),
     (status(400), StoreError),
-    (status(404), StoreError),
+    (status(404), CollectionGoneError),
+    (rpc(grpc.StatusCode.NOT_FOUND), CollectionGoneError),
     (status(408), StoreUnavailableError),
     (status(409), StoreUnavailableError),
     (status(413), InvalidInputError),

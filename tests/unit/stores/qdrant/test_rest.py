@@ -5,20 +5,17 @@ it, and what it asks for when it creates a collection.
 """
 
 import asyncio
-import json
-import threading
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
 
 import numpy as np
 import pytest
-from pydantic import BaseModel, TypeAdapter
-from qdrant_client import QdrantClient, models
+from qdrant_client import models
 
+from reme_core import ReMe
 from reme_core.errors import (
     ConfigurationError,
     DimensionMismatchError,
@@ -28,158 +25,21 @@ from reme_core.errors import (
 )
 from reme_core.ports import DeleteEntries, MemorySearch, Store
 from reme_core.stores.qdrant import QdrantIndex, QdrantLayout
-from reme_core.stores.qdrant.points import payload_indexes
+from reme_core.stores.qdrant.backend import CollectionGoneError
+from reme_core.stores.qdrant.points import Quantization, payload_indexes
+from reme_core.testing import HashedEmbedder
 from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurability
 from reme_core.testing._memory_search import MemoryFilters
 from reme_core.testing.memory_index_contract import entry, found, upsert
-from reme_core.testing.store_values import ALICE, DIMENSION, Opener, StoreCapabilities
+from reme_core.testing.store_values import ALICE, DIMENSION, Opener, StoreCapabilities, axis
 from tests.support.indexed import on_server
-
-KEY = "a-key-that-nobody-may-see"
-MOST_BYTES = 32 * 1024 * 1024  # as Qdrant's own
-SELECTOR: TypeAdapter[models.PointsSelector] = TypeAdapter(models.PointsSelector)
-
-
-class Rest(BaseHTTPRequestHandler):
-    """Translates requests into calls of the local mode."""
-
-    protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body of an answer in one packet
-    disable_nagle_algorithm = True
-    server: "RestServer"
-    timeout: ClassVar[float] = 30.0
-
-    def do_GET(self) -> None:
-        self.answer()
-
-    def do_PUT(self) -> None:
-        self.answer()
-
-    def do_POST(self) -> None:
-        self.answer()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def answer(self) -> None:
-        url = urlsplit(self.path)
-        length = int(self.headers.get("content-length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else {}
-        with self.server.lock:
-            self.server.seen.append((self.command, url.path, parse_qs(url.query), body))
-            status = 413 if length > MOST_BYTES else 401 if self.headers.get("api-key") != KEY else 200
-            status = self.server.failing or status
-            result = self.result(url.path, body) if status == 200 else {"error": "as told"}
-        told = {"result": result, "status": "ok", "time": 0.0} if url.path != "/" else result
-        data = json.dumps(told).encode()
-        self.send_response(status)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def result(self, path: str, body: dict[str, Any]) -> Any:
-        local, parts = self.server.local, path.strip("/").split("/")
-        if path == "/":
-            return {"title": "qdrant", "version": self.server.version, "commit": None}
-        name, rest = parts[1], "/".join(parts[2:])
-        match self.command, rest:
-            case "GET", "exists":
-                return {"exists": local.collection_exists(name)}
-            case "PUT", "":
-                wanted = models.CreateCollection(**body)
-                return local.create_collection(
-                    name, vectors_config=wanted.vectors, sparse_vectors_config=wanted.sparse_vectors
-                )
-            case "GET", "":
-                info = plain(local.get_collection(name))
-                indexed = {field: {"data_type": "keyword", "points": 0} for field in self.server.indexes}
-                return {**info, "payload_schema": indexed}
-            case "PUT", "index":
-                self.server.indexes.append(models.CreateFieldIndex(**body).field_name)
-                return done()
-            case "GET", "shards":
-                return {"shard_keys": [{"key": key} for key in self.server.shard_keys]}
-            case "PUT", "shards":
-                self.server.shard_keys.append(body["shard_key"])
-                return True
-        return points_result(local, name, self.command, rest, body)
-
-
-def points_result(local: QdrantClient, name: str, command: str, rest: str, body: dict[str, Any]) -> Any:
-    match command, rest:
-        case "POST", "points":
-            asked = models.PointRequest(**body)
-            return [plain(item) for item in local.retrieve(name, asked.ids, asked.with_payload, asked.with_vector)]
-        case "POST", "points/scroll":
-            scroll = models.ScrollRequest(**body)
-            records, _ = local.scroll(
-                name, scroll.filter, scroll.limit, scroll.order_by, None, scroll.with_payload, scroll.with_vector
-            )
-            return {"points": [plain(item) for item in records]}
-        case "POST", "points/count":
-            return plain(local.count(name, models.CountRequest(**body).filter, exact=True))
-        case "POST", "points/query":
-            query = models.QueryRequest(**body)
-            found = local.query_points(
-                name,
-                query=query.query,
-                using=query.using,
-                query_filter=query.filter,
-                limit=query.limit,
-                with_payload=query.with_payload,
-                with_vectors=query.with_vector,
-            )
-            return plain(found)
-        case "PUT", "points":
-            write = models.PointsList(**body)
-            local.upsert(name, write.points, update_filter=write.update_filter, update_mode=write.update_mode)
-            return done()
-        case "POST", "points/batch":
-            operations = models.UpdateOperations(**body).operations
-            local.batch_update_points(name, operations)
-            return [done() for _ in operations]
-        case "POST", "points/delete":
-            local.delete(name, SELECTOR.validate_python(body))
-            return done()
-    raise AssertionError(f"{command} {rest} is not known here")
-
-
-def plain(value: BaseModel) -> Any:
-    return json.loads(value.model_dump_json(exclude_none=True))
-
-
-def done() -> dict[str, object]:
-    return {"operation_id": 0, "status": "completed"}
-
-
-class RestServer(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Rest)
-        self.local = QdrantClient(location=":memory:", force_disable_check_same_thread=True)
-        self.lock = threading.Lock()
-        self.seen: list[tuple[str, str, dict[str, list[str]], dict[str, Any]]] = []
-        self.indexes: list[str] = []
-        self.shard_keys: list[str] = []
-        self.version = "1.17.0"
-        self.failing = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+from tests.support.qdrant_rest import KEY, RestServer, running
 
 
 @pytest.fixture
 def server() -> Iterator[RestServer]:
-    with RestServer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with running() as server:
         yield server
-        server.shutdown()
-        thread.join()
-        server.local.close()
 
 
 # The client says that a key over plain HTTP can be read on the way; here it only goes to the loopback address.
@@ -203,10 +63,18 @@ class TestIndexedOverRest(MemoryConcurrency, MemoryDurability, MemoryFilters):
 
 @pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 class TestRequests:
+    layout = QdrantLayout(
+        shard_number=3,
+        replication_factor=2,
+        write_consistency_factor=2,
+        shard_by_space=True,
+        quantization="scalar",
+        on_disk=True,
+    )
+
     @pytest.fixture
     async def index(self, server: RestServer) -> AsyncIterator[QdrantIndex]:
-        layout = QdrantLayout(shard_number=3, replication_factor=2, write_consistency_factor=2, shard_by_space=True)
-        index = QdrantIndex(url=server.url, api_key=KEY, dimension=DIMENSION, layout=layout)
+        index = QdrantIndex(url=server.url, api_key=KEY, dimension=DIMENSION, layout=self.layout)
         yield index
         await index.close()
 
@@ -216,9 +84,10 @@ class TestRequests:
             body for command, path, _, body in server.seen if (command, path) == ("PUT", "/collections/reme_memories")
         ]
         assert created == {
-            "vectors": {"dense": {"size": DIMENSION, "distance": "Cosine"}},
+            "vectors": {"dense": {"size": DIMENSION, "distance": "Cosine", "on_disk": True}},
             "sparse_vectors": {"words": {}},
             "hnsw_config": {"m": 0, "payload_m": 16},
+            "quantization_config": {"scalar": {"type": "int8", "quantile": 0.99, "always_ram": True}},
             "on_disk_payload": True,
             "shard_number": 3,
             "replication_factor": 2,
@@ -231,6 +100,32 @@ class TestRequests:
         assert indexes["scope"] == {"type": "keyword", "is_tenant": True}
         assert set(indexes) == set(payload_indexes())
         assert server.shard_keys == [ALICE.memory_space]
+
+    async def test_the_settings_of_a_memory_reach_the_collection(self, server: RestServer, tmp_path: Path) -> None:
+        qdrant = {
+            "backend": "qdrant",
+            "url": server.url,
+            "api_key": KEY,
+            "collection": "mine",
+            "timeout_s": 20,
+            "shard_number": 6,
+            "replication_factor": 3,
+            "write_consistency_factor": 2,
+            "read_consistency": "quorum",
+            "quantization": "binary",
+            "oversampling": 4,
+            "on_disk": True,
+        }
+        async with ReMe("space", tmp_path, llm=None, embedding=HashedEmbedder(8), vector_store=qdrant) as memory:
+            await memory.add_memory("Alice plays the violin.", user_id="alice")
+            await memory.retrieve("violin", user_id="alice")
+        wanted = {name: qdrant[name] for name in ("shard_number", "replication_factor", "write_consistency_factor")}
+        assert wanted.items() <= server.created["mine"].items()
+        assert server.created["mine"]["vectors"]["dense"]["on_disk"] is True
+        assert server.created["mine"]["quantization_config"] == {"binary": {"always_ram": True}}
+        searches = [(query, body) for _, path, query, body in server.seen if path.endswith("/query")]
+        assert {query["consistency"][0] for query, _ in searches} == {"quorum"}
+        assert {"quantization": {"rescore": True, "oversampling": 4.0}} in [body.get("params") for _, body in searches]
 
     async def test_every_write_waits_and_is_strongly_ordered(self, server: RestServer, index: QdrantIndex) -> None:
         await upsert(index, entry("fact"))
@@ -261,7 +156,7 @@ class TestRequests:
 
     async def test_indexes_that_are_there_are_not_made_again(self, server: RestServer, index: QdrantIndex) -> None:
         await upsert(index, entry("fact"))
-        other = QdrantIndex(url=server.url, api_key=KEY, dimension=DIMENSION)
+        other = QdrantIndex(url=server.url, api_key=KEY, dimension=DIMENSION, layout=self.layout)
         assert await other.find_position(ALICE) == "1"
         await other.close()
         assert len(server.indexes) == len(payload_indexes())
@@ -271,7 +166,8 @@ class TestRequests:
         [
             (401, StoreAccessError),
             (403, StoreAccessError),
-            (404, StoreError),
+            (400, StoreError),
+            (404, CollectionGoneError),
             (429, StoreUnavailableError),
             (500, StoreUnavailableError),
             (503, StoreUnavailableError),
@@ -302,6 +198,92 @@ class TestRequests:
             await index.find_position(ALICE)
         assert "wrong-key" not in str(caught.value) + repr(caught.value.__cause__) + repr(index)
         await index.close()
+
+    @pytest.mark.parametrize(
+        ("asked", "told"),
+        [
+            ({"shard_number": 2}, r"shard_number=3 \(wanted 2\)"),
+            ({"replication_factor": 3}, "replication_factor=2"),
+            ({"write_consistency_factor": 1}, "write_consistency_factor=2"),
+            ({"shard_by_space": False}, "shard_by_space=True"),
+            ({"quantization": "binary"}, "quantization='scalar'"),
+            ({"on_disk": False}, "on_disk=True"),
+        ],
+    )
+    async def test_a_collection_that_lies_otherwise_is_told_and_left_as_it_is(
+        self, server: RestServer, index: QdrantIndex, asked: dict[str, Any], told: str
+    ) -> None:
+        await upsert(index, entry("fact"))
+        before = len(server.seen)
+        other = QdrantIndex(url=server.url, api_key=KEY, dimension=DIMENSION, layout=replace(self.layout, **asked))
+        with pytest.raises(ConfigurationError, match=told):
+            await other.find_position(ALICE)
+        assert {command for command, *_ in server.seen[before:]} == {"GET"}
+        same = QdrantIndex(url=server.url, api_key=KEY, dimension=DIMENSION, layout=QdrantLayout(shard_by_space=True))
+        assert await same.find_position(ALICE) == "1"  # what is not asked for may be anything
+        await same.close()
+        await other.close()
+
+    @pytest.mark.parametrize(
+        ("kind", "sent"),
+        [
+            ("binary", {"binary": {"always_ram": True}}),
+            ("product", {"product": {"compression": "x16", "always_ram": True}}),
+        ],
+    )
+    async def test_small_copies_of_vectors_are_made_as_asked(
+        self, server: RestServer, kind: Quantization, sent: dict[str, Any]
+    ) -> None:
+        layout = QdrantLayout(quantization=kind)
+        index = QdrantIndex(url=server.url, api_key=KEY, dimension=DIMENSION, layout=layout)
+        await upsert(index, entry("fact"))
+        await index.close()
+        assert server.created["reme_memories"]["quantization_config"] == sent
+
+    async def test_a_quantised_collection_is_scored_by_whole_vectors_whoever_made_it(
+        self, server: RestServer, index: QdrantIndex
+    ) -> None:
+        await upsert(index, entry("fact", vector=axis(0)))
+        shards = QdrantLayout(shard_by_space=True)
+        other = QdrantIndex(url=server.url, api_key=KEY, dimension=DIMENSION, layout=shards, oversampling=5.0)
+        await found(other, MemorySearch(text="fact", vector=axis(0)))
+        await other.close()
+        asked = {body["using"]: body.get("params") for _, path, _, body in server.seen if path.endswith("/query")}
+        assert asked == {"dense": {"quantization": {"rescore": True, "oversampling": 5.0}}, "words": None}
+
+    async def test_as_many_copies_are_read_as_asked(self, server: RestServer) -> None:
+        for consistency, sent in (("majority", "majority"), ("all", "all"), (2, "2")):
+            index = QdrantIndex(
+                url=server.url,
+                api_key=KEY,
+                dimension=DIMENSION,
+                read_consistency=consistency,  # type: ignore[arg-type]
+            )
+            await upsert(index, entry("fact", vector=axis(0)))
+            server.seen.clear()
+            await index.find_position(ALICE)
+            await found(index, MemorySearch(vector=axis(0)))
+            await index.close()
+            reads = [query for _, path, query, _ in server.seen if path.endswith(("/points", "/query"))]
+            assert [query["consistency"] for query in reads] == [[sent], [sent]]
+
+    async def test_a_server_that_takes_too_long_is_unavailable(self, server: RestServer) -> None:
+        index = QdrantIndex(url=server.url, api_key=KEY, dimension=DIMENSION, timeout_s=1)
+        await upsert(index, entry("fact"))
+        with server.lock, pytest.raises(StoreUnavailableError, match="didn't answer in time"):
+            await index.find_position(ALICE)
+        await index.close()
+
+    async def test_a_collection_that_somebody_removes_is_made_anew(
+        self, server: RestServer, index: QdrantIndex
+    ) -> None:
+        await upsert(index, entry("fact"))
+        server.local.delete_collection("reme_memories")
+        with pytest.raises(StoreUnavailableError, match="the collection is gone"):
+            await index.find_position(ALICE)
+        assert await index.find_position(ALICE) is None
+        await upsert(index, entry("fact"))
+        assert await found(index, MemorySearch(text="fact")) == ["fact"]
 
     async def test_a_server_that_knows_no_tenants_is_refused(self, server: RestServer, index: QdrantIndex) -> None:
         server.version = "1.10.1"

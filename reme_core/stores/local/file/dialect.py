@@ -1,0 +1,124 @@
+"""The dialect of SQLite, and the connection that knows it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from reme_core.schema import Scope
+from reme_core.stores.local.file.purging import mark_pages
+from reme_core.stores.local.file.words import (
+    add_words,
+    has_word_tables,
+    match_near,
+    match_phrase,
+    match_terms,
+    remove_words,
+)
+from reme_core.stores.sql.connection import Cursor, PassagePostings, Statements, WordPair, WordTable
+
+
+class SqliteDialect:
+    """The `Dialect` of SQLite; see its namesakes there."""
+
+    def insert_many(
+        self,
+        connection: Statements,
+        table: str,
+        key: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[object]],
+    ) -> Sequence[int]:
+        """Insert rows; their numbers follow each other, since a transaction is alone with the file."""
+        if not rows:
+            return range(0)
+        marks = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608  # names of ours
+        connection.executemany(statement, rows)
+        (last,) = connection.execute("SELECT last_insert_rowid()").fetchone()
+        return range(last - len(rows) + 1, last + 1)
+
+    def known_scope(self, connection: Statements, scope: Scope) -> int | None:
+        """Know none: to look one up takes no longer."""
+        del connection, scope
+        return None
+
+    def renew(self, connection: Statements) -> None:
+        """End the snapshot and begin a new one."""
+        connection.execute("COMMIT")
+        connection.execute("BEGIN")
+
+    def stream(self, connection: Statements, sql: str, parameters: Sequence[object]) -> Cursor:
+        """Run a query: each row is computed as it is read."""
+        return connection.execute(sql, parameters)
+
+    def along(self, index: str) -> str:
+        """Name the index."""
+        return f" INDEXED BY {index}"
+
+    def json_text(self, column: str, key: str) -> str:
+        """Extract a text."""
+        return f"json_extract({column}, '$.{key}')"
+
+    def holds(self, column: str) -> str:
+        """Look for a text."""
+        return f"instr({column}, ?)"
+
+    def metadata_is(self, key: str, value: float | str | bool | None) -> tuple[str, list[object]]:  # noqa: FBT001
+        """Compare one key with JSON's types."""
+        match value:
+            case None:
+                test, bound = "type = 'null'", list[object]()
+            case bool():
+                test, bound = "type = ?", ["true" if value else "false"]
+            case int() | float():
+                test, bound = "type IN ('integer', 'real') AND atom = ?", [value]
+            case _:
+                test, bound = "type = 'text' AND atom = ?", [value]
+        condition = f"EXISTS (SELECT 1 FROM json_each(body, '$.metadata') WHERE key = ? AND {test})"  # noqa: S608
+        return condition, [key, *bound]
+
+    def add_words(self, connection: Statements, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
+        """Index the terms of a row, in a file that has full-text tables."""
+        add_words(connection, table, scope, row, words)
+
+    def remove_words(self, connection: Statements, table: WordTable, rows: Iterable[int]) -> None:
+        """Take rows out of the index, in a file that has full-text tables."""
+        remove_words(connection, table, rows)
+
+    def with_words(
+        self, connection: Statements, table: WordTable, column: str, scope: int, words: Sequence[str]
+    ) -> tuple[str, list[object]] | None:
+        """Ask the full-text table, if the file has one."""
+        if not has_word_tables(connection):
+            return None
+        condition = f"{column} IN (SELECT rowid FROM {table} WHERE {table} MATCH ?)"  # noqa: S608  # a closed set of names
+        return condition, [match_terms(scope, words)]
+
+    def postings(
+        self, connection: Statements, scope: int, words: Sequence[str], pairs: Sequence[WordPair], *, reach: int
+    ) -> PassagePostings | None:
+        """Ask the full-text table, if the file has one: once for each word, and twice for each pair."""
+        if not has_word_tables(connection):
+            return None
+
+        def matching(expression: str) -> list[int]:
+            query = "SELECT rowid FROM offload_words WHERE offload_words MATCH ?"
+            return [row for (row,) in connection.execute(query, (expression,))]
+
+        return PassagePostings(
+            {word: matching(match_terms(scope, [word])) for word in words},
+            [row for pair in pairs for row in matching(match_near(scope, pair, reach))],
+            [row for pair in pairs for row in matching(match_phrase(scope, pair))],
+        )
+
+    def note_erasure(self, connection: Statements) -> None:
+        """Mark that pages are to be cleared."""
+        mark_pages(connection)
+
+
+class FileConnection(sqlite3.Connection):
+    """A connection to a memory file."""
+
+    dialect: ClassVar[SqliteDialect] = SqliteDialect()

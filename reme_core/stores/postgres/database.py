@@ -1,0 +1,287 @@
+"""Work in transactions of PostgreSQL, on threads, off the event loop; tried again where that is right.
+
+Work is a function of the connection alone, so that it can be run again: when another transaction came first, and when
+the server was lost. If it was lost while a commit was under way, the server is asked whether that transaction was
+committed, so that nothing is done twice and nothing that was done is told as failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from reme_core.errors import SchemaVersionError, StoreClosedError, StoreError, StoreUnavailableError
+from reme_core.stores.postgres.connection import Beginning, Kind, PgConnection, RawConnection, lock_number
+from reme_core.stores.postgres.failures import is_clash, is_lost, is_overtaken, mapped_errors
+from reme_core.stores.postgres.migrate import open_schema
+from reme_core.stores.postgres.pool import ConnectionPool
+from reme_core.stores.postgres.settings import ServerSettings
+from reme_core.text import terms
+
+if TYPE_CHECKING:
+    from reme_core.stores.sql.connection import Boundary, Dialect, Work
+
+T = TypeVar("T")
+
+# Two writers that meet take turns after a pause; more than so many meetings in a row are no accident. A key that is
+# still taken after a few is a clash with what is stored.
+_MEETINGS, _CLASHES = 12, 3
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.5
+
+
+def writing_threads(settings: ServerSettings) -> int:
+    """Return how many of the connections of a process may write at once."""
+    return max(1, settings.max_connections * 2 // 5)
+
+
+class _LostCommitError(Exception):
+    """The server was lost while it committed."""
+
+
+@dataclass(slots=True)
+class _Outcome(Generic[T]):
+    """What a transaction returned, and its number, if it writes."""
+
+    transaction: str | None = None
+    result: T | None = None
+
+
+class _Threads:
+    """The threads of one process, and their connections."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.pool = ConnectionPool(settings)
+        writers = writing_threads(settings)
+        readers = max(1, settings.max_connections - writers - 1)
+        self.writers = [ThreadPoolExecutor(1, thread_name_prefix="reme-write") for _ in range(writers)]
+        self.readers = ThreadPoolExecutor(readers, thread_name_prefix="reme-read")
+        self.behind = ThreadPoolExecutor(1, thread_name_prefix="reme-load")
+        self.closing = threading.Event()
+        self.preparing = threading.Lock()
+        self.is_prepared = False
+        self.outdated: str | None = None
+
+    def close(self) -> None:
+        self.closing.set()
+        for pool in (self.behind, *self.writers, self.readers):
+            pool.shutdown(wait=True)
+        self.pool.close()
+
+
+class PostgresDatabase:
+    """The `Database` of shared rows on PostgreSQL. Opens with the first call; usable from any loop and thread.
+
+    Writes of one scope keep the order in which this process began them; those of different scopes go side by side.
+    """
+
+    def __init__(self, settings: ServerSettings, dialect: Dialect) -> None:
+        """Keep the settings; nothing is opened."""
+        self._settings = settings
+        self._dialect = dialect
+        self._gate = threading.Lock()
+        self._threads: _Threads | None = None
+        self._closed = False
+        _OPENED.add(self)
+
+    def __repr__(self) -> str:
+        """Name the place, without password."""
+        return f"PostgresDatabase({self._settings.shown!r})"
+
+    @property
+    def path(self) -> str:
+        """The place, without password."""
+        return self._settings.shown
+
+    async def read(self, work: Work[T], *, within: Boundary) -> T:
+        """Run work in one snapshot; it can write nothing."""
+        return await asyncio.wrap_future(self.submit_read(work, within=within))
+
+    async def write(self, work: Work[T], *, within: Boundary, settled: bool = True, frees: bool = False) -> T:
+        """Run work in a transaction; it is on disk when this returns.
+
+        Cancelling the await does not stop work that has begun: it then completes. With `settled=False` a crash of the
+        server may undo it; with `frees=True` its statements may take as long as they need.
+        """
+        return await asyncio.wrap_future(self.submit_write(work, within=within, settled=settled, frees=frees))
+
+    def submit_read(self, work: Work[T], *, within: Boundary) -> Future[T]:
+        """Begin what `read` does, for callers without an event loop; the future's result waits for it."""
+        return self._submit(lambda threads: threads.readers, work, "read", within)
+
+    def submit_write(self, work: Work[T], *, within: Boundary, settled: bool = True, frees: bool = False) -> Future[T]:
+        """Begin what `write` does, for callers without an event loop."""
+        kind: Kind = "freeing" if frees else "write" if settled else "unsettled"
+        place = self._place(within)
+        return self._submit(lambda threads: threads.writers[place], work, kind, within)
+
+    def submit_repeated(self, work: Work[bool], *, within: Boundary) -> Future[None]:
+        """Begin to run work behind all else, each time in another snapshot, until it returns False or fails."""
+        ended: Future[None] = Future()
+
+        def repeat(threads: _Threads) -> None:
+            try:
+                if not threads.closing.is_set() and self._run(threads, work, "read", within):
+                    threads.behind.submit(repeat, threads)  # RuntimeError: the interpreter is about to end
+                    return
+            except BaseException:
+                ended.set_result(None)
+                raise
+            ended.set_result(None)
+
+        threads = self._open_threads()
+        threads.behind.submit(repeat, threads)
+        return ended
+
+    async def purge(self) -> None:
+        """Nothing: what deleted rows leave behind is cleared by PostgreSQL's own VACUUM."""
+
+    def begin_purge(self) -> None:
+        """Nothing, as `purge`."""
+
+    async def close(self) -> None:
+        """Finish what was begun, then close every connection."""
+        with self._gate:
+            self._closed = True
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            await asyncio.to_thread(threads.close)
+
+    def after_fork_in_child(self) -> None:
+        """Forget the parent's threads and connections: they are the parent's, which goes on using them."""
+        self._gate = threading.Lock()
+        if self._threads is not None:
+            _OF_PARENTS.append(self._threads)  # never closed here: that would end the parent's session
+            self._threads = None
+
+    def _place(self, within: Boundary) -> int:
+        """Return which of the writing threads writes within a boundary."""
+        return lock_number(str(within)) % writing_threads(self._settings)
+
+    def _open_threads(self) -> _Threads:
+        with self._gate:
+            if self._closed:
+                msg = f"the store {self.path!r} was closed: open a new one"
+                raise StoreClosedError(msg)
+            if self._threads is None:
+                self._threads = _Threads(self._settings)
+            return self._threads
+
+    def _submit(
+        self, pool: Callable[[_Threads], ThreadPoolExecutor], work: Work[T], kind: Kind, within: Boundary
+    ) -> Future[T]:
+        threads = self._open_threads()
+        try:
+            return pool(threads).submit(self._run, threads, work, kind, within)
+        except RuntimeError as exc:  # closed meanwhile by another thread, or the interpreter ends
+            msg = f"the store {self.path!r} was closed: open a new one"
+            raise StoreClosedError(msg) from exc
+
+    def _run(self, threads: _Threads, work: Work[T], kind: Kind, within: Boundary) -> T:
+        """Run work in a transaction, again and again where that is right."""
+        deadline = time.monotonic() + self._settings.retry_s
+        pause, meetings = _FIRST_PAUSE_S, 0
+        with mapped_errors(self._settings):
+            while True:
+                outcome = _Outcome[T]()
+                try:
+                    self._prepare(threads, kind)
+                    return self._attempt(threads, work, Beginning(self._settings, kind, within), outcome)
+                except _LostCommitError:
+                    if self._was_committed(threads, str(outcome.transaction), deadline):
+                        return outcome.result  # type: ignore[return-value]  # set before the commit
+                except psycopg.Error as exc:
+                    # A server that never was there, or refuses a role, is told at once: the URL may be wrong.
+                    if is_lost(exc, writes=kind != "read") and threads.is_prepared and time.monotonic() < deadline:
+                        threads.pool.drop_idle()
+                    elif is_overtaken(exc) and meetings < (_CLASHES if is_clash(exc) else _MEETINGS):
+                        meetings += 1
+                    else:
+                        raise
+                if threads.closing.wait(random.uniform(pause / 2, pause)):  # noqa: S311  # a pause, no secret
+                    deadline = 0.0  # one more attempt, none after it
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _attempt(self, threads: _Threads, work: Work[T], beginning: Beginning, outcome: _Outcome[T]) -> T:
+        with threads.pool.connection() as raw:
+            try:
+                begun = beginning.run(raw)
+                outcome.transaction = begun.transaction
+                outcome.result = result = work(PgConnection(raw, beginning, begun, self._dialect))
+            except BaseException:
+                if raw.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
+                    with suppress(psycopg.Error):
+                        raw.execute(b"ROLLBACK")
+                raise
+            self._commit(raw)
+            return result
+
+    def _commit(self, raw: RawConnection) -> None:
+        try:
+            done = raw.execute(b"COMMIT").statusmessage
+        except psycopg.Error as exc:
+            if raw.info.transaction_status == TransactionStatus.UNKNOWN:
+                raise _LostCommitError from exc
+            raise
+        if done != "COMMIT":
+            msg = f"{self.path} took the transaction back, as a statement of it had failed: nothing was written"
+            raise StoreError(msg)
+
+    def _was_committed(self, threads: _Threads, transaction: str, deadline: float) -> bool:
+        """Ask the server, as soon as it is back, what became of a transaction.
+
+        Raises:
+            StoreUnavailableError: It doesn't come back in time; whether the work was done is not known.
+        """
+        while True:
+            threads.pool.drop_idle()
+            try:
+                with threads.pool.connection() as raw:
+                    (state,) = raw.execute("SELECT pg_xact_status(%s::xid8)", (transaction,)).fetchone() or (None,)
+                if state != "in progress":
+                    return bool(state == "committed")
+            except psycopg.errors.InvalidParameterValue:  # a number not given yet: the standby that took over lacks it
+                return False
+            except psycopg.Error as exc:
+                if not is_lost(exc):
+                    raise
+            if time.monotonic() > deadline:
+                msg = f"{self.path} was lost during a commit: whether it was written is not known; look, then try again"
+                raise StoreUnavailableError(msg)
+            threads.closing.wait(_FIRST_PAUSE_S * 10)
+
+    def _prepare(self, threads: _Threads, kind: Kind) -> None:
+        """Look at role and tables once, and make the tables in an empty database."""
+        with threads.preparing:
+            if not threads.is_prepared:
+                with threads.pool.connection() as raw:
+                    threads.outdated = open_schema(raw, self._settings)
+                terms("opened")  # loads the stemmer now: no first append is to wait for that
+                threads.is_prepared = True
+        if kind != "read" and threads.outdated is not None:
+            raise SchemaVersionError(threads.outdated)
+
+
+# The one state of a module here: what is to be done at a fork is told to the interpreter once and for all.
+_OPENED: weakref.WeakSet[PostgresDatabase] = weakref.WeakSet()
+_OF_PARENTS: list[_Threads] = []
+
+
+def _after_fork_in_child() -> None:
+    for database in list(_OPENED):
+        database.after_fork_in_child()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_after_fork_in_child)

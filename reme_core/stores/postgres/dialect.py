@@ -1,0 +1,158 @@
+"""The dialect of PostgreSQL.
+
+Words are found by their packed hashes (`pack_terms`), which stand in the rows: row level security keeps the planner
+from indexes over arrays or text-search vectors, and a scope's rows are few enough to be looked through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, cast
+
+import numpy as np
+
+from reme_core.retrieval import BoolArray, IntArray
+from reme_core.schema import Scope
+from reme_core.stores.postgres.connection import PgConnection, Stream
+from reme_core.stores.sql.connection import PassagePostings, Statements, WordPair, WordTable
+from reme_core.text import pack_terms, unpack_terms
+
+_WORDS_OF = {
+    "message_words": "messages.terms",
+    "memory_words": "memories.terms",
+    "offload_words": "offload_words.terms",
+}
+
+
+class PostgresDialect:
+    """The `Dialect` of PostgreSQL; see its namesakes there."""
+
+    def insert_many(
+        self, connection: Statements, table: str, key: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
+    ) -> Sequence[int]:
+        """Insert rows, some at a time; the numbers of one statement rise in the order of its rows."""
+        numbers: list[int] = []
+        marks = f"({', '.join('?' * len(columns))})"
+        for start in range(0, len(rows), _SOME):
+            some = rows[start : start + _SOME]
+            values = ", ".join([marks] * len(some))
+            statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES {values} RETURNING {key}"  # noqa: S608
+            found = connection.execute(statement, [value for row in some for value in row]).fetchall()
+            numbers += sorted(number for (number,) in found)
+        return numbers
+
+    def known_scope(self, connection: Statements, scope: Scope) -> int | None:
+        """Return what was looked up when the transaction began."""
+        return cast("PgConnection", connection).known_scope(scope)
+
+    def renew(self, connection: Statements) -> None:
+        """End the snapshot and begin a new one."""
+        cast("PgConnection", connection).renew()
+
+    def stream(self, connection: Statements, sql: str, parameters: Sequence[object]) -> Stream:
+        """Run a query whose rows stay in the server until they are read."""
+        return cast("PgConnection", connection).stream(sql, parameters)
+
+    def along(self, index: str) -> str:
+        """Leave the choice to the planner."""
+        del index
+        return ""
+
+    def json_text(self, column: str, key: str) -> str:
+        """Extract a text."""
+        return f"{column}::json ->> '{key}'"
+
+    def holds(self, column: str) -> str:
+        """Look for a text."""
+        return f"strpos({column}, ?) > 0"
+
+    def metadata_is(self, key: str, value: float | str | bool | None) -> tuple[str, list[object]]:  # noqa: FBT001
+        """Compare one key with JSON's types."""
+        found = "(body::json -> 'metadata' -> ?::text)"
+        match value:
+            case None:
+                return f"json_typeof{found} = 'null'", [key]
+            case bool():
+                return f"{found}::text = ?", [key, "true" if value else "false"]
+            case int() | float():
+                number = f"CASE json_typeof{found} WHEN 'number' THEN {found}::text::numeric END"
+                return f"{number} = ?::text::numeric", [key, key, repr(value)]
+            case _:
+                text = "body::json -> 'metadata' ->> ?::text"
+                return f"json_typeof{found} = 'string' AND {text} = ?", [key, key, value]
+
+    def add_words(self, connection: Statements, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
+        """Keep the terms of a passage; those of other rows stand in them."""
+        if table == "offload_words":
+            statement = "INSERT INTO offload_words (row, scope, terms) VALUES (?, ?, ?)"
+            connection.execute(statement, (row, scope, pack_terms(words)))
+
+    def remove_words(self, connection: Statements, table: WordTable, rows: Iterable[int]) -> None:
+        """Remove the terms of passages."""
+        if table == "offload_words":
+            statement = "DELETE FROM offload_words WHERE row IN (SELECT value FROM json_each(?))"
+            connection.execute(statement, (str(list(rows)),))
+
+    def with_words(
+        self, connection: Statements, table: WordTable, column: str, scope: int, words: Sequence[str]
+    ) -> tuple[str, list[object]] | None:
+        """Look for the hash of each word among those of the row."""
+        del connection, column, scope  # the row is looked at itself, and the query names its scope
+        wanted = list(dict.fromkeys(words))
+        return " AND ".join([_holding(_WORDS_OF[table])] * len(wanted)), [pack_terms([word]) for word in wanted]
+
+    def postings(
+        self, connection: Statements, scope: int, words: Sequence[str], pairs: Sequence[WordPair], *, reach: int
+    ) -> PassagePostings | None:
+        """Read the passages that hold a word, and look where in them the words stand."""
+        hashes = {word: pack_terms([word]) for word in words}
+        some = " OR ".join([_holding("terms")] * len(words))
+        rows = connection.execute(
+            f"SELECT row, terms FROM offload_words WHERE scope = ? AND ({some})",  # noqa: S608  # fixed texts
+            (scope, *hashes.values()),
+        ).fetchall()
+        passages = np.array([row for row, _ in rows], np.int64)
+        places, owners = _laid_out([terms for _, terms in rows], apart=reach + 2)
+        terms = unpack_terms(b"".join(packed for _, packed in rows))
+        at = {word: np.flatnonzero(terms == unpack_terms(packed)[0]) for word, packed in hashes.items()}
+        found = PassagePostings(
+            {word: passages[np.unique(owners[there])].tolist() for word, there in at.items()}, [], []
+        )
+        for one, other in pairs:
+            begins, ends = places[at[one]], places[at[other]]
+            near = _any_within(ends, begins - reach - 1, begins + reach + 1)
+            behind = _any_within(ends, begins + 1, begins + 1)
+            found.near.extend(passages[np.unique(owners[at[one]][near])].tolist())
+            found.behind.extend(passages[np.unique(owners[at[one]][behind])].tolist())
+        return found
+
+    def note_erasure(self, connection: Statements) -> None:
+        """Nothing: PostgreSQL's own VACUUM clears what deleted rows leave."""
+
+
+_SOME = 500
+
+
+def _holding(column: str) -> str:
+    """Return the condition that packed terms hold one; one found across two others is as rare as equal hashes."""
+    return f"position(? IN {column}) > 0"
+
+
+def _laid_out(packed: Sequence[bytes], *, apart: int) -> tuple[IntArray, IntArray]:
+    """Lay passages one behind the other, so far apart that no word is near to one of another passage.
+
+    Returns:
+        The place of each term, and the number of its passage, (n,) both.
+    """
+    lengths = np.array([len(terms) // 8 for terms in packed], np.int64)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    return np.arange(len(owners)) + apart * owners, owners
+
+
+def _any_within(places: IntArray, first: IntArray, last: IntArray) -> BoolArray:
+    """Tell for each stretch, from a first place to a last one, whether one of some rising places lies in it."""
+    within: BoolArray = np.searchsorted(places, last, "right") > np.searchsorted(places, first, "left")
+    return within
+
+
+POSTGRES: Final = PostgresDialect()

@@ -1,0 +1,67 @@
+"""Removal of a whole scope in one transaction, and the files that are noted to go with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reme_core.schema import Erased, Scope
+from reme_core.stores.postgres.tables import SCOPED
+from reme_core.stores.sql.bookkeeping import Layer, find_scope, forget_changes
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.items.row_links import items_of_scope, remove_items_of_scope
+
+_COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions")
+
+
+def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
+    """Delete the rows of a scope, its items, those of adapters, and its name; tell how many there were."""
+    number = find_scope(connection, scope)
+    if number is None:
+        return Erased()
+    items = len(items_of_scope(connection, number))
+    remove_items_of_scope(connection, number)
+    of_adapters = {
+        name: connection.execute(f'DELETE FROM "{name}" WHERE erased_with = ?', (number,)).rowcount  # noqa: S608
+        for name in _tables_of_adapters(connection)
+    }
+    counts = {
+        table: connection.execute(f"DELETE FROM {table} WHERE scope = ?", (number,)).rowcount  # noqa: S608  # our names
+        for table in SCOPED
+    }
+    forget_changes(connection, number, Layer)
+    connection.execute("DELETE FROM scopes WHERE scope = ?", (number,))
+    return Erased(
+        **{table: counts[table] for table in _COUNTED},
+        store_items=items,
+        adapter_rows={name: count for name, count in of_adapters.items() if count},
+    )
+
+
+def _tables_of_adapters(connection: SqlConnection) -> list[str]:
+    """Return the tables beside ours whose rows go with the scope of a number in a column `erased_with`."""
+    rows = connection.execute(
+        "SELECT relname FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid"
+        " WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND relname <> 'items'"
+        " AND attname = 'erased_with' AND NOT attisdropped ORDER BY relname"
+    )
+    return [str(name).replace('"', '""') for (name,) in rows]
+
+
+def note_file(connection: SqlConnection, scope: Scope, path: Path) -> None:
+    """Note that a file, or a folder with all in it, goes with a scope, if there is such a scope."""
+    number = find_scope(connection, scope)
+    if number is not None:
+        statement = "INSERT INTO scope_files (scope, path) VALUES (?, ?) ON CONFLICT DO NOTHING"
+        connection.execute(statement, (number, str(path.absolute())))
+
+
+def forget_file(connection: SqlConnection, scope: Scope, path: Path) -> None:
+    """Take a note back: the file is no more, or belongs to the user."""
+    statement = "DELETE FROM scope_files WHERE scope = ? AND path = ?"
+    connection.execute(statement, (find_scope(connection, scope), str(path.absolute())))
+
+
+def noted_files(connection: SqlConnection, scope: Scope) -> list[Path]:
+    """Return what was noted of a scope, on whatever machine."""
+    rows = connection.execute("SELECT path FROM scope_files WHERE scope = ?", (find_scope(connection, scope),))
+    return [Path(path) for (path,) in rows]

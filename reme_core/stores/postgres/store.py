@@ -1,0 +1,104 @@
+"""The store on PostgreSQL: all that the local store keeps, for many machines at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from reme_core.schema import Erased, Scope
+from reme_core.stores.noted_files import remove_files
+from reme_core.stores.postgres.database import PostgresDatabase
+from reme_core.stores.postgres.dialect import POSTGRES
+from reme_core.stores.postgres.erasure import erase_rows, forget_file, note_file, noted_files
+from reme_core.stores.postgres.settings import ServerSettings
+from reme_core.stores.sql.bookkeeping import find_scope
+from reme_core.stores.sql.store import SqlStore
+
+
+class PostgresStore(SqlStore):
+    """The `Store` on a database of PostgreSQL 15 or later.
+
+    The database is opened with the first call, and its tables are made where there are none. Any number of processes
+    and machines may use it at once. Searches rank in memory, as those of the local store do, with equal results.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = "reme",
+        max_connections: int = 10,
+        idle_s: float = 30.0,
+        connect_timeout_s: float = 10.0,
+        statement_timeout_s: float = 60.0,
+        lock_timeout_s: float = 10.0,
+        retry_s: float = 20.0,
+        prepare_threshold: int | None = 5,
+        allow_superuser: bool = False,
+        cache_bytes: int = 1 << 30,
+        loading_wait_s: float = 0.5,
+    ) -> None:
+        """Keep the settings.
+
+        Args:
+            url: `postgresql://user:password@host:port/database`.
+            schema: The schema of the tables: one database holds several memories side by side.
+            max_connections: How many connections this process may have at once; none while it has nothing to do.
+            idle_s: Seconds after which a connection that nobody uses is closed.
+            connect_timeout_s: Seconds that a connection may take to be made.
+            statement_timeout_s: Seconds that one statement may take; an erasure may take longer.
+            lock_timeout_s: Seconds to wait for another writer of the same scope.
+            retry_s: Seconds to go on trying when the server was lost: a failover, or a restart.
+            prepare_threshold: After how many uses a statement is prepared; None for never.
+            allow_superuser: Whether a role may be used that row level security doesn't bind.
+            cache_bytes: What the partitions in memory may take together, and again what the vectors of items may; the
+                largest one may take more.
+            loading_wait_s: Seconds that a search whose caller takes a partial answer (`on_degraded`) waits for a scope
+                that is too large to be loaded at once; it is then answered from the newest rows.
+        """
+        settings = ServerSettings(
+            url=url,
+            schema=schema,
+            max_connections=max_connections,
+            idle_s=idle_s,
+            connect_timeout_s=connect_timeout_s,
+            statement_timeout_s=statement_timeout_s,
+            lock_timeout_s=lock_timeout_s,
+            retry_s=retry_s,
+            prepare_threshold=prepare_threshold,
+            allow_superuser=allow_superuser,
+        )
+        self._server = PostgresDatabase(settings, POSTGRES)
+        super().__init__(self._server, cache_bytes=cache_bytes, loading_wait_s=loading_wait_s)
+
+    def __repr__(self) -> str:
+        """Name the place, without password."""
+        return f"PostgresStore({self._server.path!r})"
+
+    @property
+    def database(self) -> PostgresDatabase:
+        """The database itself, for tables of adapters that are to live in it; it closes with this store."""
+        return self._server
+
+    async def erase(self, scope: Scope) -> Erased:
+        """Remove everything of the scope, of all layers, and the noted files that are on this machine.
+
+        What deleted rows leave in pages and in the log of the server goes with its own VACUUM and checkpoints.
+
+        Raises:
+            StoreAccessError: A noted file can't be removed; the rows are all still there: call again.
+        """
+        number, files = await self._server.read(lambda c: (find_scope(c, scope), noted_files(c, scope)), within=scope)
+        # First: afterwards nothing would know of them.
+        removed = await asyncio.to_thread(remove_files, files)
+        erased = await self._server.write(lambda c: erase_rows(c, scope), within=scope, frees=True)
+        self._forget(number)
+        return erased.model_copy(update={"files": removed})
+
+    async def note_file(self, scope: Scope, path: Path) -> None:
+        """Note a file outside that goes with a scope, if there is such a scope."""
+        await self._server.write(lambda c: note_file(c, scope, path), within=scope)
+
+    async def forget_file(self, scope: Scope, path: Path) -> None:
+        """Take such a note back."""
+        await self._server.write(lambda c: forget_file(c, scope, path), within=scope)

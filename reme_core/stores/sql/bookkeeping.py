@@ -1,0 +1,216 @@
+"""Bookkeeping of each write beside its rows: numbers of scopes, the log of changes, the dimension.
+
+A partition is a layer of a scope, or the items of a namespace. Its changes have numbers of their own, 1, 2, 3 and so on
+without a gap, so that nothing that happens elsewhere in the file is ever looked at to follow it. The newest numbers are
+kept: a quarter of all, but at least 64 and at most 20,000 of a partition. A reader that is further behind loads the
+partition anew, which then takes no longer than to take over so many changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+
+from reme_core.errors import DimensionMismatchError
+from reme_core.ports import Vector
+from reme_core.schema import Scope
+from reme_core.stores.sql.connection import SqlConnection, Statements
+
+_KEPT_SHARE = 4
+_FEWEST_KEPT = 64
+_MOST_KEPT = 20_000
+_PRUNE_EVERY = 64
+
+ITEMS = 4
+"""Beside the layers of a scope, in the log: the items of a namespace, whose number stands in place of a scope's."""
+
+
+class Layer(IntEnum):
+    """What a partition of a scope holds."""
+
+    MESSAGES = 1
+    BLOCKS = 2
+    MEMORIES = 3
+
+
+def find_scope(connection: SqlConnection, scope: Scope) -> int | None:
+    """Return the number of a scope, None if nothing was ever stored in it."""
+    known = connection.dialect.known_scope(connection, scope)
+    return look_up_scope(connection, scope) if known is None else known
+
+
+def look_up_scope(connection: Statements, scope: Scope) -> int | None:
+    """Return what `find_scope` does, of any connection."""
+    row = connection.execute(
+        "SELECT scope FROM scopes WHERE memory_space = ? AND user_id = ?", (scope.memory_space, scope.user_id)
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def make_scope_number(connection: Statements, scope: Scope) -> int:
+    """Return the number of a scope, a new one for a new scope."""
+    number = look_up_scope(connection, scope)
+    if number is not None:
+        return number
+    return insert_row(connection, "scopes", {"memory_space": scope.memory_space, "user_id": scope.user_id})
+
+
+def enter_scope(connection: SqlConnection, scope: Scope) -> int:
+    """Return what `make_scope_number` does; an engine that knows the number isn't asked for it."""
+    number = find_scope(connection, scope)
+    return make_scope_number(connection, scope) if number is None else number
+
+
+def find_session(connection: Statements, scope: int, session_id: str) -> int | None:
+    """Return the number of a session, None if it has neither messages nor offloads."""
+    row = connection.execute(
+        "SELECT session FROM sessions WHERE scope = ? AND session_id = ?", (scope, session_id)
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def session_asked(connection: Statements, scope: int, session_id: str | None) -> int | None:
+    """Return the number of a session that is asked for, one that no session has for an unknown one; None: of all."""
+    if session_id is None:
+        return None
+    number = find_session(connection, scope, session_id)
+    return -1 if number is None else number
+
+
+def make_session_number(connection: Statements, scope: int, session_id: str) -> int:
+    """Return the number of a session, a new one for a new session."""
+    number = find_session(connection, scope, session_id)
+    if number is not None:
+        return number
+    return insert_row(connection, "sessions", {"scope": scope, "session_id": session_id})
+
+
+def log_changes(connection: Statements, owner: int, layer: int, rows: Iterable[int]) -> None:
+    """Note that rows of a partition were added, changed or removed, within the transaction that does it."""
+    changed = list(rows)
+    if not changed:
+        return
+    (number,) = connection.execute(
+        "INSERT INTO row_changes (owner, layer, change, row) SELECT ?, ?, coalesce(max(change), 0) + 1, ?"
+        " FROM row_changes WHERE owner = ? AND layer = ? RETURNING change",
+        (owner, int(layer), changed[0], owner, int(layer)),
+    ).fetchone()
+    if len(changed) > 1:
+        others = [(owner, int(layer), change, row) for change, row in enumerate(changed[1:], number + 1)]
+        connection.executemany("INSERT INTO row_changes (owner, layer, change, row) VALUES (?, ?, ?, ?)", others)
+    before, after = number - 1, number - 1 + len(changed)
+    if before // _PRUNE_EVERY != after // _PRUNE_EVERY:
+        kept = min(max(after // _KEPT_SHARE, _FEWEST_KEPT), _MOST_KEPT)
+        connection.execute(
+            "DELETE FROM row_changes WHERE owner = ? AND layer = ? AND change <= ?", (owner, layer, after - kept)
+        )
+
+
+def newest_change(connection: Statements, owner: int, layer: int) -> int:
+    """Return the number of the newest change of a partition, 0 if there was none."""
+    (newest,) = connection.execute(
+        "SELECT max(change) FROM row_changes WHERE owner = ? AND layer = ?", (owner, layer)
+    ).fetchone()
+    return int(newest or 0)
+
+
+def find_newest_change(connection: SqlConnection, scope: Scope, layer: Layer) -> tuple[int, int] | None:
+    """Return the number of a scope and that of the newest change of a layer; None as `find_scope` does."""
+    known = connection.dialect.known_scope(connection, scope)
+    if known is not None:
+        return known, newest_change(connection, known, layer)
+    row = connection.execute(
+        "SELECT scope, (SELECT max(change) FROM row_changes WHERE owner = scopes.scope AND layer = ?) FROM scopes"
+        " WHERE memory_space = ? AND user_id = ?",
+        (int(layer), scope.memory_space, scope.user_id),
+    ).fetchone()
+    return None if row is None else (int(row[0]), int(row[1] or 0))
+
+
+def changed_since(connection: Statements, owner: int, layer: int, seen: int) -> list[int] | None:
+    """Return the rows of a partition that changed after a change, in order; None if the log begins later."""
+    if not _reaches_back(connection, owner, layer, seen):
+        return None
+    rows = connection.execute(
+        "SELECT DISTINCT row FROM row_changes WHERE owner = ? AND layer = ? AND change > ? ORDER BY row",
+        (owner, layer, seen),
+    )
+    return [row for (row,) in rows]
+
+
+def changes_after(connection: Statements, owner: int, layer: int, seen: int, limit: int) -> list[tuple[int, int]]:
+    """Return the next changes of a partition after one, by number and row; none if the log begins later."""
+    if not _reaches_back(connection, owner, layer, seen):
+        return []
+    return connection.execute(
+        "SELECT change, row FROM row_changes WHERE owner = ? AND layer = ? AND change > ? ORDER BY change LIMIT ?",
+        (owner, layer, seen, limit),
+    ).fetchall()
+
+
+def _reaches_back(connection: Statements, owner: int, layer: int, seen: int) -> bool:
+    (oldest,) = connection.execute(
+        "SELECT min(change) FROM row_changes WHERE owner = ? AND layer = ?", (owner, layer)
+    ).fetchone()
+    return oldest is not None and oldest <= seen + 1
+
+
+def forget_changes(connection: Statements, owner: int, layers: Iterable[int]) -> None:
+    """Remove the log of partitions whose owner goes for good: its number is never given again."""
+    connection.executemany(
+        "DELETE FROM row_changes WHERE owner = ? AND layer = ?", [(owner, int(layer)) for layer in layers]
+    )
+
+
+_KEYS = {
+    "scopes": "scope",
+    "sessions": "session",
+    "messages": "seq",
+    "blocks": "block",
+    "memories": "row",
+    "events": "sequence",
+    "jobs": "job",
+    "offloads": "offload",
+    "offload_passages": "passage",
+    "item_namespaces": "ns",
+    "items": "item",
+}
+
+
+def insert_row(connection: Statements, table: str, columns: Mapping[str, object]) -> int:
+    """Insert a row; return its number. The names are ours, the values bound."""
+    names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+    statement = f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING {_KEYS[table]}"  # noqa: S608
+    return int(connection.execute(statement, tuple(columns.values())).fetchone()[0])
+
+
+def stored_dimension(connection: Statements) -> int | None:
+    """Return the dimension of the vectors in the file, None while there are none."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'dimension'").fetchone()
+    return None if row is None else int(row[0])
+
+
+def claim_dimension(connection: Statements, dimension: int, what: str) -> None:
+    """Make this the dimension of the file, if it has none yet.
+
+    Raises:
+        DimensionMismatchError: It has another one.
+    """
+    expected = stored_dimension(connection)
+    if expected is None:
+        put_once(connection, "dimension", str(dimension))
+        expected = stored_dimension(connection) or dimension
+    if expected != dimension:
+        raise DimensionMismatchError(expected=expected, found=dimension, what=what)
+
+
+def put_once(connection: Statements, name: str, value: str) -> None:
+    """Record a value that belongs to no scope, unless there is one of this name."""
+    connection.execute("INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING", (name, value))
+
+
+def check_dimension(connection: Statements, vector: Vector | None, what: str) -> None:
+    """Refuse a query's vector of another dimension than that of the file (DimensionMismatchError)."""
+    expected = stored_dimension(connection)
+    if vector is not None and expected is not None and len(vector) != expected:
+        raise DimensionMismatchError(expected=expected, found=len(vector), what=what)

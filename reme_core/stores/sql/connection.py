@@ -1,0 +1,205 @@
+"""Protocols of an engine: a connection, its dialect, and a database that runs work in transactions.
+
+Statements are written once, with `?` as the mark of a value. What the engines say differently is a method of `Dialect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from pydantic import ValidationError
+
+from reme_core.errors import CorruptDataError, ReMeError
+from reme_core.schema import Scope
+
+T = TypeVar("T")
+
+Boundary: TypeAlias = Scope | str | None
+"""Whose rows a transaction may touch: those of one scope, of a memory space, or the few that belong to nobody."""
+
+AMONG = "IN (SELECT value FROM json_each(?))"
+"""The one way to write a list in a condition: its value is a JSON array, as text."""
+
+WordTable = Literal["message_words", "memory_words", "offload_words"]
+
+WordPair: TypeAlias = tuple[str, str]
+
+
+class Cursor(Protocol):
+    """The rows of a statement, as plain tuples."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows the statement changed."""
+        ...
+
+    def fetchone(self) -> Any:  # noqa: ANN401  # as the drivers say it
+        """Return the next row, None behind the last one."""
+        ...
+
+    def fetchmany(self, size: int, /) -> list[Any]:
+        """Return the next rows, none behind the last one."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return the other rows."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return what reads the other rows one by one."""
+        ...
+
+    def close(self) -> None:
+        """Let the rows go."""
+        ...
+
+
+class Statements(Protocol):
+    """Runs statements within a transaction, as `sqlite3.Connection` does."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Cursor:
+        """Run a statement."""
+        ...
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Cursor:
+        """Run a statement that returns nothing, once for each of the values."""
+        ...
+
+
+class SqlConnection(Statements, Protocol):
+    """A connection that knows its dialect."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """What its engine says in its own way."""
+        ...
+
+
+Work: TypeAlias = Callable[[SqlConnection], T]
+
+
+class SqlDatabase(Protocol):
+    """Runs work in transactions, off the event loop. `within` is the boundary that nothing of it may cross."""
+
+    async def read(self, work: Work[T], *, within: Boundary) -> T:
+        """Run work in one snapshot."""
+        ...
+
+    async def write(self, work: Work[T], *, within: Boundary, settled: bool = True, frees: bool = False) -> T:
+        """Run work in a transaction that is durable when this returns.
+
+        With `settled=False` a power cut may undo it; with `frees=True` it removes rows, and may need room for that.
+        """
+        ...
+
+    def submit_repeated(self, work: Work[bool], *, within: Boundary) -> Future[None]:
+        """Begin to run work behind all else, each time in another snapshot, until it returns False or fails."""
+        ...
+
+    async def purge(self) -> None:
+        """Clear what deleted rows leave behind, where the engine leaves anything (StoreError)."""
+        ...
+
+    def begin_purge(self) -> None:
+        """Begin what `purge` does, in the background."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was begun, then let go of everything."""
+        ...
+
+
+class PassagePostings(NamedTuple):
+    """The passages that hold each word; and, once for each pair, those that hold it near to each other, or in line."""
+
+    holding: dict[str, list[int]]
+    near: list[int]
+    behind: list[int]
+
+
+class Dialect(Protocol):
+    """What an engine says in its own way. The connection comes first, and the names of tables are ours."""
+
+    def known_scope(self, connection: SqlConnection, scope: Scope) -> int | None:
+        """Return the number of a scope where the transaction has it at hand; None says nothing."""
+        ...
+
+    def insert_many(
+        self, connection: SqlConnection, table: str, key: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
+    ) -> Sequence[int]:
+        """Insert rows, and return their numbers, the column `key`, in their order."""
+        ...
+
+    def renew(self, connection: SqlConnection) -> None:
+        """End the snapshot of a reading connection, and begin a new one within the same boundary."""
+        ...
+
+    def stream(self, connection: SqlConnection, sql: str, parameters: Sequence[Any]) -> Cursor:
+        """Run a query of which the caller may read a few rows only, and closes the cursor."""
+        ...
+
+    def along(self, index: str) -> str:
+        """Return what stands behind a table's name to have this index used, for an engine that would choose badly."""
+        ...
+
+    def json_text(self, column: str, key: str) -> str:
+        """Return the expression of a text in the JSON object of a column."""
+        ...
+
+    def holds(self, column: str) -> str:
+        """Return the condition that a column's text holds a value."""
+        ...
+
+    def metadata_is(self, key: str, value: float | str | bool | None) -> tuple[str, list[object]]:  # noqa: FBT001
+        """Return the condition that a key of a memory's metadata has a value, and the values bound.
+
+        JSON's types are told apart: true is not 1, 1 equals 1.0, null is not a missing key.
+        """
+        ...
+
+    def add_words(
+        self, connection: SqlConnection, table: WordTable, scope: int, row: int, words: Sequence[str]
+    ) -> None:
+        """Index the terms of a row."""
+        ...
+
+    def remove_words(self, connection: SqlConnection, table: WordTable, rows: Iterable[int]) -> None:
+        """Take rows out of an index of terms."""
+        ...
+
+    def with_words(
+        self, connection: SqlConnection, table: WordTable, column: str, scope: int, words: Sequence[str]
+    ) -> tuple[str, list[object]] | None:
+        """Return the condition that the row of a number, `column`, holds all of some words, and the values bound.
+
+        None: there is no index of terms, so that the caller has to read the rows.
+        """
+        ...
+
+    def postings(
+        self, connection: SqlConnection, scope: int, words: Sequence[str], pairs: Sequence[WordPair], *, reach: int
+    ) -> PassagePostings | None:
+        """Return the passages of offloads that hold words, and pairs of them with at most `reach` others between.
+
+        None: as for `with_words`.
+        """
+        ...
+
+    def note_erasure(self, connection: SqlConnection) -> None:
+        """Note, within a transaction that deletes rows for good, that copies of them are to be cleared."""
+        ...
+
+
+@contextmanager
+def reading_rows() -> Iterator[None]:
+    """Tell a value of a row that is no value of its kind as CorruptDataError, without the value."""
+    try:
+        yield
+    except (ReMeError, ValidationError):  # the latter is told by the database
+        raise
+    except (ValueError, TypeError) as exc:
+        msg = f"the file holds a row that can't be what was written ({type(exc).__name__}): see `reme check`"
+        raise CorruptDataError(msg) from exc

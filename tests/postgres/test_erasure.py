@@ -1,0 +1,69 @@
+"""Erasing a scope in PostgreSQL takes everything with it, and nothing of anybody else's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.sql import SQL, Identifier
+
+from reme_core.stores import PostgresStore
+from reme_core.stores.postgres.tables import SCOPED
+from reme_core.stores.sql.bookkeeping import find_scope
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.testing.store_values import ALICE, BOB, batch, memory
+from tests.postgres.test_same_answers import fill
+from tests.support.postgres_server import TestServer
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(url)
+    yield store
+    await store.close()
+
+
+async def test_no_table_has_a_row_of_an_erased_user(
+    store: PostgresStore, server: TestServer, database: str, tmp_path: Path
+) -> None:
+    await fill(store, 1)
+    await store.put(BOB, batch(memory("stays", scope=BOB)))
+    draft = tmp_path / "draft.jsonl"
+    draft.write_text("secret")
+    await store.note_file(ALICE, draft)
+    alice = await store.database.read(lambda c: find_scope(c, ALICE), within=ALICE)
+
+    erased = await store.erase(ALICE)
+
+    assert erased.memories
+    assert erased.messages
+    assert erased.offloads
+    assert erased.files == 1
+    assert not draft.exists()
+    with psycopg.connect(server.url_of(database, admin=True)) as admin:
+        for table in SCOPED:
+            count = SQL("SELECT count(*) FROM {} WHERE scope = %s").format(Identifier("reme", table))
+            assert admin.execute(count, (alice,)).fetchone() == (0,), table
+        assert admin.execute("SELECT count(*) FROM reme.scopes WHERE user_id = 'alice'").fetchone() == (0,)
+        left = "SELECT count(*) FROM reme.row_changes WHERE owner = %s AND layer <> 4"
+        assert admin.execute(left, (alice,)).fetchone() == (0,)
+    assert (await store.count(BOB)).memories == 1
+
+
+async def test_rows_of_adapters_go_with_their_scope(store: PostgresStore) -> None:
+    def make(connection: SqlConnection) -> None:
+        connection.execute("CREATE TABLE adapter_notes (erased_with bigint, said text)")
+        rows = [(find_scope(connection, scope), scope.user_id) for scope in (ALICE, ALICE, BOB)]
+        connection.executemany("INSERT INTO adapter_notes (erased_with, said) VALUES (?, ?)", rows)
+
+    for scope in (ALICE, BOB):
+        await store.put(scope, batch(memory("fact", scope=scope)))
+    await store.database.write(make, within="space")
+
+    erased = await store.erase(ALICE)
+
+    assert erased.adapter_rows == {"adapter_notes": 2}
+    notes = "SELECT said FROM adapter_notes"
+    assert await store.database.read(lambda c: c.execute(notes).fetchall(), within=None) == [("bob",)]
