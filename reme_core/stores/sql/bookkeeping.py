@@ -211,6 +211,6 @@ def put_once(connection: Statements, name: str, value: str) -> None:
 
 def check_dimension(connection: Statements, vector: Vector | None, what: str) -> None:
     """Refuse a query's vector of another dimension than that of the file (DimensionMismatchError)."""
-    expected = stored_dimension(connection)
+    expected = None if vector is None else stored_dimension(connection)
     if vector is not None and expected is not None and len(vector) != expected:
         raise DimensionMismatchError(expected=expected, found=len(vector), what=what)
