@@ -295,16 +295,16 @@ async def test_a_commit_whose_answer_is_lost_is_neither_repeated_nor_dropped(
     commit = PostgresDatabase._commit
     cuts = 0
 
-    def cut(self: PostgresDatabase, raw: Any) -> None:
+    def cut(self: PostgresDatabase, raw: Any, statement: bytes) -> None:
         nonlocal cuts
         cuts += 1
         if cuts > 1:
-            return commit(self, raw)
+            return commit(self, raw, statement)
         if arrived:
-            raw.execute(b"COMMIT")
+            commit(self, raw, statement)
         with psycopg.connect(server.url, autocommit=True) as admin:
             admin.execute("SELECT pg_terminate_backend(%s, 5000)", (raw.info.backend_pid,))
-        return commit(self, raw)
+        return commit(self, raw, statement)
 
     monkeypatch.setattr(PostgresDatabase, "_commit", cut)
     tries = 0
