@@ -198,12 +198,35 @@ class ListMemories:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventQuery:
-    """Which events of a scope, oldest first. None means any; `after` is the sequence number of the last one seen."""
+    """Which events of a scope, oldest first unless told otherwise. Every condition holds at once; None means any.
+
+    Attributes:
+        memory_id: Those of this memory.
+        run_id: Those of this run.
+        after: Behind this sequence number, such as that of the last one seen.
+        limit: At most so many.
+        memory_ids: Those of these memories.
+        before: Ahead of this sequence number.
+        since: Written at this time or later. Times need not rise with the sequence: clocks differ.
+        until: Written before this time.
+        take: Of the events of each memory that meet the conditions above, the first or the last one alone.
+        types: The memory, as the event leaves it or as it was before its deletion, is of one of these types.
+        targets: Likewise, about one of these targets.
+        newest_first: Highest sequence number first.
+    """
 
     memory_id: str | None = None
     run_id: str | None = None
     after: int = 0
     limit: int = 1000
+    memory_ids: tuple[str, ...] | None = None
+    before: int | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    take: Literal["all", "first", "last"] = "all"
+    types: tuple[MemoryType, ...] | None = None
+    targets: tuple[str, ...] | None = None
+    newest_first: bool = False
 
 
 class Counts(MappingModel):

@@ -135,7 +135,10 @@ class Store(Protocol):
         """Return the number of current memories of each target, `meta` ones apart."""
 
     async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
-        """Return what happened, oldest first. Events of deleted memories stay until the scope is erased."""
+        """Return what happened, oldest first unless told otherwise.
+
+        Events of deleted memories stay until the scope is erased.
+        """
 
     async def memory_changes(self, scope: Scope, query: ChangesQuery) -> ChangesPage:
         """Return what an index of memories lacks since a position; vectors that came later are changes, too.

@@ -11,7 +11,13 @@ from functools import partial
 
 import numpy as np
 
-from reme_core.errors import ConfigurationError, DimensionMismatchError, InvalidInputError, MemoryNotFoundError
+from reme_core.errors import (
+    ConfigurationError,
+    DimensionMismatchError,
+    InvalidInputError,
+    MemoryNotFoundError,
+    UnsupportedFilterError,
+)
 from reme_core.ports import (
     DeleteMemory,
     EventQuery,
@@ -189,7 +195,15 @@ class DraftStore(WrappedStore):
             after, cursor = end or after, below.next_cursor
 
     async def events(self, scope: Scope, query: EventQuery) -> list[Event]:
-        """Return what happened below, then what the draft has changed, oldest first."""
+        """Return what happened below, then what the draft has changed, oldest first.
+
+        Raises:
+            UnsupportedFilterError: A condition beyond memory, run and place: nobody who drafts asks for one.
+        """
+        plain = EventQuery(memory_id=query.memory_id, run_id=query.run_id, after=query.after, limit=query.limit)
+        if query != plain:
+            msg = "a draft lists events by memory and run: ask the store itself for more"
+            raise UnsupportedFilterError(msg)
         below = await self._store.events(scope, query)
         own = [
             event.detached()

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import pytest
 
+from reme_core.testing._memory_events import MemoryEventQueries
 from reme_core.testing._memory_isolation import MemoryIsolation
 from reme_core.testing._memory_lifetime import MemoryConcurrency, MemoryDurability
 from reme_core.testing._memory_search import MemoryFilters, MemoryPages, MemoryRanking
@@ -39,6 +40,7 @@ class StoreContract(
     MemoryRevisions,
     MemoryDuplicates,
     MemoryEvents,
+    MemoryEventQueries,
     MemoryRanking,
     MemoryFilters,
     MemoryPages,

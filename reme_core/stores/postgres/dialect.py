@@ -63,8 +63,8 @@ class PostgresDialect:
         return ""
 
     def json_text(self, column: str, key: str) -> str:
-        """Extract a text."""
-        return f"{column}::json ->> '{key}'"
+        """Extract a text, escaped as the texts that it is compared with are; see adapters.py."""
+        return f"replace({column}::json ->> '{key}', chr(1), chr(1) || chr(2))"
 
     def holds(self, column: str) -> str:
         """Look for a text."""

@@ -1,4 +1,4 @@
-"""Memories and their events as rows. Plain functions over a connection; the caller holds the transaction."""
+"""Memories as rows, each change with its event. Plain functions over a connection; the caller holds the transaction."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError
-from reme_core.ports import DeleteMemory, EventQuery, ListMemories, PutMemory, Target, WriteBatch
+from reme_core.ports import DeleteMemory, ListMemories, PutMemory, Target, WriteBatch
 from reme_core.rules import beside, check_useless, check_vector, kept_by_updates, reason_for, repetition, run_for
 from reme_core.schema import (
     NO_STATEMENTS,
-    Event,
     EventKind,
     Memory,
     MemoryPage,
@@ -21,10 +20,10 @@ from reme_core.schema import (
     format_time,
     parse_time,
 )
-from reme_core.stores._cursors import check_limit, cut_page, given, in_order, read_cursor, seconds
+from reme_core.stores._cursors import check_limit, cut_page, in_order, read_cursor, seconds
 from reme_core.stores.sql import row_conditions as waiting
 from reme_core.stores.sql.bookkeeping import Layer, enter_scope, find_scope, insert_row, log_changes
-from reme_core.stores.sql.connection import SqlConnection, reading_rows
+from reme_core.stores.sql.connection import SqlConnection
 from reme_core.stores.sql.items import row_links as item_links
 from reme_core.stores.sql.row_conditions import check_filter, conditions
 from reme_core.text import normalise_content, pack_terms, terms
@@ -302,39 +301,6 @@ def list_page(connection: SqlConnection, scope: Scope, query: ListMemories) -> M
     ).fetchall()
     page, cursor = cut_page(rows, query.limit, "memories", places=2)
     return MemoryPage(memories=tuple(Memory.model_validate_json(body) for *_, body in page), next_cursor=cursor)
-
-
-@reading_rows()
-def list_events(connection: SqlConnection, scope: Scope, query: EventQuery) -> list[Event]:
-    """Return events, oldest first."""
-    number = find_scope(connection, scope)
-    if number is None:
-        return []
-    where, values = given(
-        ("scope = ?", number),
-        ("sequence > ?", query.after),
-        ("memory_id = ?", query.memory_id),
-        ("run_id = ?", query.run_id),
-    )
-    rows = connection.execute(
-        "SELECT sequence, operation, memory_id, before, after, reason, run_id, actor, at FROM events"  # noqa: S608
-        f" WHERE {' AND '.join(where)} ORDER BY sequence LIMIT ?",
-        (*values, query.limit),
-    )
-    return [
-        Event(
-            sequence=sequence,
-            operation=EventKind(operation),
-            memory_id=memory_id,
-            before=None if before is None else Memory.model_validate_json(before),
-            after=None if after is None else Memory.model_validate_json(after),
-            reason=reason,
-            run_id=run_id,
-            actor=actor,
-            at=parse_time(at),
-        )
-        for sequence, operation, memory_id, before, after, reason, run_id, actor, at in rows
-    ]
 
 
 def count_targets(connection: SqlConnection, scope: Scope) -> dict[Target, int]:

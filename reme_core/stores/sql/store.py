@@ -14,12 +14,12 @@ from reme_core.errors import StoreError, StoreUnavailableError
 from reme_core.rules import check_uses
 from reme_core.schema import Block, CleanedOffloads, Job, Memory, Scope, ToolCallResult
 from reme_core.stores.sql import context_holds as holds
+from reme_core.stores.sql import event_rows, offload_search
 from reme_core.stores.sql import job_rows as jobs
 from reme_core.stores.sql import memory_changes as uses
 from reme_core.stores.sql import memory_rows as memories
 from reme_core.stores.sql import message_rows as messages
 from reme_core.stores.sql import offload_rows as offloads
-from reme_core.stores.sql import offload_search
 from reme_core.stores.sql import ranked_search as search
 from reme_core.stores.sql import row_conditions as waiting
 from reme_core.stores.sql import tool_call_rows as tool_calls
@@ -227,7 +227,7 @@ class SqlStore:
 
     get = _reading(memories.get_memories)
     list_memories = _reading(memories.list_page)
-    events = _reading(memories.list_events)
+    events = _reading(event_rows.list_events)
     get_messages = _reading(messages.get_messages)
     find_messages = _reading(messages.find_messages)
     get_blocks = _reading(messages.get_blocks)

@@ -56,6 +56,11 @@ def same(memory: Memory, **changes: Any) -> Memory:
     return Memory.model_validate({**memory.model_dump(), **changes})
 
 
+async def test_a_draft_lists_events_by_memory_and_run_alone(store: LocalStore) -> None:
+    with pytest.raises(UnsupportedFilterError, match="ask the store itself"):
+        await DraftStore(store).events(ALICE, EventQuery(take="last"))
+
+
 async def test_reads_show_the_changes_and_the_store_does_not(store: LocalStore) -> None:
     draft = DraftStore(store)
     [emma, noah] = await store.get(ALICE, ["emma-1", "noah-1"])
