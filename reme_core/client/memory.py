@@ -125,6 +125,7 @@ class ReMeClient:
     supersede_memory = _served(ReMe.supersede_memory)
     delete_memory = _served(ReMe.delete_memory)
     list_memories = _served(ReMe.list_memories)
+    changes = _served(ReMe.changes)
     undo = _served(ReMe.undo)
     get_messages = _served(ReMe.get_messages)
     find_messages = _served(ReMe.find_messages)

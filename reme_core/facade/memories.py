@@ -1,4 +1,4 @@
-"""Memories on the facade: add, read, change, delete, list, history and undo."""
+"""Memories on the facade: add, read, change, delete, list, changes, history and undo."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
+from reme_core.errors import InvalidInputError
 from reme_core.facade.parts import MemoryParts
-from reme_core.schema import STATEMENTS, Event, Memory, MemoryPage, UndoResult
+from reme_core.schema import STATEMENTS, Event, Memory, MemoryChanges, MemoryPage, UndoResult
 from reme_core.steps import user_input as inputs
 from reme_core.telemetry import traced
 
@@ -228,29 +229,96 @@ class MemoryMethods:
         keyword: str | None = None,
         as_of: datetime | str | None = None,
         include_superseded: bool = False,
+        known_at: datetime | str | None = None,
         limit: int = 100,
         cursor: str | None = None,
     ) -> MemoryPage:
         """Return a page of memories, newest first; `next_cursor` of the answer asks for the next one.
+
+        Args:
+            user_id: Whose they are.
+            shared: Those of the shared scope, in place of a user's.
+            memory_type: One or several types; "auto" is any.
+            memory_target: One or several targets.
+            metadata: Keys and the values that they have.
+            keyword: Words that all stand in the memory.
+            as_of: Those that held at this time, by their own time, whenever that became known.
+            include_superseded: Also those that were replaced.
+            known_at: As the memory stood at this time: what was written before it, as it was then, whatever was
+                changed, replaced or deleted since. With `as_of`, what was then thought to hold at that time.
+            limit: At most so many.
+            cursor: From the page before.
 
         Raises:
             InvalidInputError: Something can't be read, or a cursor that is not of this list.
         """
         from reme_core.ports import ListMemories, MemoryFilter
 
-        query = ListMemories(
-            filter=MemoryFilter(
-                types=STATEMENTS if (types := inputs.read_types(memory_type)) is None else types,
-                targets=inputs.read_targets(memory_target),
-                metadata=inputs.read_metadata_filter(metadata),
-                keyword=None if keyword is None else inputs.read_query(keyword, "keyword"),
-                as_of=inputs.read_time(as_of, "as_of"),
-                include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
-            ),
+        wanted = MemoryFilter(
+            types=STATEMENTS if (types := inputs.read_types(memory_type)) is None else types,
+            targets=inputs.read_targets(memory_target),
+            metadata=inputs.read_metadata_filter(metadata),
+            keyword=None if keyword is None else inputs.read_query(keyword, "keyword"),
+            as_of=inputs.read_time(as_of, "as_of"),
+            include_superseded=inputs.read_flag(include_superseded, "include_superseded"),
+        )
+        most, known = inputs.read_count(limit, "limit"), inputs.read_time(known_at, "known_at")
+        scope, store = await self._looked_up(user_id, shared=shared), self._ports.store
+        if known is None:
+            return await store.list_memories(scope, ListMemories(filter=wanted, limit=most, cursor=cursor))
+        from reme_core.recall.changes import list_known
+
+        return await list_known(store, scope, wanted, at=known, limit=most, cursor=cursor)
+
+    async def changes(
+        self: MemoryParts,
+        *,
+        user_id: str | None = None,
+        shared: bool = False,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        memory_type: str | Sequence[str] = "auto",
+        memory_target: str | Sequence[str] | None = None,
+        every: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> MemoryChanges:
+        """Return what changed between two times of writing, newest first; `text` tells it to people and prompts.
+
+        Each memory is told once, with what it was and what it came to: added, updated, replaced, deleted or restored.
+        One that came and went between the two times is not told, nor one that is again what it was. Each change names
+        its run, which `undo` takes back. `next_cursor` asks for the next page, of what there was at the first one.
+
+        Args:
+            user_id: Whose memories.
+            shared: Those of the shared scope, in place of a user's.
+            since: Written at this time or later; from the beginning unless given.
+            until: Written before this time; up to now unless given.
+            memory_type: One or several types, as the change leaves them; "auto" is any.
+            memory_target: One or several targets, likewise.
+            every: Each change for itself, what came and went included.
+            limit: At most so many.
+            cursor: From the page before.
+
+        Raises:
+            InvalidInputError: Something can't be read, or times that don't rise, or a cursor that is not of this list.
+        """
+        from reme_core.recall.changes import ChangesRequest, list_changes
+
+        begin, end = inputs.read_time(since, "since"), inputs.read_time(until, "until")
+        if begin is not None and end is not None and end <= begin:
+            msg = f"until: {end} does not lie behind since, {begin}"
+            raise InvalidInputError(msg)
+        request = ChangesRequest(
+            since=begin,
+            until=end,
+            types=STATEMENTS if (types := inputs.read_types(memory_type)) is None else types,
+            targets=inputs.read_targets(memory_target),
+            every=inputs.read_flag(every, "every"),
             limit=inputs.read_count(limit, "limit"),
             cursor=cursor,
         )
-        return await self._ports.store.list_memories(await self._looked_up(user_id, shared=shared), query)
+        return await list_changes(self._ports.store, await self._looked_up(user_id, shared=shared), request)
 
     async def history(
         self: MemoryParts, memory_id: str, *, user_id: str | None = None, shared: bool = False

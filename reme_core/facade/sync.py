@@ -165,6 +165,7 @@ class SyncReMe:
     supersede_memory = _waiting(ReMe.supersede_memory)
     delete_memory = _waiting(ReMe.delete_memory)
     list_memories = _waiting(ReMe.list_memories)
+    changes = _waiting(ReMe.changes)
     history = _waiting(ReMe.history)
     undo = _waiting(ReMe.undo)
     get_messages = _waiting(ReMe.get_messages)

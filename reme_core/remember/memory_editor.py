@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from reme_core.errors import ConflictError, InvalidInputError, MemoryNotFoundError, RunNotFoundError
 from reme_core.ports import DeleteMemory, Embedder, PutMemory, Store, WriteBatch
 from reme_core.retrieval.embedding import vectors_or_none
-from reme_core.rules import replaced
+from reme_core.rules import is_unchanged, replaced
 from reme_core.schema import Event, Memory, Scope, UndoResult, describe, new_id
 from reme_core.schema.checks import check_numbers, kind_of
 from reme_core.steps.distillation import run_events
@@ -241,14 +241,10 @@ async def _find(store: Store, scope: Scope, memory_id: str) -> Memory | None:
 
 
 def _is_same(present: Memory | None, after: Memory | None) -> bool:
-    """Tell whether a memory is what a run left.
-
-    A later change that was undone leaves a revision and nothing else, and a use is no change.
-    """
+    """Tell whether a memory is what a run left."""
     if present is None or after is None:
         return present is after
-    beside = {"revision": after.revision, "updated_at": after.updated_at, "freq": after.freq, "utility": after.utility}
-    return present.model_copy(update=beside) == after
+    return is_unchanged(present, after)
 
 
 async def _puts(embedder: Embedder | None, restored: Sequence[tuple[Memory, int]], at: datetime) -> list[PutMemory]:

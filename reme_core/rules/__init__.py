@@ -7,6 +7,7 @@ from reme_core.rules.chain import ChainUpdate as ChainUpdate
 from reme_core.rules.chain import chain_of as chain_of
 from reme_core.rules.chain import check_useless as check_useless
 from reme_core.rules.chain import check_uses as check_uses
+from reme_core.rules.chain import is_unchanged as is_unchanged
 from reme_core.rules.chain import is_useless as is_useless
 from reme_core.rules.chain import place as place
 from reme_core.rules.chain import replaced as replaced

@@ -200,3 +200,12 @@ def check_useless(found: Memory, limits: Uselessness | None) -> None:
         f">= {limits.min_freq} and utility / freq < {limits.max_utility}: read it again, then decide"
     )
     raise ConflictError(msg)
+
+
+def is_unchanged(then: Memory, now: Memory) -> bool:
+    """Tell whether two states of a memory are the same but for counts.
+
+    A change that was undone leaves a revision and nothing else, and a use is no change.
+    """
+    beside = {"revision": now.revision, "updated_at": now.updated_at, "freq": now.freq, "utility": now.utility}
+    return then.model_copy(update=beside) == now

@@ -83,8 +83,12 @@ def found_line(hit: Hit, *, max_chars: int | None = None) -> str:
         text = f"{who}: {text}" if who else text
     else:
         text = with_validity(f"When: {hit.when_to_use} Do: {text}" if hit.when_to_use else text, hit)
-    safe = _BREAK.sub("\n  ", _TAG.sub(lambda _: r"\u003c", with_hidden_shown(text)))
-    return f"- {day}{safe}"
+    return f"- {day}{fenced(text)}"
+
+
+def fenced(text: str, *, indent: int = 2) -> str:
+    """Return a text for a line within the fence of notes: it forges neither a line further out nor an end."""
+    return _BREAK.sub("\n" + " " * indent, _TAG.sub(lambda _: r"\u003c", with_hidden_shown(text)))
 
 
 def with_hidden_shown(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -25,9 +26,11 @@ from reme_core.ports import (
     PutOffloads,
     SearchItems,
     Store,
+    WriteBatch,
     WriteItems,
 )
-from reme_core.schema import MemoryType, OffloadRecord
+from reme_core.recall.changes import ChangesRequest, list_changes, list_known
+from reme_core.schema import STATEMENTS, MemoryType, OffloadRecord
 from reme_core.stores import LocalStore, PostgresStore
 from reme_core.testing.store_values import ALICE, NOW, at, batch, block, memory, message, random_unit
 
@@ -186,3 +189,32 @@ async def test_lists_words_and_counts_are_equal(both: Both) -> None:
         await both.do(lambda store: store.count_targets(ALICE)),
     ):
         assert server_all == local_all
+
+
+async def test_changes_and_what_was_known_are_equal(both: Both) -> None:
+    async def told(store: Store) -> list[object]:
+        await fill(store, 3)
+        odd = memory("odd \x01", memory_id="odd", target="walrus \x01")
+        await store.put(ALICE, WriteBatch(puts=[PutMemory(memory=odd)], at=at(1.5)))
+        found: list[object] = []
+        for since, until, targets, every in (
+            (None, None, None, False),
+            (NOW, at(1), ("walrus",), True),
+            (at(1), None, ("walrus \x01",), False),
+        ):
+            request = ChangesRequest(
+                since=since, until=until, types=STATEMENTS, targets=targets, every=every, limit=7, cursor=None
+            )
+            while True:
+                page = await list_changes(store, ALICE, request)
+                found += page.changes
+                if page.next_cursor is None:
+                    break
+                request = replace(request, cursor=page.next_cursor)
+        known = MemoryFilter(types=STATEMENTS, targets=("walrus", "walrus \x01"))
+        found += (await list_known(store, ALICE, known, at=at(2), limit=100, cursor=None)).memories
+        return found
+
+    local, server = await both.do(told)
+    assert len(local) > 60
+    assert server == local

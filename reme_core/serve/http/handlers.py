@@ -9,7 +9,7 @@ from pydantic import computed_field
 from reme_core.errors import InvalidInputError
 from reme_core.facade.reme import ReMe
 from reme_core.ports import BlockPage, EventQuery, OffloadPage
-from reme_core.schema import Cost, Event, Job, RetrieveResult, StoredMessage, make_scope, shown
+from reme_core.schema import Cost, Event, Job, MemoryChanges, RetrieveResult, StoredMessage, make_scope, shown
 from reme_core.schema.mapping import MappingModel
 from reme_core.steps import user_input as inputs
 from reme_core.steps.costs import CostBook
@@ -56,6 +56,27 @@ def with_text(found: RetrieveResult) -> FoundText:
         by_time=found.by_time,
         usage=found.usage,
         degraded=found.degraded,
+    )
+
+
+class ChangesText(MemoryChanges, extra="ignore"):
+    """The answer of `changes`, with `text`, which is ready for a prompt."""
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
+    @property
+    def text(self) -> str:
+        """The changes as quoted data, by target: dated, with their reasons; "" where there are none."""
+        return super().text
+
+
+def with_changes_text(found: MemoryChanges) -> ChangesText:
+    """Return changes with their text."""
+    return ChangesText(
+        changes=found.changes,
+        since=found.since,
+        until=found.until,
+        every=found.every,
+        next_cursor=found.next_cursor,
     )
 
 

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from reme_core import ReMe, RetrieveResult
+from reme_core import MemoryChanges, ReMe, RetrieveResult
 from reme_core.schema import Memory, Usage, make_scope
 from reme_core.serve.access import Right
 from reme_core.serve.http.calls import CALLS, Call
@@ -86,6 +86,22 @@ def test_memories_of_a_run_are_taken_back_together(client):
     assert client.get("/v1/memories/a%2Fb").json()["content"] == "one"
     assert client.get("/v1/memories/x%3Fy%23z%252F").json()["content"] == "two"
     assert sorted(client.post("/v1/runs/run%201/undo").json()["removed"]) == ["a/b", "x?y#z%2F"]
+
+
+def test_what_changed_is_told_with_its_text_to_whoever_may_read(client, client_as):
+    added = client.post("/v1/memories", json={"content": "Ana likes tea"}).json()
+    client.post(f"/v1/memories/{added['memory_id']}/supersede", json={"content": "Ana likes mate", "reason": "said so"})
+    reader = client_as(rights={Right.READ})
+    whole = reader.get("/v1/changes", params={"memory_target": "self", "every": True}).json()
+    text = whole.pop("text")
+    assert MemoryChanges.model_validate(whole).text == text
+    assert [item["kind"] for item in whole["changes"]] == ["added", "replaced", "added"]
+    page = reader.get("/v1/changes", params={"every": True, "limit": 2}).json()
+    rest = reader.get("/v1/changes", params={"every": True, "cursor": page["next_cursor"]}).json()
+    assert page["changes"] + rest["changes"] == whole["changes"]
+    assert reader.get("/v1/changes", params={"since": "soon"}).status_code == 422
+    assert client_as(rights={Right.WRITE}).get("/v1/changes").status_code == 403
+    assert [item["content"] for item in reader.get("/v1/memories?known_at=2020-01-01").json()["memories"]] == []
 
 
 def test_what_was_said_is_found_with_its_text_and_by_its_words_and_ids(client):
