@@ -50,6 +50,9 @@ Targets: TypeAlias = Annotated[list[str] | None, typer.Option("--target", help="
 Session: TypeAlias = Annotated[str | None, typer.Option("--session", help="Messages of this session.")]
 AsOf: TypeAlias = Annotated[str | None, typer.Option("--as-of", help="What held at this time, and was said by then.")]
 Superseded: TypeAlias = Annotated[bool, typer.Option("--superseded", help="Also memories that were replaced.")]
+KnownAt: TypeAlias = Annotated[
+    str | None, typer.Option("--known-at", help="As the memory stood at this time, whatever was changed since.")
+]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 DEFAULT_FOLDER = ".reme"
 DEFAULT_WAIT_S = 10.0

@@ -18,6 +18,7 @@ from typer.main import get_command
 from reme_core import __version__
 from reme_core.cli import (
     brief,
+    changes,
     chat,
     database,
     doctor,
@@ -53,6 +54,7 @@ for _name, _command in (
     ("list", search.list_),
     ("show", search.show),
     ("history", memories.history),
+    ("diff", changes.diff),
     ("export", transfer.export),
     ("import", transfer.import_),
     ("delete", memories.delete),

@@ -15,6 +15,7 @@ from reme_core.cli.items import find_item, print_block, print_hit, print_item, p
 from reme_core.cli.options import (
     AsOf,
     CommonOptions,
+    KnownAt,
     NoEmbedding,
     Session,
     Superseded,
@@ -105,6 +106,7 @@ async def list_(
     keyword: Annotated[str | None, typer.Option("--keyword", "-k", help="Holding every word of this.")] = None,
     session: Session = None,
     as_of: AsOf = None,
+    known_at: KnownAt = None,
     superseded: Superseded = False,
     limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 100,
     cursor: Annotated[str | None, typer.Option("--cursor", help="The next page; from the page before.")] = None,
@@ -116,6 +118,7 @@ async def list_(
         "--keyword": keyword is not None,
         "--session": session is not None,
         "--as-of": as_of is not None,
+        "--known-at": known_at is not None,
         "--superseded": superseded,
     }
     _check_page_options(layer, given)
@@ -129,6 +132,7 @@ async def list_(
                     keyword=keyword,
                     as_of=as_of,
                     include_superseded=superseded,
+                    known_at=known_at,
                     limit=limit,
                     cursor=cursor,
                 )
@@ -149,7 +153,7 @@ async def list_(
 def _check_page_options(layer: str, given: Mapping[str, bool]) -> None:
     """Refuse options that a layer of `reme list` can't honour (InvalidInputError); ignoring them would mislead."""
     known = {
-        "memory": {"--type", "--target", "--keyword", "--as-of", "--superseded"},
+        "memory": {"--type", "--target", "--keyword", "--as-of", "--known-at", "--superseded"},
         "message": {"--keyword", "--session"},
         "summary": {"--session"},
     }[layer]
