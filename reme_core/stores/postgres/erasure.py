@@ -20,6 +20,7 @@ def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
         return Erased()
     items = len(items_of_scope(connection, number))
     remove_items_of_scope(connection, number)
+    connection.execute("DELETE FROM new_vectors WHERE scope = ?", (number,))
     of_adapters = {
         name: connection.execute(f'DELETE FROM "{name}" WHERE erased_with = ?', (number,)).rowcount  # noqa: S608
         for name in _tables_of_adapters(connection)

@@ -71,6 +71,7 @@ _CLEARED = "cleared_page"
 
 # Tables whose rows go with a scope, their key, and the table of words under the same key.
 _TABLES = (
+    ("new_vectors", "rowid", None),
     ("messages", "seq", "message"),
     ("memories", "row", "memory"),
     ("offload_passages", "passage", "offload"),
