@@ -208,7 +208,7 @@ def _rows_of(matrix: Matrix, rows: list[int]) -> Matrix | None:
     return matrix[rows]
 
 
-def _other_model(stored: IndexedBy, model: str, dimension: int | None) -> InvalidInputError:
+def _other_model(stored: IndexedBy, model: str | None, dimension: int | None) -> InvalidInputError:
     length = "" if dimension is None else f" ({dimension})"
     return InvalidInputError(
         f"the items of this memory space were indexed by {stored.model!r} ({stored.dimension} dimensions), this store "
