@@ -14,8 +14,8 @@ from reme_core.schema import DumpedLibrary, FileCheck, LoadedLibrary, Reembedded
 from reme_core.steps import user_input as inputs
 
 if TYPE_CHECKING:
-    from reme_core.transfer.reembed import ItemTexts, OnProgress
     from reme_core.transfer.json_lines import NoteDraft
+    from reme_core.transfer.reembed import ItemTexts, OnProgress
 
 
 def _noting(memory: MemoryParts, scope: Scope) -> NoteDraft:

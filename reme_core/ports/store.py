@@ -340,13 +340,18 @@ class Store(Protocol):
         """
 
     async def texts_to_reembed(self, memory_space: str, page: ReembedPage) -> TextsToReembed:
-        """Return texts that have an old vector and no new one. Behind the last page others may have come."""
+        """Return texts that have an old vector and no new one; none where no change is under way.
+
+        Behind the last page others may have come.
+        """
 
     async def put_new_vectors(self, memory_space: str, put: NewVectors) -> None:
         """Keep vectors of the new model, all or none. What was erased meanwhile is passed over.
 
+        Where another process has ended the change meanwhile, this does nothing.
+
         Raises:
-            ConflictError: No change to this model is under way.
+            ConflictError: No change to this model is under way, nor has one ended.
             DimensionMismatchError: A vector of another length than that of the new model.
             InvalidInputError: A vector that is not finite or not of unit norm, or a key that is not one of ours.
         """
@@ -355,9 +360,10 @@ class Store(Protocol):
         """Take over all new vectors of a model in place of the old ones, at once; False where some items lack theirs.
 
         Messages and memories that lack one wait for it, as new ones do. None gives the change up: the old vectors stay.
+        Where another process has ended the change meanwhile, this does nothing.
 
         Raises:
-            ConflictError: No change to this model is under way.
+            ConflictError: No change to this model is under way, nor has one ended.
         """
 
     async def count(self, scope: Scope) -> Counts:

@@ -83,6 +83,8 @@ class EmbeddedStore(WrappedStore):
         except EmbeddingModelMismatchError as exc:
             self._refuse(exc)
             raise
+        if any(item.vector is not None for item in vectors):
+            self._right.add(scope.memory_space)
 
     async def _find(self, scope: Scope, search: S, find: Callable[[S], Awaitable[T]]) -> T:
         if search.vector is None:
@@ -103,11 +105,13 @@ class EmbeddedStore(WrappedStore):
             return await write(batch)
         await self._check(scope.memory_space)
         try:
-            return await write(replace(batch, embedded_by=self._embedder.name))
+            written = await write(replace(batch, embedded_by=self._embedder.name))
         except EmbeddingModelMismatchError as exc:
             self._refuse(exc)
             puts = [put if put.vector is None else replace(put, vector=None, wants_vector=True) for put in batch.puts]
             return await write(replace(batch, puts=puts))
+        self._right.add(scope.memory_space)
+        return written
 
     async def _check(self, memory_space: str) -> None:
         """Refuse a model that did not make the vectors of a space, unless it did when that was asked first.
@@ -135,7 +139,7 @@ class EmbeddedStore(WrappedStore):
 
     def _refuse(self, error: EmbeddingModelMismatchError) -> None:
         msg = (
-            f"the vectors of this memory space were changed from {error.found!r} to {error.expected!r}: this process goes on "
-            "by words alone; start it again with the new model"
+            f"the vectors of this memory space were changed from {error.found!r} to {error.expected!r}: this process "
+            "goes on by words alone; start it again with the new model"
         )
         self._embedder.refuse(ModelRejectedError(msg))

@@ -17,10 +17,10 @@ from reme_core.stores.local.file.file_location import is_read_only as is_read_on
 from reme_core.stores.local.file.tables import has_fts5 as has_fts5
 from reme_core.stores.local.file.whole_scope import HeldScope as HeldScope
 from reme_core.stores.local.file.whole_scope import list_scopes as list_scopes
-from reme_core.stores.sql.embedding_record import find_embedding as find_embedding
-from reme_core.stores.sql.embedding_record import find_target as find_target
 from reme_core.stores.local.store import LocalStore as LocalStore
 from reme_core.stores.noted_files import FileNotes as FileNotes
+from reme_core.stores.sql.embedding_record import find_embedding as find_embedding
+from reme_core.stores.sql.embedding_record import find_target as find_target
 
 if TYPE_CHECKING:
     from reme_core.stores.indexed import IndexedStore as IndexedStore

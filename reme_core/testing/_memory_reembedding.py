@@ -124,9 +124,7 @@ class MemoryReembedding:
         await _answer(store, NEW, texts)
         assert await store.end_reembedding(SPACE, NEW)
         for scope, index, model in ((ALICE, 1, "new"), (BOB, 1, "new"), (ELSEWHERE, 0, "old")):
-            [found] = await store.search_messages(
-                scope, MessageSearch(text="", vector=axis(index), embedded_by=model)
-            )
+            [found] = await store.search_messages(scope, MessageSearch(text="", vector=axis(index), embedded_by=model))
             assert found.similarity == pytest.approx(1.0)
 
     async def test_pages_have_each_text_once(self, store: Store) -> None:
@@ -167,9 +165,7 @@ class MemoryReembedding:
         await store.put(ALICE, _made(memory("one")))
         await store.begin_reembedding(SPACE, NEW)
         [text] = await _page(store)
-        await store.put_new_vectors(
-            SPACE, NewVectors(target=NEW, vectors=[MessageVector(pending=text, vector=None)])
-        )
+        await store.put_new_vectors(SPACE, NewVectors(target=NEW, vectors=[MessageVector(pending=text, vector=None)]))
         assert await _page(store) == []
         assert await store.end_reembedding(SPACE, NEW)
         assert await _nearest(store, NEW, 0) == []

@@ -1,4 +1,4 @@
-"""Change of the embedding model of a memory space: new vectors beside the old ones, and one transaction that swaps them.
+"""Change of the embedding model of a memory space: new vectors beside the old ones, which one transaction replaces.
 
 A row of `new_vectors` holds all vectors of a message, memory or item, one behind the other, and `stamp`, the version
 of what was embedded: one whose text has changed since counts as lacking. No search reads that table. The swap moves
@@ -95,6 +95,8 @@ def texts(connection: SqlConnection, memory_space: str, page: ReembedPage) -> Te
     """Return texts that have an old vector and no new one; see `Store.texts_to_reembed`."""
     check_limit(page.limit)
     first, after = _read_cursor(page.cursor)
+    if find_target(connection, memory_space) is None:
+        return TextsToReembed(texts=(), items=(), cursor=None)
     found: list[PendingText] = []
     items: list[PendingText] = []
     for kind in NewVectorOf:
@@ -138,7 +140,8 @@ def _pending(connection: SqlConnection, kind: NewVectorOf, row: int, stamp: int)
 
 def put(connection: SqlConnection, memory_space: str, new: NewVectors) -> None:
     """Keep vectors of the new model; see `Store.put_new_vectors`."""
-    _check_target(connection, memory_space, new.target)
+    if not _is_under_way(connection, memory_space, new.target):
+        return
     rows: dict[tuple[int, int, int], list[tuple[int, Vector | None]]] = {}
     for place, item in enumerate(new.vectors):
         kind, row, stamp, passage = _read_key(item)
@@ -177,7 +180,8 @@ def _put_one(
 def end(connection: SqlConnection, memory_space: str, target: IndexedBy | None) -> bool:
     """Swap the vectors, or give the change up; see `Store.end_reembedding`."""
     if target is not None:
-        _check_target(connection, memory_space, target)
+        if not _is_under_way(connection, memory_space, target):
+            return True
         if _count(connection, memory_space, NewVectorOf.ITEM, lacking=True):
             return False
         for kind in (NewVectorOf.MESSAGE, NewVectorOf.MEMORY):
@@ -236,8 +240,11 @@ def _leave_gaps(connection: SqlConnection, memory_space: str) -> None:
         )
 
 
-def _check_target(connection: SqlConnection, memory_space: str, target: IndexedBy) -> None:
+def _is_under_way(connection: SqlConnection, memory_space: str, target: IndexedBy) -> bool:
+    """Tell whether a change goes on; not where another process has ended it meanwhile (ConflictError: nobody has)."""
     found = find_target(connection, memory_space)
+    if found is None and find_embedding(connection, memory_space) == target:
+        return False
     if found is None:
         msg = (
             f"no change of the embedding model of memory space {memory_space!r} is under way: it ended, or was given up"
@@ -245,6 +252,7 @@ def _check_target(connection: SqlConnection, memory_space: str, target: IndexedB
         raise ConflictError(msg)
     if found != target:
         raise _under_way(found, memory_space)
+    return True
 
 
 def _under_way(found: IndexedBy, memory_space: str) -> ConflictError:

@@ -19,9 +19,8 @@ from reme_core.stores.sql import memory_changes as uses
 from reme_core.stores.sql import memory_rows as memories
 from reme_core.stores.sql import message_rows as messages
 from reme_core.stores.sql import offload_rows as offloads
-from reme_core.stores.sql import offload_search
+from reme_core.stores.sql import offload_search, reembedding
 from reme_core.stores.sql import ranked_search as search
-from reme_core.stores.sql import reembedding
 from reme_core.stores.sql import row_conditions as waiting
 from reme_core.stores.sql import tool_call_rows as tool_calls
 from reme_core.stores.sql.bookkeeping import Layer

@@ -32,8 +32,8 @@ _SINCE_VERSION_10 = (
 )
 
 
-# New vectors beside the old ones while the embedding model changes; see stores/sql/reembedding.py. scope: whose they are,
-# for its erasure; of items, if they end with one.
+# New vectors beside the old ones while the embedding model changes; see stores/sql/reembedding.py. scope: whose they
+# are, for its erasure; of items, if they end with one.
 _SINCE_VERSION_12 = (
     """CREATE TABLE new_vectors (
         kind INTEGER NOT NULL, row INTEGER NOT NULL, memory_space TEXT NOT NULL, stamp INTEGER NOT NULL, scope INTEGER,
