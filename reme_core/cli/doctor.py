@@ -23,8 +23,6 @@ from reme_core.cli.options import CommonOptions, of_the_space, other_spaces
 from reme_core.cli.output import Output, counted
 from reme_core.errors import (
     ConfigurationError,
-    DimensionMismatchError,
-    EmbeddingModelMismatchError,
     ModelUnavailableError,
     ReMeError,
     StorageFullError,
@@ -32,7 +30,6 @@ from reme_core.errors import (
 )
 from reme_core.facade.parts import UNSET
 from reme_core.facade.reme import ReMe
-from reme_core.ports import embedder_name
 from reme_core.schema import Message
 
 if TYPE_CHECKING:
@@ -216,6 +213,8 @@ def _named(indexed: IndexedBy) -> str:
 
 
 async def _asked_embedding_model(where: CommonOptions, stored: IndexedBy | None) -> Finding:
+    from reme_core.ports import IndexedBy, embedder_name  # noqa: PLC0415  # help is shown without it
+
     name = "embedding model"
     try:
         memory = ReMe(where.space, where.folder, llm=None, embedding=UNSET, vector_store={})
@@ -224,14 +223,8 @@ async def _asked_embedding_model(where: CommonOptions, stored: IndexedBy | None)
             if model is None:
                 told = "none, so texts are found by their words: set REME_EMBEDDING_MODEL and REME_EMBEDDING_API_KEY"
                 return Finding(name=name, text=told, is_hint=True)
-            if stored is not None and stored.model not in (None, embedder_name(model)):
-                expected, own = stored.model or "", embedder_name(model)
-                return wrong(name, EmbeddingModelMismatchError(expected=expected, found=own, what="a new vector"))
-            if stored is not None and stored.dimension != model.dimension:
-                error = DimensionMismatchError(
-                    expected=stored.dimension, found=model.dimension, what="the embedding model"
-                )
-                return wrong(name, error)
+            if stored is not None:
+                stored.check(IndexedBy(dimension=model.dimension, model=embedder_name(model)), "a new vector")
             async with asyncio.timeout(_ANSWER_S):
                 await model.embed(["OK"])
             return Finding(name=name, text=f"{model!r} answers")

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from pydantic import JsonValue
 
+from reme_core.errors import DimensionMismatchError, EmbeddingModelMismatchError
 from reme_core.ports.memory_store import Matrix, Vector
 from reme_core.schema import Memory, MemoryType, Scope, bounded_query
 
@@ -240,3 +241,15 @@ class IndexedBy:
 
     dimension: int
     model: str | None
+
+    def check(self, wanted: IndexedBy, what: str) -> None:
+        """Refuse vectors that can't be compared with these; a model that is not known may be any.
+
+        Raises:
+            DimensionMismatchError: They have another dimension.
+            EmbeddingModelMismatchError: Another model made them.
+        """
+        if wanted.dimension != self.dimension:
+            raise DimensionMismatchError(expected=self.dimension, found=wanted.dimension, what=what)
+        if None not in (self.model, wanted.model) and self.model != wanted.model:
+            raise EmbeddingModelMismatchError(expected=self.model or "", found=wanted.model or "", what=what)

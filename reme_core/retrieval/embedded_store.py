@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from reme_core.errors import EmbeddingModelMismatchError, ModelRejectedError
+from reme_core.errors import DimensionMismatchError, EmbeddingModelMismatchError, ModelRejectedError
 from reme_core.ports import (
     IndexedBy,
     MemorySearch,
@@ -29,6 +29,7 @@ _LOG = logging.getLogger("reme")
 S = TypeVar("S", MemorySearch, MessageSearch)
 T = TypeVar("T")
 
+_MISMATCHES = (EmbeddingModelMismatchError, DimensionMismatchError)
 _CHANGED = "the embedding model of this memory space was changed meanwhile; words alone were compared"
 
 
@@ -80,8 +81,8 @@ class EmbeddedStore(WrappedStore):
         await self._check(scope.memory_space)
         try:
             await self._store.put_vectors(scope, [replace(item, embedded_by=self._embedder.name) for item in vectors])
-        except EmbeddingModelMismatchError as exc:
-            self._refuse(exc)
+        except _MISMATCHES:
+            await self._is_replaced(scope.memory_space)
             raise
         if any(item.vector is not None for item in vectors):
             self._right.add(scope.memory_space)
@@ -92,9 +93,8 @@ class EmbeddedStore(WrappedStore):
         await self._check(scope.memory_space)
         try:
             return await find(replace(search, embedded_by=self._embedder.name))
-        except EmbeddingModelMismatchError as exc:
-            self._refuse(exc)
-            if not search.text.strip():
+        except _MISMATCHES:
+            if not await self._is_replaced(scope.memory_space) or not search.text.strip():
                 raise
             if search.on_degraded is not None:
                 search.on_degraded(_CHANGED)
@@ -106,8 +106,9 @@ class EmbeddedStore(WrappedStore):
         await self._check(scope.memory_space)
         try:
             written = await write(replace(batch, embedded_by=self._embedder.name))
-        except EmbeddingModelMismatchError as exc:
-            self._refuse(exc)
+        except _MISMATCHES:
+            if not await self._is_replaced(scope.memory_space):
+                raise
             puts = [put if put.vector is None else replace(put, vector=None, wants_vector=True) for put in batch.puts]
             return await write(replace(batch, puts=puts))
         self._right.add(scope.memory_space)
@@ -125,21 +126,26 @@ class EmbeddedStore(WrappedStore):
         stored = await self._store.find_index(memory_space)
         if stored is None:
             return  # the first vector that is written decides
-        ours = IndexedBy(dimension=self._embedder.dimension, model=self._embedder.name)
         if stored.model is None:
-            stored = await self._store.claim_index(memory_space, ours)
-            _LOG.info(
-                "the vectors of memory space %r, of no known model, count as those of %r", memory_space, ours.model
-            )
-        if stored.model is not None and stored.model != ours.model:
-            raise EmbeddingModelMismatchError(
-                expected=stored.model, found=self._embedder.name, what="a vector of this memory"
-            )
+            stored = await self._store.claim_index(memory_space, self._ours)
+            told = "the vectors of memory space %r, of no known model, count as those of %r"
+            _LOG.info(told, memory_space, self._ours.model)
+        stored.check(self._ours, "a vector of this memory")
         self._right.add(memory_space)
 
-    def _refuse(self, error: EmbeddingModelMismatchError) -> None:
+    @property
+    def _ours(self) -> IndexedBy:
+        return IndexedBy(dimension=self._embedder.dimension, model=self._embedder.name)
+
+    async def _is_replaced(self, memory_space: str) -> bool:
+        """Tell whether a refused vector is that of the model of before; that is then asked no more."""
+        stored = await self._store.find_index(memory_space)
+        before = self._embedder.name
+        if memory_space not in self._right or stored is None or stored.model == before:
+            return False
         msg = (
-            f"the vectors of this memory space were changed from {error.found!r} to {error.expected!r}: this process "
-            "goes on by words alone; start it again with the new model"
+            f"the vectors of memory space {memory_space!r} were changed from {before!r} to {stored.model!r}: this "
+            "process goes on by words alone; start it again with the new model"
         )
         self._embedder.refuse(ModelRejectedError(msg))
+        return True

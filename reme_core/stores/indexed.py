@@ -14,7 +14,6 @@ from dataclasses import replace
 from reme_core.errors import (
     CorruptDataError,
     DimensionMismatchError,
-    EmbeddingModelMismatchError,
     MemoryNotFoundError,
     ReMeError,
     StorageFullError,
@@ -26,6 +25,7 @@ from reme_core.ports import (
     ChangesPage,
     ChangesQuery,
     DeleteEntries,
+    IndexedBy,
     IndexHit,
     MemoryIndex,
     MemorySearch,
@@ -146,10 +146,8 @@ class IndexedStore(WrappedStore):
         if search.vector is None or search.embedded_by is None:
             return
         stored = await self._store.find_index(scope.memory_space)
-        if stored is not None and stored.model not in (None, search.embedded_by):
-            raise EmbeddingModelMismatchError(
-                expected=stored.model or "", found=search.embedded_by, what="the query's vector"
-            )
+        if stored is not None:
+            stored.check(IndexedBy(dimension=len(search.vector), model=search.embedded_by), "the query's vector")
 
     async def _search_without(self, scope: Scope, search: MemorySearch) -> list[ScoredMemory]:
         if search.on_degraded is not None:

@@ -130,12 +130,14 @@ async def test_a_process_whose_model_was_replaced_goes_on_by_words_and_its_texts
 async def test_a_model_of_another_dimension_takes_over_and_changing_to_it_again_does_nothing(tmp_path: Path) -> None:
     await fill(tmp_path, 3)
     told = list[tuple[int, int]]()
-    async with opened(tmp_path, HashedEmbedder(32)) as memory:
-        with pytest.raises(EmbeddingModelMismatchError):
+    async with opened(tmp_path, HashedEmbedder(32)) as memory, opened(tmp_path, HashedEmbedder(DIMENSION)) as old:
+        with pytest.raises(DimensionMismatchError, match="`reme reembed`"):
             await memory.retrieve("chess", user_id=USER)
+        await old.retrieve("chess", user_id=USER)
         await memory.reembed(on_progress=lambda done, total: told.append((done, total)))
         assert (await memory.retrieve("chess", user_id=USER)).degraded == ()
         assert (await memory.reembed()).texts == 0
+        assert "was changed" in (await old.retrieve("chess", user_id=USER)).degraded[0]
     assert (told[0], told[-1]) == ((0, 4), (4, 4))
 
 

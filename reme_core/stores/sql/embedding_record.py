@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 
-from reme_core.errors import DimensionMismatchError, EmbeddingModelMismatchError
 from reme_core.ports import IndexedBy, Vector
 from reme_core.stores.sql.bookkeeping import put_once
 from reme_core.stores.sql.connection import Statements
@@ -63,7 +62,7 @@ def claim_embedding(connection: Statements, memory_space: str, wanted: IndexedBy
     """
     found = find_embedding(connection, memory_space)
     if found is not None:
-        _compare(found, wanted.dimension, wanted.model, what)
+        found.check(wanted, what)
         if found.model is not None or wanted.model is None:
             return
     set_embedding(connection, memory_space, wanted)
@@ -111,11 +110,4 @@ def check_embedding(
         return
     found = find_embedding(connection, memory_space)
     if found is not None:
-        _compare(found, len(vector), embedded_by, what)
-
-
-def _compare(found: IndexedBy, dimension: int, model: str | None, what: str) -> None:
-    if model is not None and found.model is not None and model != found.model:
-        raise EmbeddingModelMismatchError(expected=found.model, found=model, what=what)
-    if dimension != found.dimension:
-        raise DimensionMismatchError(expected=found.dimension, found=dimension, what=what)
+        found.check(IndexedBy(dimension=len(vector), model=embedded_by), what)
