@@ -14,7 +14,7 @@ import pytest
 
 from reme_core import ReMe
 from reme_core.errors import ConfigurationError, DimensionMismatchError, EmbeddingModelMismatchError
-from reme_core.ports import Embedder, MemorySearch, MessageSearch
+from reme_core.ports import Embedder, IndexedBy, MemorySearch, MessageSearch, MessageVector, NewVectors, ReembedPage
 from reme_core.schema import Reembedded, Scope
 from reme_core.stores import IndexedStore, LocalStore
 from reme_core.testing import HashedEmbedder
@@ -186,6 +186,21 @@ async def test_an_index_beside_the_store_takes_the_new_vectors_over(tmp_path: Pa
     for memory in (first, second):
         await memory.close()
     await store.close()
+
+
+async def test_new_vectors_of_an_erased_user_leave_the_file_with_the_user(tmp_path: Path) -> None:
+    await fill(tmp_path, 3)
+    store = LocalStore(tmp_path / "memory.db")
+    target = IndexedBy(dimension=DIMENSION, model="other")
+    await store.begin_reembedding(SPACE, target)
+    page = await store.texts_to_reembed(SPACE, ReembedPage(limit=10))
+    rows = await OtherEmbedder(DIMENSION).embed([item.text for item in page.texts])
+    vectors = [MessageVector(pending=item, vector=row) for item, row in zip(page.texts, rows, strict=True)]
+    await store.put_new_vectors(SPACE, NewVectors(target=target, vectors=vectors))
+    await store.erase(SCOPE)
+    await store.close()
+    held = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    assert not any(row.tobytes() in held for row in rows)
 
 
 async def test_files_follow_as_before_where_a_memory_has_a_model(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ _KINDS = {
     ),
     NewVectorOf.ITEM: ("items", "item", "items.updated", f"+items.ns IN {_NAMESPACES}", "item_vectors", "item"),
 }
+_CLEARED = 1_000
 _KEY = re.compile(r"([123])\.([0-9]{1,18})\.([0-9]{1,18})(?:\.([0-9]{1,4}))?", re.ASCII)
 _CURSOR = re.compile(r"([123])\.([0-9]{1,18})", re.ASCII)
 
@@ -57,6 +58,8 @@ def begin(connection: SqlConnection, memory_space: str, target: IndexedBy) -> No
     """Record where the change goes, unless that stands there; see `Store.begin_reembedding`."""
     found = find_target(connection, memory_space)
     if found is None:
+        while clear(connection, memory_space):  # what a change left behind that was killed at its end
+            pass
         set_target(connection, memory_space, target)
     elif found != target:
         raise _under_way(found, memory_space)
@@ -189,9 +192,20 @@ def end(connection: SqlConnection, memory_space: str, target: IndexedBy | None) 
         _swap_items(connection, memory_space)
         _leave_gaps(connection, memory_space)
         set_embedding(connection, memory_space, target)
-    connection.execute("DELETE FROM new_vectors WHERE memory_space = ?", (memory_space,))
     set_target(connection, memory_space, None)
     return True
+
+
+def clear(connection: SqlConnection, memory_space: str) -> bool:
+    """Remove some new vectors that are of no use any more; return whether there may be more of them."""
+    if find_target(connection, memory_space) is not None:
+        return False  # somebody has begun another change
+    gone = connection.execute(
+        "DELETE FROM new_vectors WHERE (kind, row) IN"
+        " (SELECT kind, row FROM new_vectors WHERE memory_space = ? LIMIT ?) AND memory_space = ?",
+        (memory_space, _CLEARED, memory_space),
+    )
+    return gone.rowcount == _CLEARED
 
 
 def _swap(connection: SqlConnection, memory_space: str, kind: NewVectorOf) -> None:

@@ -320,9 +320,15 @@ class SqlStore:
     async def end_reembedding(self, memory_space: str, target: ports.IndexedBy | None) -> bool:
         """Take over all new vectors at once; see `Store.end_reembedding`."""
         check_space(memory_space)
-        return await self._database.write(
+        ended = await self._database.write(
             lambda c: reembedding.end(c, memory_space, target), within=memory_space, frees=True
         )
+        # In steps, between which others write.
+        while ended and await self._database.write(
+            lambda c: reembedding.clear(c, memory_space), within=memory_space, settled=False, frees=True
+        ):
+            pass
+        return ended
 
     async def _refresh(self, memory_space: str, items: list[int], at: datetime) -> None:
         if items:
