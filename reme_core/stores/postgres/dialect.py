@@ -81,6 +81,25 @@ class PostgresDialect:
                 text = "body::json -> 'metadata' ->> ?::text"
                 return f"json_typeof{found} = 'string' AND {text} = ?", [key, key, value]
 
+    def word_tables(self, connection: Statements) -> Sequence[WordTable]:
+        """Return that of passages; other rows hold their own terms."""
+        del connection
+        return ("offload_words",)
+
+    def table_names(self, connection: Statements) -> list[str]:
+        """Return the tables of the schema."""
+        rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        return [str(name) for (name,) in rows]
+
+    def set_aside(self, connection: Statements, table: str, key: str, highest: int) -> int:
+        """Move the sequence of a table, as its owner: nobody takes a number of it meanwhile."""
+        (name,) = connection.execute("SELECT pg_get_serial_sequence(?, ?)", (table, key)).fetchone()
+        connection.execute(f"ALTER SEQUENCE {name} NO CYCLE")  # changes nothing, and locks it
+        last, is_taken = connection.execute(f"SELECT last_value, is_called FROM {name}").fetchone()  # noqa: S608  # ours
+        higher = int(last) if is_taken else int(last) - 1
+        connection.execute(f"ALTER SEQUENCE {name} RESTART WITH {higher + highest + 1}")
+        return higher
+
     def add_words(self, connection: Statements, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
         """Keep the terms of a passage; those of other rows stand in them."""
         if table == "offload_words":

@@ -160,6 +160,22 @@ class Dialect(Protocol):
         """
         ...
 
+    def word_tables(self, connection: SqlConnection) -> Sequence[WordTable]:
+        """Return the indexes of terms that `add_words` fills."""
+        ...
+
+    def table_names(self, connection: SqlConnection) -> list[str]:
+        """Return all tables, those of adapters too."""
+        ...
+
+    def set_aside(self, connection: SqlConnection, table: str, key: str, highest: int) -> int:
+        """Set numbers aside for rows of another store, of which `highest` is the last one.
+
+        Returns:
+            What is to be added to each of them, so that it is the number of no row here, nor ever will be.
+        """
+        ...
+
     def add_words(
         self, connection: SqlConnection, table: WordTable, scope: int, row: int, words: Sequence[str]
     ) -> None:

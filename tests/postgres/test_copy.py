@@ -1,0 +1,135 @@
+"""A copy between the file and PostgreSQL answers as the source does, ids, order, times and history included."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from reme_core.errors import ConflictError
+from reme_core.ports import (
+    AppendMessages,
+    ClaimJob,
+    EventQuery,
+    FindMessages,
+    HoldOffloads,
+    ItemAddress,
+    ListMemories,
+    ListOffloads,
+    ListToolCalls,
+    MemoryFilter,
+    MemorySearch,
+    MessageSearch,
+    OffloadSearch,
+    PutItem,
+    SearchItems,
+    Store,
+    WriteItems,
+)
+from reme_core.schema import Job, ToolCallResult
+from reme_core.stores import LocalStore, PostgresStore
+from reme_core.stores.copying.copy_store import compare_stores, copy_store
+from reme_core.stores.copying.stores_as_rows import Chosen, StoreRows
+from reme_core.testing.store_values import ALICE, BOB, NOW, batch, memory, message, random_unit
+from tests.postgres.test_same_answers import WORDS, fill
+
+SPACE = Chosen(spaces=("space",))
+
+
+def rows_of(store: LocalStore | PostgresStore) -> StoreRows:
+    return StoreRows(
+        database=store.database, shown=store.database.path, shows_spaces=isinstance(store, LocalStore)
+    )
+
+
+async def fill_all(store: Store) -> None:
+    """Write something into every table of two users, the numbers of one between those of the other."""
+    await store.append(BOB, AppendMessages(session_id="s", messages=[message("Walrus", message_id="b0")]))
+    await fill(store, 3)
+    await store.append(BOB, AppendMessages(session_id="s", messages=[message("Tennis", message_id="b1")]))
+    await store.put(BOB, batch(memory("Bob plays tennis", scope=BOB, memory_id="m000")))
+    jobs = [Job(job_id=f"j{n}", kind="summary", created_at=NOW, due_at=NOW) for n in range(3)]
+    await store.add_jobs(ALICE, jobs)
+    held = ClaimJob(kinds=("summary",), owner="p1", now=NOW, hold=timedelta(hours=1), is_gone=lambda _: False)
+    assert await store.claim_job(ALICE, held) is not None
+    await store.hold_offloads(ALICE, HoldOffloads(session_id="s", references=frozenset({"ref1", "ref2"}), now=NOW))
+    calls = [
+        ToolCallResult(tool_name="shell", call_id=f"c{n}", output="crème" * n, success=n % 2 == 0, create_time=NOW)
+        for n in range(5)
+    ]
+    await store.add_tool_calls(ALICE, calls)
+    mine = PutItem(address=ItemAddress(namespace=("n", "a"), key="mine"), value={"text": "海象"}, owner=ALICE)
+    await store.write_items("space", WriteItems(writes=[mine], at=NOW))
+
+
+async def answers(store: Store) -> dict[str, object]:
+    """Ask what stores answer; lists have ids, scores, times, revisions and places in their order."""
+    said: dict[str, object] = {}
+    for n, text in enumerate((*WORDS, "walrus tea", "")):
+        vector = random_unit(n) if n % 2 or not text else None
+        search = MemorySearch(text=text, vector=vector, limit=20, filter=MemoryFilter())
+        messages = MessageSearch(text=text, vector=vector, limit=20, now=NOW)
+        said[f"memories {text}"] = await store.search(ALICE, search)
+        said[f"messages {text}"] = await store.search_messages(ALICE, messages)
+        said[f"keyword {text}"] = await store.find_messages(ALICE, FindMessages(keyword=text or None, limit=9))
+        said[f"offloads {text}"] = await store.search_offloads(ALICE, OffloadSearch(text=text, limit=9)) if text else ()
+        items = SearchItems(prefix=("n",), text=text, vector=vector, limit=50, at=NOW)
+        said[f"items {text}"] = await store.search_items("space", items)
+    for scope in (ALICE, BOB):
+        every = ListMemories(limit=30, filter=MemoryFilter(include_superseded=True))
+        said[f"list {scope}"] = await store.list_memories(scope, every)
+        said[f"events {scope}"] = await store.events(scope, EventQuery(limit=500))
+        said[f"count {scope}"] = await store.count(scope)
+        said[f"targets {scope}"] = await store.count_targets(scope)
+    said["offloads"] = await store.list_offloads(ALICE, ListOffloads(limit=50))
+    said["reload"] = await store.get_offload(ALICE, "ref3")
+    said["calls"] = await store.list_tool_calls(ALICE, ListToolCalls(limit=50))
+    return said
+
+
+@pytest.fixture
+async def local(tmp_path: Path) -> AsyncIterator[LocalStore]:
+    store = LocalStore(tmp_path / "memory.db", synchronous="NORMAL")
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def remote(shared_url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(shared_url)
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def back(tmp_path: Path) -> AsyncIterator[LocalStore]:
+    store = LocalStore(tmp_path / "back" / "memory.db", synchronous="NORMAL")
+    yield store
+    await store.close()
+
+
+async def test_a_copy_to_the_server_and_back_answers_as_the_file_does(
+    local: LocalStore, remote: PostgresStore, back: LocalStore
+) -> None:
+    await fill_all(local)
+    wanted = await answers(local)
+
+    there = await copy_store(rows_of(local), rows_of(remote), SPACE)
+    again = await copy_store(rows_of(local), rows_of(remote), SPACE)
+    home = await copy_store(rows_of(remote), rows_of(back), SPACE)
+
+    assert await answers(remote) == wanted
+    assert await answers(back) == wanted
+    assert {unit.outcome for unit in there.units} == {"copied"}
+    assert {unit.outcome for unit in again.units} == {"there"}
+    assert there.rows == again.rows == home.rows
+    assert set(there.rows) >= {"messages", "memories", "events", "jobs", "offload_holds", "tool_calls", "items"}
+    for store in (remote, back):
+        jobs = await store.list_jobs(ALICE)
+        assert [(job.job_id, job.state, job.owner, job.attempts) for job in jobs] == [
+            (f"j{n}", "pending", None, 0) for n in range(3)
+        ]
+    assert (await back.database.read(lambda c: c.execute("PRAGMA integrity_check").fetchall())) == [("ok",)]
