@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from reme_core.errors import ConflictError
 from reme_core.ports import (
     AppendMessages,
     ClaimJob,
@@ -31,18 +29,17 @@ from reme_core.ports import (
 )
 from reme_core.schema import Job, ToolCallResult
 from reme_core.stores import LocalStore, PostgresStore
-from reme_core.stores.copying.copy_store import compare_stores, copy_store
+from reme_core.stores.copying.copy_store import copy_store
 from reme_core.stores.copying.stores_as_rows import Chosen, StoreRows
+from reme_core.stores.sql.connection import SqlDatabase
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, memory, message, random_unit
 from tests.postgres.test_same_answers import WORDS, fill
 
 SPACE = Chosen(spaces=("space",))
 
 
-def rows_of(store: LocalStore | PostgresStore) -> StoreRows:
-    return StoreRows(
-        database=store.database, shown=store.database.path, shows_spaces=isinstance(store, LocalStore)
-    )
+def rows_of(store: LocalStore | PostgresStore) -> StoreRows[SqlDatabase]:
+    return StoreRows(database=store.database, shown=store.database.path, shows_spaces=isinstance(store, LocalStore))
 
 
 async def fill_all(store: Store) -> None:

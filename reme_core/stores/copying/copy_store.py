@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 from reme_core.errors import ConflictError, CorruptDataError
@@ -17,11 +18,12 @@ from reme_core.ports import IndexedBy
 from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Scope
 from reme_core.stores.copying.read_rows import Batch, Digests, ItemsOf, TableDigest, Unit, digests_of, passed
+from reme_core.stores.copying.rows_file import RowsFile, write_rows_file
 from reme_core.stores.copying.stores_as_rows import Chosen, RowSource, StoreRows, Survey, boundary_of, handed_over
 from reme_core.stores.copying.tables import NAMED
 from reme_core.stores.copying.write_rows import Numbers, write_items, write_scope
 from reme_core.stores.sql.bookkeeping import claim_dimension, put_once
-from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.connection import SqlConnection, SqlDatabase
 from reme_core.stores.sql.items.item_rows import claim_index
 
 Progress = Callable[[int], None]
@@ -77,13 +79,17 @@ def units_of(survey: Survey, chosen: Chosen) -> list[Unit]:
     return [
         *scopes,
         *(ItemsOf(space, scopes, unowned=unowned) for space in survey.spaces),
-        *([] if SERVICE_SPACE in survey.spaces else [ItemsOf(SERVICE_SPACE, scopes, unowned and chosen.spaces is None)]),
+        *(
+            []
+            if SERVICE_SPACE in survey.spaces
+            else [ItemsOf(SERVICE_SPACE, scopes, unowned and chosen.spaces is None)]
+        ),
     ]
 
 
 async def copy_store(
     source: RowSource,
-    target: StoreRows,
+    target: StoreRows[SqlDatabase],
     chosen: Chosen,
     *,
     merge: bool = False,
@@ -112,7 +118,7 @@ async def copy_store(
         if progress is not None:
             progress(min(done, total), total)
 
-    copy = _Copy(source, target, survey, merge, tell)
+    copy = _Copy(source, target, survey, merge=merge, tell=tell)
     await copy.take_settings()
     units = []
     for unit in units_of(survey, chosen):
@@ -122,6 +128,37 @@ async def copy_store(
         tell(survey.scopes.get(unit, 0) if isinstance(unit, Scope) else 0)
     await copy.finish()
     kept = tuple(unit for unit in units if unit.rows or unit.user_id is not None)
+    return StoreCopy(units=kept, left_out=survey.left_out)
+
+
+async def copy_to_file(
+    source: RowSource, path: Path, chosen: Chosen, *, progress: Callable[[int, int], None] | None = None
+) -> StoreCopy:
+    """Write what is chosen to a file of rows, in place of one that is there, once it is whole; then read it.
+
+    Raises:
+        StoreAccessError: The file can't be written.
+        CorruptDataError: What it says is not what was read.
+    """
+    survey = await source.survey(chosen)
+    units, total, done = units_of(survey, chosen), sum(survey.scopes.values()), 0
+
+    def tell(rows: int) -> None:
+        nonlocal done
+        done += rows
+        if progress is not None:
+            progress(done, total)
+
+    written = await write_rows_file(path, source, survey, units, tell)
+    copy = RowsFile(path)
+    copied = []
+    for unit, digests in zip(units, written, strict=True):
+        wanted = digests.result()
+        if differ := _differences(wanted, await copy.read(unit, digests_of)):
+            msg = f"{_name(unit)} is not in {copy.shown} as it was read ({'; '.join(differ)}): copy it again"
+            raise CorruptDataError(msg)
+        copied.append(_copied(unit, wanted, "copied"))
+    kept = tuple(unit for unit in copied if unit.rows or unit.user_id is not None)
     return StoreCopy(units=kept, left_out=survey.left_out)
 
 
@@ -146,7 +183,13 @@ class _Copy:
     """A copy that is under way."""
 
     def __init__(
-        self, source: RowSource, target: StoreRows, survey: Survey, merge: bool, tell: Progress  # noqa: FBT001
+        self,
+        source: RowSource,
+        target: StoreRows[SqlDatabase],
+        survey: Survey,
+        *,
+        merge: bool,
+        tell: Progress,
     ) -> None:
         self._source = source
         self._target = target
@@ -211,8 +254,8 @@ class _Copy:
         )
         if differ:
             msg = (
-                f"{_name(unit)} is not in {self._target.shown} as it was read ({'; '.join(differ)}): somebody wrote to it"
-                " meanwhile, or it is damaged; look with --verify"
+                f"{_name(unit)} is not in {self._target.shown} as it was read ({'; '.join(differ)}): somebody wrote"
+                " to it meanwhile, or it is damaged; look with --verify"
             )
             raise CorruptDataError(msg)
 
@@ -230,8 +273,11 @@ def _take_settings(connection: SqlConnection, settings: Mapping[str, str]) -> No
         wanted = IndexedBy(**json.loads(settings["items_index"]))
         found = claim_index(connection, wanted)
         if found != wanted:
-            msg = f"the items of the source are embedded by {wanted.model!r}, those of the target by {found.model!r}"
-            raise ConflictError(f"{msg}: they can't be searched together; copy into another store")
+            msg = (
+                f"the items of the source are embedded by {wanted.model!r} ({wanted.dimension} dimensions), those of the"
+                f" target by {found.model!r} ({found.dimension}): they can't be searched together; copy into another store"
+            )
+            raise ConflictError(msg)
 
 
 def _set_aside(connection: SqlConnection, mark: str, highest: Mapping[str, int]) -> Mapping[str, int]:
@@ -273,10 +319,10 @@ def _differences(wanted: Mapping[str, TableDigest], found: Mapping[str, TableDig
     return differ
 
 
-def _refusal(unit: Unit, target: StoreRows, differ: Sequence[str]) -> ConflictError:
+def _refusal(unit: Unit, target: RowSource, differ: Sequence[str]) -> ConflictError:
     msg = (
-        f"{_name(unit)}: {target.shown} holds other things under this name ({'; '.join(differ)}): nothing of it was copied;"
-        " --merge adds what is missing there, or delete it there first, or copy into another database"
+        f"{_name(unit)}: {target.shown} holds other things under this name ({'; '.join(differ)}): nothing of it was"
+        " copied; --merge adds what is missing there, or delete it there first, or copy into another database"
     )
     return ConflictError(msg)
 

@@ -11,14 +11,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, Full, Queue
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from reme_core.errors import InvalidInputError, ReMeError, StoreUnavailableError
 from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Scope
 from reme_core.stores.copying.read_rows import Batch, Unit, read_items, read_scope
 from reme_core.stores.copying.tables import ITEMS, NAMED, OF_SCOPES
-from reme_core.stores.sql.connection import Boundary, SqlConnection, SqlDatabase
+from reme_core.stores.sql.connection import Boundary, SqlConnection, Work
 
 T = TypeVar("T")
 
@@ -83,9 +83,20 @@ class RowSource(Protocol):
         ...
 
 
+class Reads(Protocol):
+    """Runs work in one snapshot, off the event loop."""
+
+    async def read(self, work: Work[T], *, within: Boundary) -> T:
+        """Run work that writes nothing."""
+        ...
+
+
+D = TypeVar("D", bound=Reads, covariant=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreRows:
-    """A store as a `RowSource`, and as what is written to.
+class StoreRows(Generic[D]):
+    """A store as a `RowSource`; with a database that writes, what is copied to.
 
     Attributes:
         database: Its database.
@@ -93,7 +104,7 @@ class StoreRows:
         shows_spaces: Whether it can tell what spaces there are; the walls of a server let each be seen by name only.
     """
 
-    database: SqlDatabase
+    database: D
     shown: str
     shows_spaces: bool
 

@@ -13,6 +13,7 @@ Value: TypeAlias = int | float | str | bytes | None
 Row: TypeAlias = tuple[Value, ...]
 """The number of a row (None where its table has none), its columns, the numbers that it points at, their names."""
 
+
 @dataclass(frozen=True, slots=True)
 class Reference:
     """A column that holds the number of another row.
@@ -79,7 +80,8 @@ class CopiedTable:
             *(f'{alias}."{item.name}"' for alias, item in joined),
         ]
         others = "".join(
-            f' LEFT JOIN {item.table} AS {alias} ON {alias}."{item.number}" = t."{item.column}"' for alias, item in joined
+            f' LEFT JOIN {item.table} AS {alias} ON {alias}."{item.number}" = t."{item.column}"'
+            for alias, item in joined
         )
         return (
             f"SELECT {', '.join(wanted)} FROM {self.name} AS t{others}"  # noqa: S608  # names of ours

@@ -161,9 +161,7 @@ def write_items(
     return sums
 
 
-def _insert_item(
-    connection: SqlConnection, row: Row, ns: int, numbers: Numbers, scopes: Mapping[Scope, int]
-) -> None:
+def _insert_item(connection: SqlConnection, row: Row, ns: int, numbers: Numbers, scopes: Mapping[Scope, int]) -> None:
     _, key, created, updated, expires, ttl, value, _, memory_id, memory_of, owner, vectors = row
     item = numbers.of(ITEMS.name, row[0])
     memory = None

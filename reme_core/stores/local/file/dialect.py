@@ -88,7 +88,9 @@ class SqliteDialect:
 
     def table_names(self, connection: Statements) -> list[str]:
         """Return the tables but those of SQLite itself, and of its full-text indexes."""
-        rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'")
+        rows = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+        )
         return [str(name) for (name,) in rows if not str(name).startswith(WORD_TABLE_NAMES)]
 
     def set_aside(self, connection: Statements, table: str, key: str, highest: int) -> int:
