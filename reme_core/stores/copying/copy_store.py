@@ -274,8 +274,8 @@ def _take_settings(connection: SqlConnection, settings: Mapping[str, str]) -> No
         found = claim_index(connection, wanted)
         if found != wanted:
             msg = (
-                f"the items of the source are embedded by {wanted.model!r} ({wanted.dimension} dimensions), those of the"
-                f" target by {found.model!r} ({found.dimension}): they can't be searched together; copy into another store"
+                f"items of the source are embedded by {wanted.model!r} ({wanted.dimension} dimensions), of the target"
+                f" by {found.model!r} ({found.dimension}): copy into another store"
             )
             raise ConflictError(msg)
 

@@ -7,6 +7,7 @@ from indexes over arrays or text-search vectors, and a scope's rows are few enou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, cast
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
-from reme_core.stores.sql.connection import PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.sql.connection import Boundary, PassagePostings, Statements, WordPair, WordTable
 from reme_core.text import pack_terms, unpack_terms
 
 _WORDS_OF = {
@@ -44,6 +45,10 @@ class PostgresDialect:
     def known_scope(self, connection: Statements, scope: Scope) -> int | None:
         """Return what was looked up when the transaction began."""
         return cast("PgConnection", connection).known_scope(scope)
+
+    def within(self, connection: Statements, boundary: Boundary) -> AbstractContextManager[None]:
+        """Set another boundary, and then the one before."""
+        return cast("PgConnection", connection).within(boundary)
 
     def renew(self, connection: Statements) -> None:
         """End the snapshot and begin a new one."""

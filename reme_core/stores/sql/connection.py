@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pydantic import ValidationError
@@ -131,6 +131,10 @@ class Dialect(Protocol):
         self, connection: SqlConnection, table: str, key: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
     ) -> Sequence[int]:
         """Insert rows, and return their numbers, the column `key`, in their order."""
+        ...
+
+    def within(self, connection: SqlConnection, boundary: Boundary) -> AbstractContextManager[None]:
+        """Go on within another boundary for a moment: what a service notes of a user lies in a space of its own."""
         ...
 
     def renew(self, connection: SqlConnection) -> None:

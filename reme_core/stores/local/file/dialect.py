@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 from reme_core.schema import Scope
@@ -16,7 +17,7 @@ from reme_core.stores.local.file.words import (
     match_terms,
     remove_words,
 )
-from reme_core.stores.sql.connection import Cursor, PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.sql.connection import Boundary, Cursor, PassagePostings, Statements, WordPair, WordTable
 from reme_core.stores.sql.segment_anew import WORD_TABLE_NAMES
 
 _UNCOUNTED = ("call",)  # the numbers of these rows may be given again
@@ -46,6 +47,11 @@ class SqliteDialect:
         """Know none: to look one up takes no longer."""
         del connection, scope
         return None
+
+    def within(self, connection: Statements, boundary: Boundary) -> AbstractContextManager[None]:
+        """Do nothing: a file has no boundaries."""
+        del connection, boundary
+        return nullcontext()
 
     def renew(self, connection: Statements) -> None:
         """End the snapshot and begin a new one."""
