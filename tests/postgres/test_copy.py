@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from reme_core import ReMe
+from reme_core.errors import ConflictError, InvalidInputError
 from reme_core.ports import (
     AppendMessages,
     ClaimJob,
@@ -23,17 +27,23 @@ from reme_core.ports import (
     MessageSearch,
     OffloadSearch,
     PutItem,
+    PutMemory,
     SearchItems,
     Store,
+    WriteBatch,
     WriteItems,
 )
-from reme_core.schema import Job, ToolCallResult
+from reme_core.schema import Job, Scope, ToolCallResult, Usage
+from reme_core.steps.costs import CostBook
 from reme_core.stores import LocalStore, PostgresStore
-from reme_core.stores.copying.copy_store import copy_store
+from reme_core.stores.copying.copy_store import compare_stores, copy_store, copy_to_file
 from reme_core.stores.copying.stores_as_rows import Chosen, StoreRows
 from reme_core.stores.sql.connection import SqlDatabase
+from reme_core.testing import FixedClock
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, memory, message, random_unit
 from tests.postgres.test_same_answers import WORDS, fill
+from tests.support import copying_child
+from tests.support.new_processes import NEW_PROCESSES
 
 SPACE = Chosen(spaces=("space",))
 
@@ -130,3 +140,87 @@ async def test_a_copy_to_the_server_and_back_answers_as_the_file_does(
             (f"j{n}", "pending", None, 0) for n in range(3)
         ]
     assert (await back.database.read(lambda c: c.execute("PRAGMA integrity_check").fetchall())) == [("ok",)]
+
+
+async def test_a_database_is_asked_for_named_spaces(remote: PostgresStore, tmp_path: Path) -> None:
+    await remote.put(ALICE, batch(memory("fact")))
+    with pytest.raises(InvalidInputError, match="--space"):
+        await copy_to_file(rows_of(remote), tmp_path / "all.jsonl", Chosen())
+    done = await copy_to_file(rows_of(remote), tmp_path / "all.jsonl", SPACE)
+    assert done.rows == {"memories": 1, "events": 1}
+
+
+async def test_a_database_with_other_things_of_a_user_is_refused_and_merged(
+    local: LocalStore, remote: PostgresStore
+) -> None:
+    await fill_all(local)
+    await remote.put(BOB, batch(memory("Bob skis", scope=BOB, memory_id="skis")))
+    with pytest.raises(ConflictError, match=r"'bob'.*memories has 1 rows in the source, 1 in|says other things"):
+        await copy_store(rows_of(local), rows_of(remote), SPACE)
+    await copy_store(rows_of(local), rows_of(remote), SPACE, merge=True)
+    found = await remote.list_memories(BOB, ListMemories(limit=9))
+    assert {item.memory_id for item in found.memories} == {"skis", "m000"}
+    asked = SearchItems(prefix=("n",), limit=50, at=NOW)
+    assert await remote.search_items("space", asked) == await local.search_items("space", asked)
+
+
+async def test_costs_go_along_with_their_user_and_with_the_erasure_there(
+    local: LocalStore, remote: PostgresStore
+) -> None:
+    for scope in (ALICE, BOB):
+        await local.put(scope, batch(memory("fact", scope=scope)))
+        await CostBook(local, FixedClock(NOW)).add(scope, "summary", Usage(model_calls=1))
+    await copy_store(rows_of(local), rows_of(remote), SPACE)
+    book = CostBook(remote, FixedClock(NOW))
+    assert await book.read("space") == await CostBook(local, FixedClock(NOW)).read("space")
+    assert (await remote.erase(ALICE)).store_items == 1
+    assert [cost.user_id for cost in await book.read("space")] == ["bob"]
+
+
+async def test_undo_works_behind_a_copy_as_it_did_before(local: LocalStore, url: str, tmp_path: Path) -> None:
+    await local.put(ALICE, batch(memory("Ana likes tea", memory_id="m")))
+    edit = memory("Ana likes green tea", memory_id="m")
+    await local.put(ALICE, WriteBatch(puts=[PutMemory(memory=edit)], run_id="r1", actor="me", at=NOW))
+    history = await local.events(ALICE, EventQuery(memory_id="m", limit=9))
+    remote = PostgresStore(url)
+    await copy_store(rows_of(local), rows_of(remote), SPACE)
+    assert await remote.events(ALICE, EventQuery(memory_id="m", limit=9)) == history
+    await remote.close()
+    settings = {"backend": "postgres", "url": url}
+    async with ReMe("space", tmp_path / "x", llm=None, embedding=None, vector_store=settings) as there:
+        assert (await there.undo("r1", user_id="alice")).restored == ("m",)
+        found = await there.list_memories(user_id="alice")
+        assert [item.content for item in found.memories] == ["Ana likes tea"]
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.postgres)])
+async def test_a_copy_to_the_server_that_was_killed_is_finished_by_the_next_one(
+    local: LocalStore, url: str, kills: int
+) -> None:
+    users = [Scope(memory_space="space", user_id=f"user {n}") for n in range(8)]
+    for turn in range(3):
+        for scope in users:
+            fact = memory(f"{scope.user_id} {turn}", scope=scope, memory_id=f"m{turn}")
+            await local.put(scope, batch(fact))
+            said = [message(f"walrus {turn}", message_id=f"w{turn}")]
+            await local.append(scope, AppendMessages(session_id="s", messages=said))
+    for kill in range(kills):
+        receiver, sender = NEW_PROCESSES.Pipe(duplex=False)
+        child = NEW_PROCESSES.Process(target=copying_child.run, args=(local.database.path, url, sender))
+        child.start()
+        sender.close()
+        with suppress(EOFError):  # it was done
+            for _ in range(1 + kill * 3):
+                receiver.recv()
+        child.kill()
+        await asyncio.to_thread(child.join)
+        receiver.close()
+
+    remote = PostgresStore(url)
+    await copy_store(rows_of(local), rows_of(remote), SPACE)
+
+    assert (await compare_stores(rows_of(local), rows_of(remote), SPACE)).rows["messages"] == 24
+    for scope in users:
+        query = EventQuery(limit=9)  # with their numbers
+        assert await remote.events(scope, query) == await local.events(scope, query)
+    await remote.close()

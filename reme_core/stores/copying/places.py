@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reme_core.errors import InvalidInputError, SchemaVersionError, StoreAccessError
 from reme_core.stores.copying.copy_store import StoreCopy, compare_stores, copy_store, copy_to_file
-from reme_core.stores.copying.rows_file import RowsFile
+from reme_core.stores.copying.rows_file import RowsFile, is_rows_file
 from reme_core.stores.copying.stores_as_rows import Chosen, RowSource, StoreRows
 from reme_core.stores.local.file.copies import FileAsItIs, file_facts
 from reme_core.stores.local.file.tables import SCHEMA_VERSION
@@ -62,6 +62,9 @@ async def run_copy(request: CopyRequest, *, progress: Callable[[int, int], None]
                 return await compare_stores(source, other, request.chosen)
         path = _rows_file(request.target)
         if path is not None:
+            if path.exists() and not is_rows_file(path):
+                msg = f"{str(path)!r} is there and holds something else: give another path"
+                raise InvalidInputError(msg)
             return await copy_to_file(source, path, request.chosen, progress=progress)
         async with _target(request) as target:
             return await copy_store(source, target, request.chosen, merge=request.merge, progress=progress)
@@ -80,13 +83,13 @@ def _place(place: str) -> str:
 
 def _rows_file(place: str) -> Path | None:
     """Return the path of a file of rows; None: the place is something else."""
-    path = Path(place).expanduser()
+    path = Path(place).expanduser().resolve()
     if _is_server(place) or path.is_dir():
         return None
     if path.is_file():
         with path.open("rb") as file:
             head = file.read(len(_SQLITE))
-        return path if head and head != _SQLITE else None
+        return path if head != _SQLITE and (head or path.suffix.lower() in _LINES) else None
     return path if path.suffix.lower() in _LINES else None
 
 

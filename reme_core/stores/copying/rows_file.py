@@ -40,7 +40,7 @@ async def write_rows_file(
     Raises:
         StoreAccessError: The file can't be written.
     """
-    digests = []
+    digests = list[Digests]()
     try:
         with private_draft(path) as draft:
             with draft.open("wb") as file:
@@ -100,6 +100,13 @@ class _Found:
     highest: Mapping[str, int]
     rows: Mapping[_Place, int]
     settings: Mapping[str, str]
+
+
+def is_rows_file(path: Path) -> bool:
+    """Tell whether a file may be replaced by a file of rows: it is one, or empty."""
+    with path.open("rb") as file:
+        head = file.read(200)
+    return not head or (b'"header"' in head and b'"holds": "rows"' in head)
 
 
 class RowsFile:
