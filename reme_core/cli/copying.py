@@ -54,7 +54,7 @@ def copy(
     with output.progress("copying messages and memories", None) as tell:
         done = asyncio.run(stores.run_copy(request, progress=tell))
     _print(output, done, verified=verify)
-    return ExitCode.DONE
+    return ExitCode.PARTLY_DONE if done.left_out else ExitCode.DONE
 
 
 def _print(output: Output, done: StoreCopy, *, verified: bool) -> None:
@@ -83,4 +83,5 @@ def _print(output: Output, done: StoreCopy, *, verified: bool) -> None:
     if there and not verified:
         output.line(f"{counted(there, 'user')} of these {'was' if there == 1 else 'were'} there already, and equal")
     if done.left_out:
-        output.remark(f"not copied, as adapters keep it: {listed(*done.left_out)}")
+        what = f"not copied: {listed(*done.left_out)}, tables of adapters that the target has not, or only they read"
+        output.remark(what)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -19,7 +19,15 @@ from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Scope
 from reme_core.stores.copying.read_rows import Batch, Digests, ItemsOf, TableDigest, Unit, digests_of, passed
 from reme_core.stores.copying.rows_file import RowsFile, write_rows_file
-from reme_core.stores.copying.stores_as_rows import Chosen, RowSource, StoreRows, Survey, boundary_of, handed_over
+from reme_core.stores.copying.stores_as_rows import (
+    Chosen,
+    RowSource,
+    StoreRows,
+    Survey,
+    WithoutTables,
+    boundary_of,
+    handed_over,
+)
 from reme_core.stores.copying.tables import NAMED
 from reme_core.stores.copying.write_rows import Numbers, write_items, write_scope
 from reme_core.stores.sql.bookkeeping import claim_dimension, put_once
@@ -118,7 +126,11 @@ async def copy_store(
         if progress is not None:
             progress(min(done, total), total)
 
-    copy = _Copy(source, target, survey, merge=merge, tell=tell)
+    tables = await target.table_names()
+    left_out = _left_out(survey, tables)
+    source = WithoutTables(source, frozenset(NAMED) - tables)
+    highest = {table: number for table, number in survey.highest.items() if table in tables}
+    copy = _Copy(source, target, replace(survey, highest=highest), merge=merge, tell=tell)
     await copy.take_settings()
     units = []
     for unit in units_of(survey, chosen):
@@ -128,7 +140,12 @@ async def copy_store(
         tell(survey.scopes.get(unit, 0) if isinstance(unit, Scope) else 0)
     await copy.finish()
     kept = tuple(unit for unit in units if unit.rows or unit.user_id is not None)
-    return StoreCopy(units=kept, left_out=survey.left_out)
+    return StoreCopy(units=kept, left_out=left_out)
+
+
+def _left_out(survey: Survey, there: Collection[str]) -> tuple[str, ...]:
+    """Return tables of adapters that can't be copied: nobody here knows them, or the target has none."""
+    return tuple(table for table in survey.of_adapters if table not in NAMED or table not in there)
 
 
 async def copy_to_file(
@@ -159,7 +176,7 @@ async def copy_to_file(
             raise CorruptDataError(msg)
         copied.append(_copied(unit, wanted, "copied"))
     kept = tuple(unit for unit in copied if unit.rows or unit.user_id is not None)
-    return StoreCopy(units=kept, left_out=survey.left_out)
+    return StoreCopy(units=kept, left_out=_left_out(survey, NAMED))
 
 
 async def compare_stores(source: RowSource, target: RowSource, chosen: Chosen) -> StoreCopy:

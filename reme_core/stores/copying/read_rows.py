@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from reme_core.schema import Job, JobState, Scope
-from reme_core.stores.copying.tables import ITEMS, OF_SCOPES, CopiedTable, Row, Value
+from reme_core.stores.copying.tables import ITEMS, OF_ADAPTERS, OF_SCOPES, CopiedTable, Row, Value
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import SqlConnection, reading_rows
 
@@ -53,10 +53,16 @@ class TableDigest:
 def read_scope(connection: SqlConnection, scope: Scope) -> Iterator[Batch]:
     """Yield the rows of a scope, table by table."""
     number = find_scope(connection, scope)
-    for table in OF_SCOPES if number is not None else ():
+    for table in (*OF_SCOPES, *adapter_tables(connection)) if number is not None else ():
         with closing(connection.dialect.stream(connection, table.select(), (number,))) as rows:
             while some := rows.fetchmany(table.at_once):
                 yield table, _settled(table, some)
+
+
+def adapter_tables(connection: SqlConnection) -> list[CopiedTable]:
+    """Return the tables of adapters that are copied, as far as this store has them."""
+    there = set(connection.dialect.table_names(connection))
+    return [table for table in OF_ADAPTERS if table.name in there]
 
 
 def _settled(table: CopiedTable, rows: Sequence[Row]) -> Sequence[Row]:

@@ -23,7 +23,7 @@ from reme_core.private_drafts import private_draft, put_in_place
 from reme_core.schema import Scope
 from reme_core.stores.copying.read_rows import Batch, Digests, ItemsOf, Unit, scope_name
 from reme_core.stores.copying.stores_as_rows import Chosen, RowSource, Survey
-from reme_core.stores.copying.tables import ITEMS, NAMED, CopiedTable, Row, Value
+from reme_core.stores.copying.tables import ITEMS, NAMED, OF_ADAPTERS, CopiedTable, Row, Value
 from reme_core.text import TERMS_VERSION
 
 T = TypeVar("T")
@@ -138,7 +138,10 @@ class RowsFile:
             if place.user_id is not None and chosen.user_id in {None, place.user_id}
         }
         spaces = tuple(dict.fromkeys(place.memory_space for place in places))
-        return Survey(spaces=spaces, scopes=scopes, highest=found.highest, settings=found.settings)
+        adapters = tuple(table.name for table in OF_ADAPTERS if table.name in found.highest)
+        return Survey(
+            spaces=spaces, scopes=scopes, highest=found.highest, settings=found.settings, of_adapters=adapters
+        )
 
     async def read(self, unit: Unit, consume: Callable[[Iterator[Batch]], T]) -> T:
         """Read the rows of a unit; see `RowSource`."""

@@ -16,8 +16,8 @@ from typing import Generic, Protocol, TypeVar
 from reme_core.errors import InvalidInputError, ReMeError, StoreUnavailableError
 from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Scope
-from reme_core.stores.copying.read_rows import Batch, Unit, read_items, read_scope
-from reme_core.stores.copying.tables import ITEMS, NAMED, OF_SCOPES
+from reme_core.stores.copying.read_rows import Batch, Unit, adapter_tables, read_items, read_scope
+from reme_core.stores.copying.tables import ITEMS, OF_SCOPES
 from reme_core.stores.sql.connection import Boundary, SqlConnection, Work
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ SETTINGS = ("dimension", "items_index")
 
 _NOT_ADAPTERS = frozenset(
     {
-        *NAMED,
+        *(table.name for table in (*OF_SCOPES, ITEMS)),
         *("meta", "scopes", "item_namespaces", "item_vectors", "row_changes", "row_digests", "scope_files"),
         *("migrations", "offload_words"),
     }
@@ -56,14 +56,14 @@ class Survey:
         scopes: Its scopes, and the messages and memories of each, in order.
         highest: The highest number of a row, by table.
         settings: Of `SETTINGS`, those that it has.
-        left_out: Tables of adapters that hold something, and are not copied.
+        of_adapters: Tables of adapters that hold something.
     """
 
     spaces: tuple[str, ...]
     scopes: Mapping[Scope, int]
     highest: Mapping[str, int]
     settings: Mapping[str, str]
-    left_out: tuple[str, ...] = ()
+    of_adapters: tuple[str, ...] = ()
 
 
 class RowSource(Protocol):
@@ -113,13 +113,16 @@ class StoreRows(Generic[D]):
         spaces = await self.spaces(chosen)
         scopes: dict[Scope, int] = {}
         highest: dict[str, int] = {}
+        adapters: set[str] = set()
         for space in spaces:
             found = await self.database.read(partial(_scopes, space=space), within=space)
             numbers = await self.database.read(_highest, within=space)
             scopes |= {scope: rows for scope, rows in found.items() if chosen.user_id in {None, scope.user_id}}
             highest = {table: max(number, highest.get(table, 0)) for table, number in numbers.items()}
-        settings, left_out = await self.database.read(lambda c: (_settings(c), _of_adapters(c)), within=None)
-        return Survey(spaces=spaces, scopes=scopes, highest=highest, settings=settings, left_out=left_out)
+            adapters |= set(await self.database.read(_of_adapters, within=space))
+        settings = await self.database.read(_settings, within=None)
+        of_adapters = tuple(sorted(adapters))
+        return Survey(spaces=spaces, scopes=scopes, highest=highest, settings=settings, of_adapters=of_adapters)
 
     async def spaces(self, chosen: Chosen) -> tuple[str, ...]:
         """Return the memory spaces that are chosen, without the service's own."""
@@ -131,6 +134,10 @@ class StoreRows(Generic[D]):
         query = "SELECT memory_space FROM scopes UNION SELECT memory_space FROM item_namespaces ORDER BY 1"
         found = await self.database.read(lambda c: c.execute(query).fetchall(), within=None)
         return tuple(space for (space,) in found if space != SERVICE_SPACE)
+
+    async def table_names(self) -> frozenset[str]:
+        """Return the names of all its tables."""
+        return frozenset(await self.database.read(lambda c: c.dialect.table_names(c), within=None))
 
     async def numbers(self, spaces: Sequence[str]) -> dict[Scope, int]:
         """Return the numbers of all scopes of some spaces."""
@@ -145,6 +152,29 @@ class StoreRows(Generic[D]):
             return await self.database.read(lambda c: consume(read_scope(c, unit)), within=unit)
         numbers = await self.numbers(sorted({scope.memory_space for scope in unit.scopes}))
         return await self.database.read(lambda c: consume(read_items(c, unit, numbers)), within=unit.memory_space)
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutTables:
+    """A source without some of its tables, which the target has not."""
+
+    source: RowSource
+    tables: frozenset[str]
+
+    @property
+    def shown(self) -> str:
+        """The place of the source."""
+        return self.source.shown
+
+    async def survey(self, chosen: Chosen) -> Survey:
+        """Look what is there."""
+        return await self.source.survey(chosen)
+
+    async def read(self, unit: Unit, consume: Callable[[Iterator[Batch]], T]) -> T:
+        """Read what the other tables hold."""
+        return await self.source.read(
+            unit, lambda batches: consume(batch for batch in batches if batch[0].name not in self.tables)
+        )
 
 
 def boundary_of(unit: Unit) -> Boundary:
@@ -170,7 +200,7 @@ def _scopes(connection: SqlConnection, space: str) -> dict[Scope, int]:
 
 def _highest(connection: SqlConnection) -> dict[str, int]:
     highest = {}
-    for table in (*OF_SCOPES, ITEMS):
+    for table in (*OF_SCOPES, *adapter_tables(connection), ITEMS):
         if table.number is not None:
             query = f"SELECT max({table.number}) FROM {table.name}"  # noqa: S608  # names of ours
             highest[table.name] = int(connection.execute(query).fetchone()[0] or 0)

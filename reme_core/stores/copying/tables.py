@@ -42,6 +42,7 @@ class CopiedTable:
         references: What is copied as the number of the same row in the target.
         key: Columns, and references, by which a row is the same one in two stores; (): all of them.
         owner: What has the number of the scope: the row (`t`), or what it points at first (`r0`).
+        scope: The column of that number.
         flags: Columns that are true or false.
         order: The order of rows that have no number of their own.
         at_once: How many rows are held at once: some texts have megabytes.
@@ -53,6 +54,7 @@ class CopiedTable:
     references: tuple[Reference, ...] = ()
     key: tuple[str, ...] = ()
     owner: Literal["t", "r0"] = "t"
+    scope: str = "scope"
     flags: frozenset[str] = frozenset()
     order: str = ""
     at_once: int = 500
@@ -85,7 +87,7 @@ class CopiedTable:
         )
         return (
             f"SELECT {', '.join(wanted)} FROM {self.name} AS t{others}"  # noqa: S608  # names of ours
-            f" WHERE {self.owner}.scope = ? ORDER BY {self.order or f't.{self.number}'}"
+            f" WHERE {self.owner}.{self.scope} = ? ORDER BY {self.order or f't.{self.number}'}"
         )
 
     def insert(self) -> str:
@@ -96,7 +98,7 @@ class CopiedTable:
         columns = [
             *([] if self.number is None else [self.number]),
             *self.placed,
-            *(["scope"] if self.owner == "t" else []),
+            *([self.scope] if self.owner == "t" else []),
         ]
         names = ", ".join(f'"{column}"' for column in columns)
         return f"INSERT INTO {self.name} ({names}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608  # as above
@@ -216,6 +218,33 @@ OF_SCOPES: tuple[CopiedTable, ...] = (
 )
 """The tables of a scope, each behind those that its rows point at."""
 
+OF_ADAPTERS: tuple[CopiedTable, ...] = (
+    CopiedTable(
+        name="agentscope_sessions",
+        number="id",
+        columns=("memory_space", "user", "name", "summary", "version"),
+        key=("memory_space", "user", "name"),
+        scope="erased_with",
+        at_once=50,
+    ),
+    CopiedTable(
+        name="agentscope_messages",
+        number="position",
+        columns=("message_id", "body", "has_left"),
+        references=(Reference("session", "agentscope_sessions", "id", "name"),),
+        scope="erased_with",
+        at_once=50,
+    ),
+    CopiedTable(
+        name="openai_agents_items",
+        number="position",
+        columns=("session", "message", "body"),
+        scope="erased_with",
+        at_once=50,
+    ),
+)
+"""Tables of adapters whose rows are of a scope: copied where both stores have them."""
+
 ITEMS = CopiedTable(
     name="items",
     number="item",
@@ -228,4 +257,4 @@ ITEMS = CopiedTable(
 )
 """Items of a space: read and written by statements of their own, as their rows reach into other tables and spaces."""
 
-NAMED = {table.name: table for table in (*OF_SCOPES, ITEMS)}
+NAMED = {table.name: table for table in (*OF_SCOPES, *OF_ADAPTERS, ITEMS)}

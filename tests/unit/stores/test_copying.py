@@ -232,3 +232,37 @@ async def test_places_that_can_not_be_meant_are_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="something else"):
         await copied(tmp_path / "a", notes)
     assert notes.read_text() == "mine\n"
+
+
+async def test_rows_of_adapters_go_along_where_the_target_has_their_table_and_are_told_else(tmp_path: Path) -> None:
+    await fill(tmp_path / "a")
+    await fill(tmp_path / "b", USERS[:1])
+    tables = (
+        "CREATE TABLE agentscope_sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, erased_with INTEGER NOT NULL,"
+        " memory_space TEXT NOT NULL, user TEXT NOT NULL, name TEXT NOT NULL, summary BLOB NOT NULL,"
+        " version INTEGER NOT NULL)",
+        "CREATE TABLE agentscope_messages (position INTEGER PRIMARY KEY AUTOINCREMENT, erased_with INTEGER NOT NULL,"
+        " session INTEGER NOT NULL, message_id BLOB NOT NULL, body BLOB NOT NULL, has_left INTEGER NOT NULL DEFAULT 0)",
+        "CREATE TABLE langgraph_threads (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL)",
+    )
+    with sqlite3.connect(tmp_path / "a" / "memory.db") as file:
+        for table in tables:
+            file.execute(table)
+        (number,) = file.execute("SELECT scope FROM scopes WHERE user_id = 'bob'").fetchone()
+        file.execute("INSERT INTO agentscope_sessions VALUES (7, ?, 'space', 'bob', 's', x'00', 2)", (number,))
+        for n in range(3):
+            file.execute("INSERT INTO agentscope_messages VALUES (?, ?, 7, x'01', x'02', 0)", (n + 4, number))
+        file.execute("INSERT INTO langgraph_threads VALUES (1, 't')")
+    done = await copied(tmp_path / "a", tmp_path / "c")
+    assert done.left_out == ("agentscope_messages", "agentscope_sessions", "langgraph_threads")
+    with sqlite3.connect(tmp_path / "b" / "memory.db") as file:
+        for table in tables[:2]:
+            file.execute(table)
+    for target in ("rows.jsonl", "b"):
+        done = await copied(tmp_path / "a", tmp_path / target)
+        assert done.left_out == ("langgraph_threads",)
+        assert done.rows["agentscope_messages"] == 3
+    with sqlite3.connect(tmp_path / "b" / "memory.db") as file:
+        joined = "SELECT user_id, name, count(*) FROM agentscope_messages JOIN agentscope_sessions ON session = id"
+        of_scope = "JOIN scopes ON scopes.scope = agentscope_messages.erased_with"
+        assert file.execute(f"{joined} {of_scope}").fetchall() == [("bob", "s", 3)]
