@@ -54,7 +54,9 @@ def copy(
     with output.progress("copying messages and memories", None) as tell:
         done = asyncio.run(stores.run_copy(request, progress=tell))
     _print(output, done, verified=verify)
-    return ExitCode.PARTLY_DONE if done.left_out else ExitCode.DONE
+    if done.left_out:
+        return ExitCode.PARTLY_DONE
+    return ExitCode.DONE if done.units else ExitCode.NOTHING_FOUND
 
 
 def _print(output: Output, done: StoreCopy, *, verified: bool) -> None:
@@ -70,6 +72,8 @@ def _print(output: Output, done: StoreCopy, *, verified: bool) -> None:
         ]
         output.value({"rows": {**done.rows}, "units": units, "left_out": [*done.left_out]})
         return
+    if not done.units:
+        output.remark("the source holds nothing of this: check --space and --user")
     rows = done.rows
     held = listed(
         counted(sum(unit.user_id is not None for unit in done.units), "user"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reme_core import ReMe
-from reme_core.errors import ConflictError, InvalidInputError
+from reme_core.errors import ConflictError, InvalidInputError, StoreAccessError
 from reme_core.ports import (
     AppendMessages,
     ClaimJob,
@@ -35,7 +35,7 @@ from reme_core.ports import (
 )
 from reme_core.schema import Job, Scope, ToolCallResult, Usage
 from reme_core.steps.costs import CostBook
-from reme_core.stores import LocalStore, PostgresStore
+from reme_core.stores import LocalStore, PostgresStore, ServerSettings, migrate_database
 from reme_core.stores.copying.copy_store import compare_stores, copy_store, copy_to_file
 from reme_core.stores.copying.stores_as_rows import Chosen, StoreRows
 from reme_core.stores.sql.connection import SqlDatabase
@@ -44,6 +44,7 @@ from reme_core.testing.store_values import ALICE, BOB, NOW, batch, memory, messa
 from tests.postgres.test_same_answers import WORDS, fill
 from tests.support import copying_child
 from tests.support.new_processes import NEW_PROCESSES
+from tests.support.postgres_server import ROLE, TestServer
 
 SPACE = Chosen(spaces=("space",))
 
@@ -224,3 +225,18 @@ async def test_a_copy_to_the_server_that_was_killed_is_finished_by_the_next_one(
         query = EventQuery(limit=9)  # with their numbers
         assert await remote.events(scope, query) == await local.events(scope, query)
     await remote.close()
+
+
+async def test_a_role_that_owns_no_table_is_told_who_may_copy(
+    local: LocalStore, server: TestServer, database: str, url: str
+) -> None:
+    owner = PostgresStore(server.url_of(database, admin=True), allow_superuser=True)
+    await owner.count(ALICE)
+    await owner.close()
+    migrate_database(ServerSettings(url=server.url_of(database, admin=True)), grant_to=ROLE)
+    await local.put(ALICE, batch(memory("fact")))
+    plain = PostgresStore(url)
+    with pytest.raises(StoreAccessError, match="owns the tables"):
+        await copy_store(rows_of(local), rows_of(plain), SPACE)
+    assert (await plain.count(ALICE)).memories == 0
+    await plain.close()

@@ -1,13 +1,15 @@
 """Files of rows: JSON Lines that carry all that a copy does, and are read as a store is.
 
 A head says what is there; then, for each scope and for the items of each space, a line that names it, a line for each
-row, and one with the digests of its tables. Bytes are written as base64. The last line tells that the file is whole.
+row, and one with the digests of its tables. Bytes are written as base64. The last line tells that the file is whole,
+and has the digest of all lines before it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +34,21 @@ _FORMAT, _VERSION, _HOLDS = "reme", 2, "rows"
 _UNIT, _DIGESTS, _END = "unit", "digests", "end"
 
 
+class _Lines:
+    """Lines that are written to a file, and the digest of all of them."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        """Begin with none."""
+        self._file = file
+        self.digest = hashlib.blake2b(digest_size=16)
+
+    def write(self, item: Mapping[str, object]) -> None:
+        """Write an object as a line."""
+        line = json.dumps(item, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        self.digest.update(line)
+        self._file.write(line)
+
+
 async def write_rows_file(
     path: Path, source: RowSource, survey: Survey, units: list[Unit], progress: Callable[[int], None]
 ) -> list[Digests]:
@@ -44,16 +61,17 @@ async def write_rows_file(
     try:
         with private_draft(path) as draft:
             with draft.open("wb") as file:
+                lines = _Lines(file)
                 head = {"kind": "header", "format": _FORMAT, "version": _VERSION, "holds": _HOLDS}
-                _write(file, {**head, "value": {"terms": TERMS_VERSION, "settings": dict(survey.settings)}})
+                lines.write({**head, "value": {"terms": TERMS_VERSION, "settings": dict(survey.settings)}})
                 for unit in units:
-                    _write(file, {"kind": _UNIT, "value": _named(unit)})
-                    sums = await source.read(unit, lambda batches: _write_batches(file, batches))
+                    lines.write({"kind": _UNIT, "value": _named(unit)})
+                    sums = await source.read(unit, lambda batches: _write_batches(lines, batches))
                     of_tables = {name: [item.rows, item.digest] for name, item in sums.result().items()}
-                    _write(file, {"kind": _DIGESTS, "value": of_tables})
+                    lines.write({"kind": _DIGESTS, "value": of_tables})
                     digests.append(sums)
                     progress(survey.scopes.get(unit, 0) if isinstance(unit, Scope) else 0)
-                _write(file, {"kind": _END})
+                lines.write({"kind": _END, "value": lines.digest.hexdigest()})
                 file.flush()
                 await asyncio.to_thread(os.fsync, file.fileno())
             await asyncio.to_thread(put_in_place, draft, path)
@@ -69,17 +87,13 @@ def _named(unit: Unit) -> dict[str, JsonValue]:
     return {"memory_space": unit.memory_space}
 
 
-def _write(file: BinaryIO, line: Mapping[str, object]) -> None:
-    file.write(json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
-
-
-def _write_batches(file: BinaryIO, batches: Iterator[Batch]) -> Digests:
+def _write_batches(lines: _Lines, batches: Iterator[Batch]) -> Digests:
     sums = Digests()
     for table, rows in batches:
         sums.add(table, rows)
         for row in rows:
             values = [{"base64": base64.b64encode(v).decode()} if isinstance(v, bytes) else v for v in row]
-            _write(file, {"kind": table.name, "value": values})
+            lines.write({"kind": table.name, "value": values})
     return sums
 
 
@@ -159,6 +173,10 @@ class RowsFile:
         try:
             with self.path.open("rb") as file:
                 return _survey_of(file, self.shown)
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            if isinstance(exc, InvalidInputError):
+                raise
+            raise _wrong(self.shown, "has a line that is none of such a file") from exc
         except OSError as exc:
             msg = f"{self.shown!r} can't be read ({exc.strerror}): check the path"
             raise StoreAccessError(msg) from exc
@@ -168,7 +186,7 @@ class RowsFile:
             file.seek(offset)
             table, rows = ITEMS, list[Row]()
             for line in file:
-                kind, value = _line(line, self.shown)
+                kind, value = _line(line)
                 if rows and (kind != table.name or len(rows) == table.at_once):
                     yield table, rows
                     rows = []
@@ -199,12 +217,9 @@ def _row(value: JsonValue) -> Row:
     return tuple(map(read, value if isinstance(value, list) else []))
 
 
-def _line(line: bytes, path: str) -> tuple[str, JsonValue]:
-    try:
-        item = json.loads(line)
-        return str(item["kind"]), item.get("value")
-    except (ValueError, KeyError, TypeError, AttributeError) as exc:
-        raise _wrong(path, "has a line that is none of such a file") from exc
+def _line(line: bytes) -> tuple[str, JsonValue]:
+    item = json.loads(line)
+    return str(item["kind"]), item.get("value")
 
 
 def _wrong(path: str, what: str) -> InvalidInputError:
@@ -234,16 +249,22 @@ def _check_head(line: bytes, path: str) -> dict[str, str]:
 
 def _survey_of(file: BinaryIO, path: str) -> _Found:
     """Read all lines, and compare the digests that were written with those of what is there (InvalidInputError)."""
-    settings, places = _check_head(file.readline(), path), list[_Place]()
+    head = file.readline()
+    settings, places, digest = _check_head(head, path), list[_Place](), hashlib.blake2b(head, digest_size=16)
     highest: dict[str, int] = {}
     rows: dict[_Place, int] = {}
-    sums, kind = Digests(), ""
+    sums, is_whole = Digests(), False
     for line in file:
-        kind, value = _line(line, path)
+        kind, value = _line(line)
+        if kind == _END:
+            is_whole = value == digest.hexdigest()
+            break
+        digest.update(line)
         match kind:
             case "unit" if isinstance(value, dict):
                 user = value.get("user_id")
                 place = _Place(str(value["memory_space"]), None if user is None else str(user), file.tell())
+                Scope(memory_space=place.memory_space, user_id=place.user_id or "")  # refused now, if it can be none
                 places.append(place)
                 sums = Digests()
             case "digests":
@@ -251,14 +272,12 @@ def _survey_of(file: BinaryIO, path: str) -> _Found:
                 if value != {name: [item.rows, item.digest] for name, item in found.items()}:
                     raise _wrong(path, f"says other things than what was written (space {places[-1].memory_space!r})")
                 rows[places[-1]] = sum(found[name].rows for name in ("messages", "memories") if name in found)
-            case "end":
-                break
             case _ if kind in NAMED and places:
                 _add(sums, highest, NAMED[kind], _row(value), path)
             case _:
                 raise _wrong(path, f"has a line of kind {kind!r:.40}")
-    if kind != _END:
-        raise _wrong(path, "is not whole: its last line is missing")
+    if not is_whole:
+        raise _wrong(path, "is not whole, or was changed: its last line tells so")
     return _Found(tuple(places), highest, rows, settings)
 
 

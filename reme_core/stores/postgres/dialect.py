@@ -11,7 +11,9 @@ from contextlib import AbstractContextManager
 from typing import Final, cast
 
 import numpy as np
+from psycopg.errors import InsufficientPrivilege
 
+from reme_core.errors import StoreAccessError
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
@@ -99,7 +101,11 @@ class PostgresDialect:
     def set_aside(self, connection: Statements, table: str, key: str, highest: int) -> int:
         """Move the sequence of a table, as its owner: nobody takes a number of it meanwhile."""
         (name,) = connection.execute("SELECT pg_get_serial_sequence(?, ?)", (table, key)).fetchone()
-        connection.execute(f"ALTER SEQUENCE {name} NO CYCLE")  # changes nothing, and locks it
+        try:
+            connection.execute(f"ALTER SEQUENCE {name} NO CYCLE")  # changes nothing, and locks it
+        except InsufficientPrivilege as exc:
+            msg = f"the role may not set numbers of {name} aside: copy as the role that owns the tables"
+            raise StoreAccessError(msg) from exc
         last, is_taken = connection.execute(f"SELECT last_value, is_called FROM {name}").fetchone()  # noqa: S608  # ours
         higher = int(last) if is_taken else int(last) - 1
         connection.execute(f"ALTER SEQUENCE {name} RESTART WITH {higher + highest + 1}")

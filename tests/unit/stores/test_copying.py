@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -14,11 +15,15 @@ from reme_core.ports import AppendMessages, EventQuery, ItemAddress, ListMemorie
 from reme_core.schema import Scope, Usage
 from reme_core.steps.costs import CostBook
 from reme_core.stores import Chosen, CopyRequest, LocalStore, StoreCopy, run_copy
+from reme_core.stores.copying.copy_store import copy_store
+from reme_core.stores.copying.read_rows import Batch, Unit
+from reme_core.stores.copying.stores_as_rows import RowSource, StoreRows, Survey
 from reme_core.testing import FixedClock
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, memory, message, random_unit
 from tests.support import copying_child
 from tests.support.new_processes import NEW_PROCESSES
 
+T = TypeVar("T")
 USERS = [Scope(memory_space="space", user_id=f"user {n}") for n in range(12)]
 
 
@@ -121,7 +126,14 @@ async def test_a_file_of_rows_carries_all_and_says_when_it_was_changed(tmp_path:
         whole.replace(b"walrus", b"narwal", 1),
         whole[: len(whole) // 2],
         b"",
-        whole.removesuffix(b'{"kind": "end"}\n'),
+        whole[: whole.rindex(b"{")],
+        whole.replace(b'"user_id": "alice"', b'"user_id": 7', 1),
+        whole.replace(b'"user_id": "alice"', b'"user_id": "a\\u0000"', 1),
+        whole.replace(b'"kind": "messages"', b'"kind": "scopes"', 1),
+        whole.replace(b'"kind": "messages", "value": [1, ', b'"kind": "messages", "value": [', 1),
+        whole.replace(b'"base64": "', b'"base64": "?', 1),
+        whole.replace(b'"terms": ', b'"words": ', 1),
+        b"[]\n" + whole,
     ):
         lines.write_bytes(damaged)
         with pytest.raises((InvalidInputError, StoreAccessError)):
@@ -266,3 +278,44 @@ async def test_rows_of_adapters_go_along_where_the_target_has_their_table_and_ar
         joined = "SELECT user_id, name, count(*) FROM agentscope_messages JOIN agentscope_sessions ON session = id"
         of_scope = "JOIN scopes ON scopes.scope = agentscope_messages.erased_with"
         assert file.execute(f"{joined} {of_scope}").fetchall() == [("bob", "s", 3)]
+
+
+class Busy(RowSource):
+    """A source to which somebody writes while it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = LocalStore(path)
+        self.rows = StoreRows(database=self.store.database, shown=str(path), shows_spaces=True)
+        self.written = 0
+
+    @property
+    def shown(self) -> str:
+        return self.rows.shown
+
+    async def survey(self, chosen: Chosen) -> Survey:
+        return await self.rows.survey(chosen)
+
+    async def read(self, unit: Unit, consume: Callable[[Iterator[Batch]], T]) -> T:
+        loop = asyncio.get_running_loop()
+
+        def disturbed(batches: Iterator[Batch]) -> Iterator[Batch]:
+            for some in batches:
+                self.written += 1
+                said = [message(f"late {self.written}", message_id=f"late{self.written}")]
+                late = self.store.append(ALICE, AppendMessages(session_id="late", messages=said))
+                asyncio.run_coroutine_threadsafe(late, loop).result()
+                yield some
+
+        return await self.rows.read(unit, lambda batches: consume(disturbed(batches)))
+
+
+async def test_what_is_written_to_the_source_meanwhile_makes_no_half_of_a_user(tmp_path: Path) -> None:
+    await fill(tmp_path / "a", [ALICE])
+    source, target = Busy(tmp_path / "a" / "memory.db"), LocalStore(tmp_path / "b.db")
+    rows = StoreRows(database=target.database, shown="b", shows_spaces=True)
+    done = await copy_store(source, rows, Chosen())
+    assert source.written > done.units[0].rows["messages"] == 3
+    assert (await target.count(ALICE)).messages == 3
+    assert (await source.store.count(ALICE)).messages == 3 + source.written
+    for store in (source.store, target):
+        await store.close()
