@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from reme_core.schema import Scope
 from reme_core.stores.local.file.purging import mark_pages
@@ -25,6 +25,11 @@ _UNCOUNTED = ("call",)  # the numbers of these rows may be given again
 
 class SqliteDialect:
     """The `Dialect` of SQLite; see its namesakes there."""
+
+    def insert_one(self, connection: Statements, statement: str, key: str, values: Sequence[object]) -> int:
+        """Insert a row; the connection knows the number of the last one."""
+        del key
+        return cast("sqlite3.Connection", connection).execute(statement, values).lastrowid or 0
 
     def insert_many(
         self,
