@@ -42,6 +42,16 @@ Held = dict[str, dict[bytes, tuple[int | None, bytes]]]
 """Rows that the target has: their number and content, by table and identity."""
 
 
+def _held(batches: Iterator[Batch], where: str, *, merges: bool) -> Held:
+    """Return what the target holds; where nothing is to be there, see that nothing is (ConflictError)."""
+    if merges:
+        return held_rows(batches)
+    if next(batches, None) is not None:
+        msg = f"{where}: somebody has just written to it in the target, nothing of it was copied: run the copy again"
+        raise ConflictError(msg)
+    return {}
+
+
 def held_rows(batches: Iterator[Batch]) -> Held:
     """Note rows of the target by what they are known by; for a merge alone, as it takes memory for each row."""
     held: Held = {}
@@ -77,7 +87,7 @@ def write_scope(
 ) -> Digests:
     """Write the rows of a scope; return the digests of all that came."""
     where = f"user {scope.user_id!r} of space {scope.memory_space!r}"
-    held = held_rows(read_scope(connection, scope)) if merges else {}
+    held = _held(read_scope(connection, scope), where, merges=merges)
     number, sums = enter_scope(connection, scope), Digests(of_rows=merges)
     for table, rows in batches:
         sums.add(table, rows)
@@ -147,7 +157,7 @@ def write_items(
 ) -> Digests:
     """Write items of a space, whose memories and scopes are there; return the digest of all that came."""
     where, sums = f"items of space {items.memory_space!r}", Digests(of_rows=merges)
-    held = held_rows(read_items(connection, items, scopes)) if merges else {}
+    held = _held(read_items(connection, items, scopes), where, merges=merges)
     namespaces: dict[str, int] = {}
     for table, rows in batches:
         sums.add(table, rows)

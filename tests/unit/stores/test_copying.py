@@ -18,6 +18,9 @@ from reme_core.stores import Chosen, CopyRequest, LocalStore, StoreCopy, run_cop
 from reme_core.stores.copying.copy_store import copy_store
 from reme_core.stores.copying.read_rows import Batch, Unit
 from reme_core.stores.copying.stores_as_rows import RowSource, StoreRows, Survey
+from reme_core.stores.copying.write_rows import Numbers, write_scope
+from reme_core.stores.sql.connection import SqlConnection
+from reme_core.stores.sql.memory_rows import put_batch
 from reme_core.testing import FixedClock
 from reme_core.testing.store_values import ALICE, BOB, NOW, batch, memory, message, random_unit
 from tests.support import copying_child
@@ -319,3 +322,16 @@ async def test_what_is_written_to_the_source_meanwhile_makes_no_half_of_a_user(t
     assert (await source.store.count(ALICE)).messages == 3 + source.written
     for store in (source.store, target):
         await store.close()
+
+
+async def test_a_user_who_writes_to_the_target_while_it_is_looked_at_is_not_mixed_in(tmp_path: Path) -> None:
+    target = LocalStore(tmp_path / "b.db")
+
+    def write(connection: SqlConnection) -> None:
+        put_batch(connection, ALICE, batch(memory("Alice skis")))
+        write_scope(connection, ALICE, iter(()), Numbers({}), merges=False)
+
+    with pytest.raises(ConflictError, match="just written"):
+        await target.database.write(write)
+    assert (await target.count(ALICE)).memories == 0
+    await target.close()
