@@ -29,7 +29,7 @@ _NOT_ADAPTERS = frozenset(
     {
         *(table.name for table in (*OF_SCOPES, ITEMS)),
         *("meta", "scopes", "item_namespaces", "item_vectors", "row_changes", "row_digests", "scope_files"),
-        *("migrations", "offload_words"),
+        *("migrations", "offload_words", "langgraph_meta"),  # a key and a version of the file alone
     }
 )
 
