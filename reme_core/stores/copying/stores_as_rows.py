@@ -29,7 +29,8 @@ _NOT_ADAPTERS = frozenset(
     {
         *(table.name for table in (*OF_SCOPES, ITEMS)),
         *("meta", "scopes", "item_namespaces", "item_vectors", "row_changes", "row_digests", "scope_files"),
-        *("migrations", "offload_words", "langgraph_meta"),  # a key and a version of the file alone
+        *("migrations", "last_writes", "offload_words"),
+        "langgraph_meta",  # a key and a version, which each store has of its own
     }
 )
 

@@ -123,8 +123,10 @@ class PgConnection:
                 self._set(boundary.memory_space, boundary.user_id, "0")
                 (number,) = self.execute("SELECT max(scope) FROM scopes").fetchone() or (None,)  # its own, if any
                 self._set(boundary.memory_space, boundary.user_id, str(number or 0))
+            case str():
+                self._set(boundary, "", "*")
             case _:
-                self._set(boundary or "", "", "*" if boundary else "")
+                self._set("", "", "")
         yield
         self._set(*(before or ("", "", "")))
 
