@@ -134,6 +134,7 @@ async def test_a_copy_to_the_server_and_back_answers_as_the_file_does(
     assert {unit.outcome for unit in there.units} == {"copied"}
     assert {unit.outcome for unit in again.units} == {"there"}
     assert there.rows == again.rows == home.rows
+    assert there.left_out == home.left_out == ()
     assert set(there.rows) >= {"messages", "memories", "events", "jobs", "offload_holds", "tool_calls", "items"}
     for store in (remote, back):
         jobs = await store.list_jobs(ALICE)
