@@ -199,7 +199,7 @@ async def test_new_vectors_of_an_erased_user_leave_the_file_with_the_user(tmp_pa
     await store.put_new_vectors(SPACE, NewVectors(target=target, vectors=vectors))
     await store.erase(SCOPE)
     await store.close()
-    held = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    held = b"".join(path.read_bytes() for path in tmp_path.glob("memory.db*"))
     assert not any(row.tobytes() in held for row in rows)
 
 
