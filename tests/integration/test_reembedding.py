@@ -188,6 +188,10 @@ async def test_an_index_beside_the_store_takes_the_new_vectors_over(tmp_path: Pa
     await store.close()
 
 
+def bytes_of(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.glob("memory.db*"))
+
+
 async def test_new_vectors_of_an_erased_user_leave_the_file_with_the_user(tmp_path: Path) -> None:
     await fill(tmp_path, 3)
     store = LocalStore(tmp_path / "memory.db")
@@ -197,10 +201,10 @@ async def test_new_vectors_of_an_erased_user_leave_the_file_with_the_user(tmp_pa
     rows = await OtherEmbedder(DIMENSION).embed([item.text for item in page.texts])
     vectors = [MessageVector(pending=item, vector=row) for item, row in zip(page.texts, rows, strict=True)]
     await store.put_new_vectors(SPACE, NewVectors(target=target, vectors=vectors))
+    assert all(row.tobytes() in bytes_of(tmp_path) for row in rows)
     await store.erase(SCOPE)
     await store.close()
-    held = b"".join(path.read_bytes() for path in tmp_path.glob("memory.db*"))
-    assert not any(row.tobytes() in held for row in rows)
+    assert not any(row.tobytes() in bytes_of(tmp_path) for row in rows)
 
 
 async def test_files_follow_as_before_where_a_memory_has_a_model(tmp_path: Path) -> None:

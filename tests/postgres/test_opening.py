@@ -211,4 +211,6 @@ async def test_each_table_is_walled_and_has_what_it_is_spread_by_in_every_key(
     for table, columns in keys:
         name = table.removeprefix("reme.")
         if name not in COPIED:
-            assert SPREAD_BY.get(name, "memory_space" if name == "item_vectors" else "scope") in columns, name
+            assert (
+                SPREAD_BY.get(name, "memory_space" if name in {"item_vectors", "new_vectors"} else "scope") in columns
+            ), name

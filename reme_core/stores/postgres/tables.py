@@ -182,6 +182,10 @@ _TABLES = (
     f"""CREATE TABLE item_vectors (vector {_ID}, item bigint NOT NULL, data bytea NOT NULL, {_OF_SPACE},
         PRIMARY KEY (vector, memory_space))""",
     "CREATE INDEX item_vectors_by_item ON item_vectors (item)",
+    f"""CREATE TABLE new_vectors (
+        kind bigint NOT NULL, row bigint NOT NULL, {_OF_SPACE}, stamp bigint NOT NULL, scope bigint,
+        vector bytea NOT NULL, PRIMARY KEY (kind, row, memory_space))""",
+    "CREATE INDEX new_vectors_by_scope ON new_vectors (scope)",
     f"""CREATE TABLE row_changes (owner bigint NOT NULL, layer bigint NOT NULL, change bigint NOT NULL,
         row bigint NOT NULL, {_OF_SPACE}, PRIMARY KEY (owner, layer, change))""",
 )
@@ -221,9 +225,9 @@ SCOPED = (
 )
 """Tables whose rows are of one scope, by its number in the column `scope`."""
 
-_SPACED = ("item_namespaces", "items", "item_vectors")
+_SPACED = ("item_namespaces", "items", "item_vectors", "new_vectors")
 
-WALLED = ("scopes", "row_changes", *SCOPED, *_SPACED, "new_vectors")
+WALLED = ("scopes", "row_changes", *SCOPED, *_SPACED)
 """All tables with rows of scopes or spaces: row level security binds them, for their owner as well."""
 
 _SPACE = "(SELECT reme_space())"
@@ -241,21 +245,17 @@ def _may(owner: str) -> str:
     )
 
 
-def _walls() -> dict[str, str]:
-    """Return which rows a transaction may touch, by table."""
-    return {
+def _walls() -> tuple[str, ...]:
+    conditions = {
         "scopes": f"memory_space = {_SPACE} AND"
         f" ({_WHOLE_SPACE} OR user_id = (SELECT current_setting('reme.user', true)))",
         "row_changes": f"memory_space = {_SPACE} AND (layer = {_ITEMS} OR {_may('owner')})",
         **{table: _may(f"{table}.scope") for table in SCOPED},
         **dict.fromkeys(_SPACED, f"memory_space = {_SPACE}"),
     }
-
-
-def _build(walls: dict[str, str]) -> tuple[str, ...]:
     return tuple(
         statement
-        for table, condition in walls.items()
+        for table, condition in conditions.items()
         for statement in (
             f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
             f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
@@ -271,18 +271,8 @@ MIGRATIONS: tuple[Migration, ...] = (
             *_FUNCTIONS,
             *_TABLES,
             *_TRIGGERS,
-            *_build(_walls()),
+            *_walls(),
             f"INSERT INTO meta VALUES ('terms', '{TERMS_VERSION}')",  # noqa: S608  # ours
-        ),
-    ),
-    Migration(
-        name="vectors of a new embedding model",
-        statements=(
-            f"""CREATE TABLE new_vectors (
-                kind bigint NOT NULL, row bigint NOT NULL, {_OF_SPACE}, stamp bigint NOT NULL, scope bigint,
-                vector bytea NOT NULL, PRIMARY KEY (kind, row, memory_space))""",
-            "CREATE INDEX new_vectors_by_scope ON new_vectors (scope)",
-            *_build({"new_vectors": f"memory_space = {_SPACE}"}),
         ),
     ),
 )
