@@ -38,6 +38,8 @@ _GIVEN = frozenset(
     }
 )
 _CHANGEABLE = _GIVEN - {"memory_id", "observed_at", "sources"}
+UNDO_REASON = "undo of run"
+"""Begins the reason of what an undo does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +221,7 @@ async def undo_run(store: Store, embedder: Embedder | None, scope: Scope, run_id
         WriteBatch(
             puts=await _puts(embedder, restored, at),
             deletes=deletes,
-            reason=f"undo of run {run_id}",
+            reason=f"{UNDO_REASON} {run_id}",
             run_id=undo_run_id,
             at=at,
         ),
