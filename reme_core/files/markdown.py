@@ -35,6 +35,8 @@ _LISTED = re.compile(r"[ \t]*-[ \t](.*)")
 _BREAK = re.compile(r"\r\n|[\r\n]")
 _PIECE_CHARS = 400  # of a line that is longer than a passage may be: some 100 tokens, or 400 of Chinese
 _SHORT_ID = 16
+ID_BYTES = len(" ^mem-") + _SHORT_ID
+"""By how much a line grows that gets an id."""
 
 
 @dataclass(frozen=True, slots=True)

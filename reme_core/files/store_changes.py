@@ -10,7 +10,7 @@ from pathlib import Path
 from reme_core.errors import ConflictError, MemoryNotFoundError, StorageFullError, StoreAccessError
 from reme_core.files.changes import AUTHOR, lines_of, read_removal, says
 from reme_core.files.file_index import Entry, FileIndex, find_entry
-from reme_core.files.folder import FileProblem, UnreadableFileError, inside, is_page_path, read_page
+from reme_core.files.folder import MAX_FILE_BYTES, FileProblem, UnreadableFileError, inside, is_page_path, read_page
 from reme_core.files.markdown import MarkdownPage, digest
 from reme_core.files.targets import KEPT_TYPES, TargetPaths, new_page
 from reme_core.files.writer import write_page
@@ -152,7 +152,9 @@ class StoreChanges:
         inside(self.root, path)  # or it is refused
         indexed = self.index.files.get(path)
         if indexed is None:
-            write_page(self.root / path, apply_edit(edit.page, edit).print(), expected=None)
+            data = apply_edit(edit.page, edit).print()
+            _check_size(data)
+            write_page(self.root / path, data, expected=None)
             return True
         read = read_page(self.root, path)
         if read.sha256 != indexed.sha256:
@@ -162,8 +164,15 @@ class StoreChanges:
         data = apply_edit(page, edit).print()
         if data == read.data:
             return False
+        _check_size(data)
         write_page(self.root / path, data, expected=read.sha256)
         return True
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > MAX_FILE_BYTES:
+        msg = f"would have more than {MAX_FILE_BYTES:,} bytes, and was not written: move lines to another page"
+        raise UnreadableFileError(msg)
 
 
 def apply_edit(page: MarkdownPage, edit: PageEdit) -> MarkdownPage:

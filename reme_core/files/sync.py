@@ -8,9 +8,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from reme_core.files.changes import (
     Known,
     PageNow,
+    check_size,
     named_ids,
     plan_page,
     plan_removal,
@@ -22,7 +25,7 @@ from reme_core.files.folder import FileProblem, Scanned, Stamp, UnreadableFileEr
 from reme_core.files.page_runs import UNSEEN, FileRun, PageRuns, PlannedPage
 from reme_core.files.store_changes import StoreChanges, find_memories
 from reme_core.ports import Clock, Store, TokenCounter
-from reme_core.schema import Scope
+from reme_core.schema import Scope, describe
 
 _ROUNDS = 5
 """How often what changes meanwhile is looked at again; what then still changes is left to the next sync."""
@@ -114,16 +117,9 @@ class FolderSync:
         )
 
     def _scan(self) -> Scanned:
-        found = scan(self.root)
-        first: dict[str, str] = {}
-        for path in sorted(found.stamps, key=lambda path: (path not in self.index.files, path)):
-            other = first.setdefault(path.casefold(), path)
-            if other != path:
-                message = f"differs from {other!r} in case alone, and would be the same file elsewhere: rename one"
-                found.problems.append(FileProblem(path, message))
+        found = scan(self.root, self.index.files)
         for problem in found.problems:
             self._tell(problem)
-            found.stamps.pop(problem.path, None)
         return found
 
     def _tell(self, problem: FileProblem) -> None:
@@ -170,7 +166,11 @@ class FolderSync:
                 before = gone.pop(source)
             at = min(datetime.fromtimestamp(now.read.stamp[1] / 1e9, UTC), self.clock.now())
             page_known = self._elsewhere(known, now.path, _ids(before) | named_ids(now), at)
-            planned = PlannedPage(now, plan_page(now, before, page_known), at)
+            try:
+                planned = PlannedPage(now, plan_page(now, before, page_known), at)
+            except ValidationError as exc:  # its path or its frontmatter names what no memory can be about
+                self._tell(FileProblem(now.path, f"can't be taken over: {describe(exc, 'memory')}"))
+                continue
             if before is None and not planned.plan.deletes:
                 new.append(planned)
             elif (indexed := await self.runs.write_page_run(planned)) is not None:
@@ -201,7 +201,9 @@ class FolderSync:
         pages = []
         for path in paths:
             try:
-                pages.append(read_now(path, read_page(self.root, path), self.counter.count))
+                now = read_now(path, read_page(self.root, path), self.counter.count)
+                check_size(now)
+                pages.append(now)
             except UnreadableFileError as exc:
                 self._tell(FileProblem(path, exc.message))
         return pages
