@@ -9,7 +9,7 @@ from pathlib import Path
 
 from reme_core.errors import ConflictError, MemoryNotFoundError, StorageFullError, StoreAccessError
 from reme_core.files.changes import AUTHOR, lines_of, read_removal, says
-from reme_core.files.file_index import Entry, FileIndex, find_entry
+from reme_core.files.file_index import Entry, FileIndex
 from reme_core.files.folder import MAX_FILE_BYTES, FileProblem, UnreadableFileError, inside, is_page_path, read_page
 from reme_core.files.markdown import MarkdownPage, digest
 from reme_core.files.targets import KEPT_TYPES, TargetPaths, new_page
@@ -98,13 +98,14 @@ class StoreChanges:
             present = memory if memory is not None and memory.is_current and _is_kept(memory, self.root) else None
             path = self.index.places.get(memory_id)
             if path is not None:
-                entry = find_entry(self.index.files[path].entries, memory_id)
-                assert entry is not None  # noqa: S101  # `places` is made of the entries
                 stays = present is not None and self._is_about(path, present)
-                if present is None or not stays:
-                    _edit(edits, path).replaced.append((entry, []))
-                elif digest(says(present)) != entry.mark:
-                    _edit(edits, path).replaced.append((entry, lines_of(present)))
+                for entry in self.index.files[path].entries:  # the same line may stand there twice
+                    if entry.memory_id != memory_id:
+                        continue
+                    if present is None or not stays:
+                        _edit(edits, path).replaced.append((entry, []))
+                    elif digest(says(present)) != entry.mark:
+                        _edit(edits, path).replaced.append((entry, lines_of(present)))
                 if stays:
                     continue
             if present is not None:

@@ -20,6 +20,7 @@ from reme_core.files.changes import (
     read_now,
 )
 from reme_core.files.dialogs import Dialogs
+from reme_core.files.erased_lines import ErasedLines
 from reme_core.files.file_index import FileIndex, IndexedFile
 from reme_core.files.folder import FileProblem, Scanned, Stamp, UnreadableFileError, read_page, scan, trusted
 from reme_core.files.page_runs import UNSEEN, FileRun, PageRuns, PlannedPage
@@ -82,8 +83,8 @@ class FolderSync:
         """Whose folder it is."""
         return self.index.scope
 
-    async def run(self, *, erased: Iterable[str] = ()) -> SyncReport:
-        """Take over what changed on both sides, until neither changes; lines of `erased` memories go.
+    async def run(self) -> SyncReport:
+        """Take over what changed on both sides, until neither changes.
 
         Raises:
             StoreError: The store can't be read or written.
@@ -91,7 +92,8 @@ class FolderSync:
         await self.index.load()
         dialogs = Dialogs(self.root, self.store, self.scope, self.clock, self.wants_vectors)
         marks = await dialogs.take_over(self.index.state.dialogs)
-        changes = StoreChanges(self.root, self.store, self.index)
+        changes, notes = StoreChanges(self.root, self.store, self.index), ErasedLines(self.store, self.clock)
+        erased = await notes.find(self.scope)
         await changes.find(erased)
         files = 0
         for _ in range(_ROUNDS):
@@ -106,6 +108,8 @@ class FolderSync:
             if self.runs.settled and not written and not changes.missed:
                 if not changes.problems and not changes.left:
                     await self.index.save({}, sequence=changes.sequence)
+                    there = await find_memories(self.store, self.scope, erased)  # noted, and not erased yet
+                    await notes.forget(self.scope, [key for key in erased if key not in there])
                 break
         await self.index.save({}, dialogs=marks)
         return SyncReport(
