@@ -254,14 +254,20 @@ def trusted(stamp: Stamp) -> Stamp:
     return stamp if stamp[1] < time.time_ns() - _FRESH_NS else (stamp[0], 0)
 
 
-def write_file(path: Path, data: bytes, *, mode: int = 0o600, tidy: bool = True) -> None:
+def write_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Put a file in place, whole and durable: who reads it, after a crash too, finds the old one or the new one."""
-    with private_draft(path, tidy=tidy) as draft, draft.open("wb") as file:
+    with private_draft(path) as draft:
+        write_draft(draft, data, mode)
+        put_in_place(draft, path)
+
+
+def write_draft(draft: Path, data: bytes, mode: int) -> None:
+    """Write a draft and have it on disk (OSError)."""
+    with draft.open("wb") as file:
         file.write(data)
         file.flush()
         draft.chmod(mode)
         os.fsync(file.fileno())
-        put_in_place(draft, path)
 
 
 @contextmanager
