@@ -1,4 +1,4 @@
-"""Where the database is, and how it is used."""
+"""Settings of the database: its address, and how it is used."""
 
 from __future__ import annotations
 
