@@ -131,18 +131,18 @@ class FileIndex:
     _loaded: bool = False
 
     @property
-    def _key(self) -> str:
-        """The scope is part of it: what stands in a folder can name the folder of another user."""
+    def key(self) -> str:
+        """The folder and its scope as a label of the service's space: a folder's mark can name that of another user."""
         return scope_key(self.scope, self.folder_id)
 
     async def load(self) -> None:
         """Bring it up to date with what other processes have written."""
-        address = ItemAddress(namespace=(_STATES,), key=self._key)
+        address = ItemAddress(namespace=(_STATES,), key=self.key)
         [item] = await self.store.get_items(SERVICE_SPACE, GetItems(addresses=[address], at=self.clock.now()))
         state = FolderState() if item is None else FolderState.model_validate(item.value)
         if self._loaded and state == self.state:
             return
-        search = SearchItems(prefix=(_FILES, self._key), limit=_MOST_FILES, at=self.clock.now())
+        search = SearchItems(prefix=(_FILES, self.key), limit=_MOST_FILES, at=self.clock.now())
         items = [] if item is None else await self.store.search_items(SERVICE_SPACE, search)
         read = {item.key: IndexedFile.read(item.value) for item in items}
         self.files = {path: file for path, file in sorted(read.items()) if file is not None}
@@ -162,7 +162,7 @@ class FileIndex:
         if not changed and state == self.state:
             return
         state = state.model_copy(update={"changes": state.changes + 1})
-        mark = ItemAddress(namespace=(_STATES,), key=self._key)
+        mark = ItemAddress(namespace=(_STATES,), key=self.key)
         writes = [self._write(path, file) for path, file in changed.items()]
         writes.append(
             PutItem(address=mark, value=state.model_dump(mode="json"), owner=self.scope)
@@ -179,7 +179,7 @@ class FileIndex:
     async def forget(self) -> None:
         """Remove the whole index; the memories stay. What `rebuild` begins with."""
         await self.save(dict.fromkeys(self.files))
-        await self._put([ItemAddress(namespace=(_STATES,), key=self._key)])
+        await self._put([ItemAddress(namespace=(_STATES,), key=self.key)])
         self.state = FolderState()
 
     @property
@@ -198,7 +198,7 @@ class FileIndex:
         return None if path is None else find_entry(self.files[path].entries, memory_id)
 
     def _write(self, path: str, file: IndexedFile | None) -> PutItem | ItemAddress:
-        address = ItemAddress(namespace=(_FILES, self._key), key=path)
+        address = ItemAddress(namespace=(_FILES, self.key), key=path)
         if file is None:
             return address
         return PutItem(address=address, value=file.value(), owner=self.scope)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,7 +17,8 @@ from reme_core.files.file_index import IndexedFile
 from reme_core.files.folder import FileProblem, Stamp, UnreadableFileError, trusted
 from reme_core.files.journal import add_entry
 from reme_core.files.writer import keep_both, write_page
-from reme_core.ports import Clock, DeleteMemory, PutMemory, Store, WriteBatch
+from reme_core.ports import Clock, PutMemory, Store, WriteBatch
+from reme_core.remember.memory_editor import out_of_the_way
 from reme_core.schema import Memory, Scope, new_id
 
 UNSEEN: Stamp = (-1, 0)
@@ -121,8 +122,10 @@ class PageRuns:
         if not plan.is_change:
             return {}
         run_id = new_id()
-        for puts, deletes in _ways(plan):
-            batch = WriteBatch(puts=puts, deletes=deletes, reason=_reason(path), run_id=run_id, actor=AUTHOR, at=at)
+        first = WriteBatch(
+            puts=plan.puts, deletes=plan.deletes, reason=_reason(path), run_id=run_id, actor=AUTHOR, at=at
+        )
+        for batch in (first, out_of_the_way(first)):
             try:
                 stored = await self.store.put(self.scope, batch)
             except ConflictError:
@@ -130,7 +133,7 @@ class PageRuns:
             except MemoryNotFoundError:
                 break
             self.done.append(FileRun(path, run_id, len(plan.puts), len(plan.deletes)))
-            return _ids_of(puts, stored)
+            return _ids_of(batch.puts, stored)
         self.settled = False
         return None
 
@@ -183,22 +186,6 @@ class PageRuns:
             add_entry(self.root, told, title="conflict", session_id="", at=at)
         except (StorageFullError, StoreAccessError, ConflictError, UnreadableFileError) as exc:
             self.problems.append(FileProblem(path, exc.message))
-
-
-def _ways(plan: FilePlan) -> Iterator[tuple[Sequence[PutMemory], Sequence[DeleteMemory]]]:
-    """Yield a plan, and the same with the old states out of the way: for where another memory says the new text."""
-    yield plan.puts, plan.deletes
-    yield (
-        [replace(put, expected_revision=None) for put in plan.puts],
-        [
-            *plan.deletes,
-            *(
-                DeleteMemory(memory_id=put.memory.memory_id, expected_revision=put.expected_revision)
-                for put in plan.puts
-                if put.expected_revision
-            ),
-        ],
-    )
 
 
 def _reason(path: str) -> str:
