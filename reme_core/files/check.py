@@ -11,7 +11,7 @@ from reme_core.files.changes import says
 from reme_core.files.file_index import Entry, FileIndex, IndexedFile
 from reme_core.files.folder import FileProblem, UnreadableFileError, read_page, scan
 from reme_core.files.markdown import digest
-from reme_core.files.store_changes import find_memories, list_all
+from reme_core.files.store_changes import find_memories, is_statement, list_all
 from reme_core.files.targets import KEPT_TYPES, TargetPaths
 from reme_core.ports import MemoryFilter, Store, Target
 
@@ -40,7 +40,7 @@ async def _without_line(store: Store, index: FileIndex) -> list[FileProblem]:
     missing = Counter(
         paths.find(Target(memory.memory_type, memory.memory_target))
         for memory in await list_all(store, index.scope, MemoryFilter(types=tuple(KEPT_TYPES)))
-        if memory.memory_id not in index.places
+        if memory.memory_id not in index.places and is_statement(memory)
     )
     return [
         FileProblem(path, f"{count} of its memories stand in no file yet: {_SYNC}")

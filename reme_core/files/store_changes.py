@@ -11,11 +11,11 @@ from reme_core.errors import ConflictError, MemoryNotFoundError, StorageFullErro
 from reme_core.files.changes import AUTHOR, lines_of, read_removal, says
 from reme_core.files.file_index import Entry, FileIndex
 from reme_core.files.folder import MAX_FILE_BYTES, FileProblem, UnreadableFileError, inside, is_page_path, read_page
-from reme_core.files.markdown import MarkdownPage, digest
+from reme_core.files.markdown import MarkdownPage, digest, is_line
 from reme_core.files.targets import KEPT_TYPES, TargetPaths, new_page
 from reme_core.files.writer import write_page
 from reme_core.ports import EventQuery, ListMemories, MemoryFilter, Store, Target
-from reme_core.schema import EventKind, Memory, MemoryType, Scope
+from reme_core.schema import Event, EventKind, Memory, MemoryType, Scope
 
 _PAGE = 1000
 
@@ -71,7 +71,7 @@ class StoreChanges:
         while True:
             page = await self.store.events(scope, EventQuery(after=self.sequence, limit=_PAGE))
             if start is not None:
-                self._pending |= {event.memory_id: None for event in page if event.actor != AUTHOR}
+                self._pending |= {event.memory_id: None for event in page if not _is_of_a_file(event)}
             if page:
                 self.sequence = page[-1].sequence
             if len(page) < _PAGE:
@@ -190,12 +190,13 @@ def apply_edit(page: MarkdownPage, edit: PageEdit) -> MarkdownPage:
             there += lines
     for place, lines in together.items():
         gap = max(0, place - len(page.lines))
-        page = page.spliced(min(place, len(page.lines)), min(place, len(page.lines)), [*[""] * gap, *lines])
+        begin = page.place_for(place)
+        page = page.spliced(begin, begin, [*[""] * gap, *lines])
     if not edit.added:
         return page
     statements = page.statements
-    end = statements[-1].line + 1 if statements else len(page.lines)
-    has_text = not statements and bool(page.lines) and bool(page.lines[-1].strip())
+    end = statements[-1].line + 1 if statements else page.place_for(len(page.lines))
+    has_text = not statements and end > 0 and bool(page.lines[end - 1].strip())
     return page.spliced(end, end, [*[""] * has_text, *edit.added])
 
 
@@ -223,9 +224,20 @@ async def list_all(store: Store, scope: Scope, wanted: MemoryFilter) -> list[Mem
             return memories
 
 
+def is_statement(memory: Memory) -> bool:
+    """Tell whether a memory is a line of a file."""
+    return memory.memory_type in KEPT_TYPES and is_line(memory.memory_id, memory.content)
+
+
+def _is_of_a_file(event: Event) -> bool:
+    """Tell whether an event is a passage of a file, which no other file has; a statement may stand in two folders."""
+    memory = event.after or event.before
+    return event.actor == AUTHOR and memory is not None and memory.memory_type is MemoryType.PASSAGE
+
+
 def _is_kept(memory: Memory, root: Path) -> bool:
     if memory.memory_type is not MemoryType.PASSAGE:
-        return memory.memory_type in KEPT_TYPES
+        return is_statement(memory)
     try:
         inside(root, memory.memory_target)
     except StoreAccessError:

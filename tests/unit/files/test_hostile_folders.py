@@ -12,6 +12,7 @@ import pytest
 from reme_core import FileMemory, ReMe
 from reme_core.errors import ConfigurationError, StoreAccessError
 from reme_core.files.folder import MAX_FILE_BYTES
+from reme_core.schema.memories import MAX_MEMORY_CHARS
 
 DIARY = "keeps a diary under the floor"
 
@@ -187,3 +188,61 @@ async def test_erasing_goes_by_no_folder_of_another_user(files: FileMemory, memo
         with pytest.raises(ConfigurationError):
             await other.delete_all_memories(user_id="notes")
     assert (root / "MEMORY.md").read_text() == f"- {DIARY}\n"
+
+
+@pytest.mark.parametrize("text", ["# Code\n```\nnever closed\n", "---\nx: 1\n---\n~~~\nnever closed\n"])
+async def test_a_memory_is_written_once_into_a_page_whose_code_never_ends(
+    files: FileMemory, memory: ReMe, root: Path, text: str
+) -> None:
+    (root / "MEMORY.md").write_text(text)
+    added = await memory.add_memory(DIARY, user_id="ann")
+    await files.sync()
+    page = (root / "MEMORY.md").read_text()
+    assert page.count(DIARY) == 1
+    assert page.replace(f"- {DIARY} ^mem-{added.memory_id}\n", "").replace("\n\n", "\n") == text
+    assert (await files.sync()).written == ()
+    assert await files.check() == []
+
+
+async def test_a_line_that_comes_back_into_code_stands_before_it(files: FileMemory, memory: ReMe, root: Path) -> None:
+    (root / "MEMORY.md").write_text("one\ntwo\n- drinks tea\n")
+    await files.sync()
+    (root / "MEMORY.md").write_text("```\none\ntwo\nthree\n```\n")
+    [run] = (await files.sync()).runs
+    await memory.undo(run.run_id, user_id="ann")
+    for _ in range(2):
+        await files.sync()
+    assert (root / "MEMORY.md").read_text().count("drinks tea") == 1
+    assert "drinks tea" in await contents(memory)
+
+
+async def test_memories_that_no_line_can_hold_or_that_name_a_break_are_written_once_or_never(
+    files: FileMemory, memory: ReMe, root: Path
+) -> None:
+    texts = {"a\nb", "a<br>b", "a&lt;br>b", "<br>", "x\n" * (MAX_MEMORY_CHARS // 3) + "x"}
+    for text in texts:
+        await memory.add_memory(text, user_id="ann")
+    await files.sync()
+    page = (root / "MEMORY.md").read_text()
+    assert len(page.splitlines()) == 4
+    assert (await files.sync()).written == ()
+    assert await files.check() == []
+    await files.rebuild()
+    assert await contents(memory) == texts
+
+
+async def test_two_folders_of_a_user_follow_each_other(files: FileMemory, memory: ReMe, root: Path) -> None:
+    (root / "MEMORY.md").write_text("- drinks tea\n- has a cat\n")
+    (root / "note.md").write_text("of this folder alone\n")
+    await files.sync()
+    other = FileMemory(root.parent / "other", user_id="ann", memory=memory)
+    await other.sync()
+    page = root.parent / "other" / "MEMORY.md"
+    page.write_text(
+        "".join(line.replace("tea", "milk") for line in page.read_text().splitlines(keepends=True) if "cat" not in line)
+    )
+    await other.sync()
+    await files.sync()
+    assert (root / "MEMORY.md").read_text() == page.read_text()
+    assert await files.check() == await other.check() == []
+    assert not (page.parent / "note.md").exists()
