@@ -108,8 +108,7 @@ class FolderSync:
             if self.runs.settled and not written and not changes.missed:
                 if not changes.problems and not changes.left:
                     await self.index.save({}, sequence=changes.sequence)
-                    there = await find_memories(self.store, self.scope, erased)  # noted, and not erased yet
-                    await notes.forget(self.scope, [key for key in erased if key not in there])
+                    await self._forget(notes, erased)
                 break
         await self.index.save({}, dialogs=marks)
         return SyncReport(
@@ -119,6 +118,12 @@ class FolderSync:
             conflicts=tuple(self.runs.conflicts),
             problems=tuple(self._problems.values()),
         )
+
+    async def _forget(self, notes: ErasedLines, erased: Sequence[str]) -> None:
+        """Forget notes of lines that are gone from the folder for which they were made, which keeps a record."""
+        if erased and self.index.state.following is not None:
+            there = await find_memories(self.store, self.scope, erased)  # noted, and not erased yet
+            await notes.forget(self.scope, [memory_id for memory_id in erased if memory_id not in there])
 
     def _scan(self) -> Scanned:
         found = scan(self.root, self.index.files)
