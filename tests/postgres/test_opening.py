@@ -24,7 +24,7 @@ from tests.support.postgres_server import ROLE, TestServer
 ANNA = Scope(memory_space="space", user_id="anna")
 SPREAD_BY = {"row_changes": "owner", "item_namespaces": "memory_space", "items": "memory_space"}
 # Small ones that every machine of a spread database would hold a copy of.
-COPIED = {"meta", "migrations", "scopes"}
+COPIED = {"meta", "migrations", "scopes", "last_writes"}
 
 
 async def use(settings: ServerSettings, *, writes: bool = False) -> list[str]:
@@ -199,7 +199,7 @@ async def test_each_table_is_walled_and_has_what_it_is_spread_by_in_every_key(
         " WHERE polrelid = pg_class.oid) FROM pg_class WHERE relnamespace = 'reme'::regnamespace AND relkind = 'r'",
     )
     walled = {name for name, is_walled, policies in tables if is_walled and policies}
-    assert {name for name, *_ in tables} - walled == {"meta", "migrations"}
+    assert {name for name, *_ in tables} - walled == {"meta", "migrations", "last_writes"}
     keys = as_admin(
         server,
         database,

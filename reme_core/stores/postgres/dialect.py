@@ -27,6 +27,10 @@ _WORDS_OF = {
 class PostgresDialect:
     """The `Dialect` of PostgreSQL; see its namesakes there."""
 
+    def insert_one(self, connection: Statements, statement: str, key: str, values: Sequence[object]) -> int:
+        """Insert a row that returns its number."""
+        return int(connection.execute(f"{statement} RETURNING {key}", values).fetchone()[0])
+
     def insert_many(
         self, connection: Statements, table: str, key: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
     ) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""Settings of the database: its address, and how it is used."""
+"""Settings of a database: the place, and how it is used."""
 
 from __future__ import annotations
 

@@ -127,6 +127,10 @@ class Dialect(Protocol):
         """Return the number of a scope where the transaction has it at hand; None says nothing."""
         ...
 
+    def insert_one(self, connection: SqlConnection, statement: str, key: str, values: Sequence[object]) -> int:
+        """Run an INSERT of one row, and return its number, the column `key`."""
+        ...
+
     def insert_many(
         self, connection: SqlConnection, table: str, key: str, columns: Sequence[str], rows: Sequence[Sequence[object]]
     ) -> Sequence[int]:

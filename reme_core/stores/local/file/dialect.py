@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from reme_core.schema import Scope
 from reme_core.stores.local.file.purging import mark_pages
@@ -21,6 +21,11 @@ from reme_core.stores.sql.connection import Cursor, PassagePostings, Statements,
 
 class SqliteDialect:
     """The `Dialect` of SQLite; see its namesakes there."""
+
+    def insert_one(self, connection: Statements, statement: str, key: str, values: Sequence[object]) -> int:
+        """Insert a row; the connection knows the number of the last one."""
+        del key
+        return cast("sqlite3.Connection", connection).execute(statement, values).lastrowid or 0
 
     def insert_many(
         self,
