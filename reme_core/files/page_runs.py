@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,10 +15,11 @@ from typing import NamedTuple
 from reme_core.errors import ConflictError, MemoryNotFoundError, StorageFullError, StoreAccessError
 from reme_core.files.changes import AUTHOR, FilePlan, PageNow, lines_of
 from reme_core.files.file_index import IndexedFile
-from reme_core.files.folder import FileProblem, Stamp, UnreadableFileError, trusted
+from reme_core.files.folder import FileProblem, Stamp, UnreadableFileError, mapped_errors, trusted
 from reme_core.files.journal import add_entry
 from reme_core.files.writer import keep_both, write_page
 from reme_core.ports import Clock, PutMemory, Store, WriteBatch
+from reme_core.private_drafts import sync_folder
 from reme_core.remember.memory_editor import out_of_the_way
 from reme_core.schema import Memory, Scope, new_id
 
@@ -141,6 +143,9 @@ class PageRuns:
         first = {(self.root / page.now.path).parent: page for page in reversed(pages)}
         with ThreadPoolExecutor(_WRITERS) as writers:
             files = list(writers.map(lambda page: self._mark(page, ids, tidy=page in first.values()), pages))
+        for folder in first:
+            with mapped_errors(folder), suppress(FileNotFoundError):
+                sync_folder(folder)
         return {page.now.path: file for page, file in zip(pages, files, strict=True)}
 
     def _mark(self, page: PlannedPage, ids: Mapping[str, str], *, tidy: bool = True) -> IndexedFile:

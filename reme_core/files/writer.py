@@ -27,7 +27,7 @@ def write_page(path: Path, data: bytes, *, expected: str | None, tidy: bool = Tr
         path: Where.
         data: What it says from now on.
         expected: The SHA-256 that it had when it was read; None: there was none.
-        tidy: See `private_draft`.
+        tidy: See `private_draft`; False: whoever writes many pages of a folder has their names survive, all at once.
 
     Raises:
         ConflictError: It says something else by now. Nothing was written; or, where an editor was just writing into
@@ -43,7 +43,8 @@ def write_page(path: Path, data: bytes, *, expected: str | None, tidy: bool = Tr
                 write_draft(draft, data, _mode(path))  # waits for the disk, and so before its turn
                 with _turn(path.parent):
                     stamp = _replace(path, draft, expected)
-                sync_folder(path.parent)
+                if tidy:
+                    sync_folder(path.parent)
         except FileNotFoundError:
             msg = f"{str(path)!r} is gone: nothing was written"
             raise ConflictError(msg) from None

@@ -11,6 +11,7 @@ import pytest
 
 from reme_core import FileMemory, ReMe
 from reme_core.errors import ConfigurationError, StoreAccessError
+from reme_core.files import page_runs, writer
 from reme_core.files.folder import MAX_FILE_BYTES
 from reme_core.schema.memories import MAX_MEMORY_CHARS
 
@@ -246,3 +247,16 @@ async def test_two_folders_of_a_user_follow_each_other(files: FileMemory, memory
     assert (root / "MEMORY.md").read_text() == page.read_text()
     assert await files.check() == await other.check() == []
     assert not (page.parent / "note.md").exists()
+
+
+async def test_many_new_files_of_a_folder_wait_for_their_names_on_disk_once(
+    files: FileMemory, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "targets" / "personal").mkdir(parents=True)
+    for number in range(50):
+        (root / "targets" / "personal" / f"p{number}.md").write_text(f"- likes fish {number}\n")
+    synced: list[Path] = []
+    monkeypatch.setattr(writer, "sync_folder", synced.append)
+    monkeypatch.setattr(page_runs, "sync_folder", synced.append)
+    assert len((await files.sync()).written) == 50
+    assert [path.name for path in synced] == ["personal", "personal"]
