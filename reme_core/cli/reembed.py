@@ -48,7 +48,7 @@ async def reembed(
         if memory.embedder is None:
             msg = "which model? Give --model NAME, or set REME_EMBEDDING_MODEL and REME_EMBEDDING_API_KEY"
             raise ConfigurationError(msg)
-        done = await memory.reembed(on_progress=_Progress(is_shown=where.hints))
+        done = await memory.reembed(on_progress=_ProgressLines(is_shown=where.hints))
     finally:
         await memory.close(finish_jobs=False)
     if output.as_json:
@@ -75,7 +75,7 @@ def _settings(model: str | None, *, dimension: int | None, base_url: str | None,
     return {"backend": "openai", "model": model, **named}
 
 
-class _Progress:
+class _ProgressLines:
     """Tells people how far it is, and how fast."""
 
     def __init__(self, *, is_shown: bool) -> None:
