@@ -7,13 +7,14 @@ from indexes over arrays or text-search vectors, and a scope's rows are few enou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 import numpy as np
 
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
+from reme_core.stores.sql.bookkeeping import make_scope_number
 from reme_core.stores.sql.connection import PassagePostings, Statements, WordPair, WordTable
 from reme_core.text import pack_terms, unpack_terms
 
@@ -26,6 +27,14 @@ _WORDS_OF = {
 
 class PostgresDialect:
     """The `Dialect` of PostgreSQL; see its namesakes there."""
+
+    is_file: ClassVar[bool] = False
+
+    def number_of(self, connection: Statements, scope: Scope) -> int:
+        """Look it up and hold its row, or make it."""
+        query = "SELECT scope FROM scopes WHERE memory_space = ? AND user_id = ? FOR KEY SHARE"
+        found = connection.execute(query, (scope.memory_space, scope.user_id)).fetchone()
+        return make_scope_number(connection, scope) if found is None else int(found[0])
 
     def insert_many(
         self, connection: Statements, table: str, key: str, columns: Sequence[str], rows: Sequence[Sequence[object]]

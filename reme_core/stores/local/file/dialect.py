@@ -16,11 +16,18 @@ from reme_core.stores.local.file.words import (
     match_terms,
     remove_words,
 )
+from reme_core.stores.sql.bookkeeping import make_scope_number
 from reme_core.stores.sql.connection import Cursor, PassagePostings, Statements, WordPair, WordTable
 
 
 class SqliteDialect:
     """The `Dialect` of SQLite; see its namesakes there."""
+
+    is_file: ClassVar[bool] = True
+
+    def number_of(self, connection: Statements, scope: Scope) -> int:
+        """Look it up, or make it: a transaction is alone with the file."""
+        return make_scope_number(connection, scope)
 
     def insert_many(
         self,
