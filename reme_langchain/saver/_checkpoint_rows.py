@@ -17,6 +17,7 @@ from reme_langchain.saver._message_blobs import (
     BlobReader,
     Blobs,
     Entry,
+    KnownBlobs,
     KnownDigests,
     Slot,
     kept_apart,
@@ -213,20 +214,23 @@ def put_writes(
 _REMOVE_WRITE = """DELETE FROM langgraph_writes
     WHERE thread = ? AND ns = ? AND checkpoint_id = ? AND task_id = ? AND idx = ?"""
 _INSERT_WRITE = """INSERT INTO langgraph_writes
-    (thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+    (thread, ns, checkpoint_id, task_id, idx, task_path, channel, form, type, data)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
 
 
-def find_row(connection: SqlConnection, place: CheckpointKey) -> StoredTuple | None:
-    """Read one checkpoint."""
+def find_row(connection: SqlConnection, place: CheckpointKey, blobs: KnownBlobs | None = None) -> StoredTuple | None:
+    """Read one checkpoint; `blobs`: what is known of a server."""
     # Only what is asked for is in the text, so that the index serves it.
     which = "ORDER BY c.checkpoint_id DESC LIMIT 1" if place.checkpoint_id is None else "AND c.checkpoint_id = ?"
     asked = (place.thread, place.ns) if place.checkpoint_id is None else (place.thread, place.ns, place.checkpoint_id)
     row = connection.execute(f"{_ROW} AND t.name = ? AND c.ns = ? {which}", asked).fetchone()
-    return None if row is None else _read(connection, row, BlobReader(connection))
+    return None if row is None else _read(connection, row, BlobReader(connection, blobs))
 
 
 _ROW = (
-    "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.entries, c.thread "
+    "SELECT t.name, c.ns, c.checkpoint_id, c.parent, c.type, c.body, c.metadata, c.entries, c.thread, "
+    "EXISTS (SELECT 1 FROM langgraph_writes w WHERE w.thread = c.thread AND w.ns = c.ns "
+    "AND w.checkpoint_id = c.checkpoint_id) "
     "FROM langgraph_checkpoints c JOIN langgraph_threads t ON t.id = c.thread WHERE c.hidden = 0"
 )
 
@@ -273,21 +277,19 @@ def _field(metadata: Mapping[str, Any], name: str) -> object:
     return found
 
 
-def read_rows(connection: SqlConnection, places: Sequence[RowPlace]) -> list[StoredTuple]:
+def read_rows(
+    connection: SqlConnection, places: Sequence[RowPlace], blobs: KnownBlobs | None = None
+) -> list[StoredTuple]:
     """Read checkpoints by their places; those that are gone by now are left out."""
-    reader = BlobReader(connection)
+    reader = BlobReader(connection, blobs)
     which = f"{_ROW} AND c.thread = ? AND c.ns = ? AND c.checkpoint_id = ?"
     found = [connection.execute(which, place).fetchone() for place in places]
     return [_read(connection, row, reader) for row in found if row is not None]
 
 
 def _read(connection: SqlConnection, row: tuple[Any, ...], reader: BlobReader) -> StoredTuple:
-    name, ns, checkpoint_id, parent, type_, body, metadata, entries, thread = row
-    writes = connection.execute(
-        "SELECT task_id, channel, form, type, data FROM langgraph_writes "
-        "WHERE thread = ? AND ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx",
-        (thread, ns, checkpoint_id),
-    ).fetchall()
+    name, ns, checkpoint_id, parent, type_, body, metadata, entries, thread, has_writes = row
+    writes = connection.execute(_WRITES, (thread, ns, checkpoint_id)).fetchall() if has_writes else []
     held = load_entries(entries)
     return StoredTuple(
         place=CheckpointKey(thread=name, ns=ns, checkpoint_id=checkpoint_id),
@@ -297,6 +299,10 @@ def _read(connection: SqlConnection, row: tuple[Any, ...], reader: BlobReader) -
         values={channel: raw(reader, *entry) for channel, entry in held.items() if entry is not None},
         writes=[(task, channel, raw(reader, *stored)) for task, channel, *stored in writes],
     )
+
+
+_WRITES = """SELECT task_id, channel, form, type, data FROM langgraph_writes
+    WHERE thread = ? AND ns = ? AND checkpoint_id = ? ORDER BY task_path, task_id, idx"""
 
 
 def raw(reader: BlobReader, form: int, type_: str, data: bytes) -> Raw:

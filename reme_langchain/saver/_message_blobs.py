@@ -7,7 +7,10 @@ that grew at its end shares all full chunks with what it was, and its manifest h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Generic, TypeAlias, TypeVar
@@ -250,12 +253,42 @@ def unfold(manifest: bytes, chunks: Callable[[list[int]], list[list[int]]]) -> l
     return ids
 
 
+class KnownBlobs:
+    """Blobs of a server that were read or written lately; each has a number that no other one ever gets."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._gate = threading.Lock()
+        self._held: OrderedDict[int, Typed] = OrderedDict()
+        self._size = 0
+
+    def find(self, ids: Iterable[int]) -> dict[int, Typed]:
+        """Return those that are known."""
+        with self._gate:
+            return {id_: self._held[id_] for id_ in ids if id_ in self._held}
+
+    def add(self, blobs: Mapping[int, Typed]) -> None:
+        """Remember blobs, and forget the oldest."""
+        with self._gate:
+            for id_, blob in blobs.items():
+                if id_ not in self._held:
+                    self._held[id_] = blob
+                    self._size += _weight(blob)
+            while self._size > _MOST_BYTES:
+                self._size -= _weight(self._held.popitem(last=False)[1])
+
+
+def _weight(blob: Typed) -> int:
+    return len(blob[1]) + 200  # bytes; about what an entry takes
+
+
 class BlobReader:
     """Reads blobs in one snapshot of the file; each once."""
 
-    def __init__(self, connection: SqlConnection) -> None:
-        """Keep the connection."""
+    def __init__(self, connection: SqlConnection, known: KnownBlobs | None = None) -> None:
+        """Keep the connection, and what is known of a server."""
         self._connection = connection
+        self._known = known
         self._chunks: dict[int, list[int]] = {}
         self._rows: dict[int, Typed] = {}
 
@@ -281,14 +314,26 @@ class BlobReader:
 
     def _read(self, ids: list[int]) -> list[Typed]:
         wanted = [id_ for id_ in ids if id_ not in self._rows]
-        for group in _groups(wanted, 0):
-            for id_, type_, data in self._connection.execute(_PARTS, group):
-                self._rows[id_] = (type_, data)
+        if self._known is not None:
+            self._rows |= self._known.find(wanted)
+            wanted = [id_ for id_ in wanted if id_ not in self._rows]
+        fresh: dict[int, Typed] = {}
+        for query, group in self._queries(wanted):
+            for id_, type_, data in self._connection.execute(query, group):
+                fresh[id_] = (type_, data)
+        self._rows |= fresh
+        if self._known is not None and fresh:
+            self._known.add(fresh)
         try:
             return [self._rows[id_] for id_ in ids]
         except KeyError as exc:
             msg = f"a checkpoint refers to message {exc.args[0]}, which is missing: restore a copy of the file"
             raise CorruptDataError(msg) from None
+
+    def _queries(self, wanted: list[int]) -> Iterable[tuple[str, tuple[object, ...]]]:
+        if self._connection.dialect.is_file:
+            return [(_PARTS, group) for group in _groups(wanted, 0)]
+        return [(_ALL_PARTS, (json.dumps(wanted),))] if wanted else []
 
     def mark(self, manifest: bytes, held: set[int]) -> None:
         """Add to `held` what a manifest stands for, chunks and messages; those that are in it already cost nothing."""
@@ -306,6 +351,9 @@ class BlobReader:
 _FIND = "SELECT id FROM langgraph_blobs WHERE thread = ? AND digest = ?"
 _MARKS = ", ".join("?" * _BATCH)
 _PARTS = f"SELECT id, type, data FROM langgraph_blobs WHERE id IN ({_MARKS})"  # noqa: S608  # marks only
+
+
+_ALL_PARTS = "SELECT id, type, data FROM langgraph_blobs WHERE id IN (SELECT value FROM json_each(?))"
 
 
 def _groups(items: Sequence[object], filler: object) -> Iterator[tuple[object, ...]]:

@@ -147,13 +147,16 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint of the config's id, or without one the newest; None if there is none."""
         self._allow_declared()
-        found = self._file.read(partial(find_row, place=place_of(config)))
+        found = self._file.read(self._finding(config))
         return None if found is None else rebuild(found, self._codec)
+
+    def _finding(self, config: RunnableConfig) -> Callable[[SqlConnection], StoredTuple | None]:
+        return partial(find_row, place=place_of(config), blobs=self._file.blobs)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Do what `get_tuple` does, without blocking the event loop."""
         self._allow_declared()
-        found = await self._file.aread(partial(find_row, place=place_of(config)))
+        found = await self._file.aread(self._finding(config))
         return None if found is None else await self._rebuilt(found)
 
     def list(
@@ -178,7 +181,9 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
         query = list_request(config, filter, before, limit)
         places = self._file.read(partial(list_rows, query=query))
         for start in range(0, len(places), _PAGE):
-            for found in self._file.read(partial(read_rows, places=places[start : start + _PAGE])):
+            for found in self._file.read(
+                partial(read_rows, places=places[start : start + _PAGE], blobs=self._file.blobs)
+            ):
                 yield rebuild(found, self._codec)
 
     async def alist(
@@ -194,7 +199,9 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
         query = list_request(config, filter, before, limit)
         places = await self._file.aread(partial(list_rows, query=query))
         for start in range(0, len(places), _PAGE):
-            for found in await self._file.aread(partial(read_rows, places=places[start : start + _PAGE])):
+            for found in await self._file.aread(
+                partial(read_rows, places=places[start : start + _PAGE], blobs=self._file.blobs)
+            ):
                 yield await self._rebuilt(found)
 
     def get_delta_channel_history(
