@@ -14,7 +14,7 @@ from reme_core.schema import shown
 
 MemoryOrPath: TypeAlias = ReMe | str | Path | None
 """A `ReMe`; or the path of its working folder, or of its file; or the URL of a database of PostgreSQL; or None for the
-default working folder."""
+database that REME_DATABASE_URL names, and the default working folder where it names none."""
 
 DEFAULT_FOLDER = ".reme"
 IN_MEMORY = ":memory:"
@@ -107,8 +107,10 @@ def is_server(given: object) -> bool:
     return isinstance(given, str) and given.startswith(_SERVERS)
 
 
-def _place(given: str | Path | None, what: str, synchronous: str) -> tuple[Path, dict[str, object]]:
-    """Return the working folder, and the settings of the store."""
+def _place(given: str | Path | None, what: str, synchronous: str) -> tuple[Path, dict[str, object] | None]:
+    """Return the working folder, and the settings of the store; None: the environment decides."""
+    if given is None and synchronous == "FULL":
+        return Path(DEFAULT_FOLDER), None
     if is_server(given):
         return Path(DEFAULT_FOLDER), {"backend": "postgres", "url": given}
     if "://" in str(given):

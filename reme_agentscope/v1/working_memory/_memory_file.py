@@ -1,4 +1,4 @@
-"""The messages of one session beside the memories, in their file or database: a row each, written when it is new or has changed."""
+"""The messages of one session, in the file or database of the memories: a row each, written when new or changed."""
 
 from __future__ import annotations
 

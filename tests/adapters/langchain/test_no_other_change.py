@@ -17,7 +17,7 @@ AT: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 
 
 @pytest.mark.parametrize("kind", [ReMeStore, ReMeSaver, ReMeByteStore])
-@pytest.mark.parametrize("url", ["postgresql://me:secret@host/db", "sqlite:///memory.db", "redis://host"])
+@pytest.mark.parametrize("url", ["mysql://me:secret@host/db", "sqlite:///memory.db", "redis://host"])
 def test_a_url_is_refused_with_what_to_do(kind: Any, url: str) -> None:
     make = getattr(kind, "from_path", kind)
     with pytest.raises(ConfigurationError, match="give a path") as found:
