@@ -113,10 +113,10 @@ def _place(given: str | Path | None, what: str, synchronous: str) -> tuple[Path,
         return Path(DEFAULT_FOLDER), None
     if is_server(given):
         return Path(DEFAULT_FOLDER), {"backend": "postgres", "url": given}
-    if "://" in str(given):
+    if "://" in str(given) or (isinstance(given, Path) and given.parts[:1] in {("postgresql:",), ("postgres:",)}):
         msg = (
-            f"{what}: found a URL ({shown(str(given).partition('://')[0])}), and memories lie in a file on this "
-            "machine or in PostgreSQL: give a path, such as '.reme' or 'memory.db', or postgresql://..."
+            f"{what}: found a URL ({shown(str(given).partition(':/')[0])}), and memories lie in a file on this "
+            "machine or in PostgreSQL: give a path, such as '.reme' or 'memory.db', or postgresql://... as a text"
         )
         raise ConfigurationError(msg)
     path = Path(DEFAULT_FOLDER if given is None else given).expanduser()

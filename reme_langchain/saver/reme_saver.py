@@ -368,7 +368,8 @@ class ReMeSaver(ClosedOnExit, RemovalCalls, BaseCheckpointSaver[str]):
 async def open_saver() -> AsyncIterator[ReMeSaver]:
     """Open a saver for the Agent Server: `"checkpointer": {"path": "reme_langchain/saver/reme_saver.py:open_saver"}`.
 
-    The file is that of REME_SAVER_PATH, else it lies in REME_WORKING_DIR, else in the default working folder.
+    The file, or the URL of the database, is that of REME_SAVER_PATH; else the file lies in REME_WORKING_DIR, else where
+    `ReMeSaver()` has it.
     """
     async with ReMeSaver(os.environ.get("REME_SAVER_PATH") or os.environ.get("REME_WORKING_DIR") or None) as saver:
         yield saver

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
 
-from reme_core import ReMe
+from reme_core import ReMe, Scope, SpacePart, SqlConnection
+from reme_core.errors import StoreAccessError
 from reme_core.openai_agents import ReMeSession
+from reme_core.stores.postgres.adapter_tables import OF_SCOPE, OF_SPACE
 from reme_langchain import ReMeByteStore, ReMeSaver, ReMeStore
 from tests.adapters.langchain import test_kv
 from tests.adapters.langchain.test_erasing import Login, at, graph
@@ -145,3 +148,53 @@ async def test_two_machines_write_to_one_thread_and_nothing_is_lost(shared_url: 
     await asyncio.gather(*(app.ainvoke({"said": ["at once"]}, at(f"{n}")) for n in range(8) for app in apps))
     for saver in savers:
         await saver.aclose()
+
+
+UNUSED = {"langchain_journal", "agentscope_sessions", "agentscope_messages"}
+
+
+async def test_no_transaction_reaches_rows_of_another_space_or_user(shared_url: str) -> None:
+    async with on_server(shared_url, "one") as one, on_server(shared_url, "two") as two:
+        await graph(ReMeSaver(one)).ainvoke({"said": [secrets.token_hex(2_000)]}, at("t"), context=Login("ann"))
+        await ReMeByteStore(one).amset([("key", b"xyzzy")])
+        await ReMeSession("chat", one, user_id="ann").add_items([{"role": "user", "content": "xyzzy"}])
+        ann, ben = (Scope(memory_space="one", user_id=name) for name in ("ann", "ben"))
+        for table in (*OF_SPACE, *OF_SCOPE):
+            count = f"SELECT count(*) FROM {table}"  # noqa: S608  # constants
+
+            def counted(connection: SqlConnection, count: str = count) -> int:
+                return int(connection.execute(count).fetchone()[0])
+
+            within = ann if table in OF_SCOPE else "one"
+            own = await one.database.read(counted, within=within)
+            assert own > 0 or table in UNUSED, table
+            others: list[Any] = ["two", SpacePart("two", "t"), None, *([ben] if table in OF_SCOPE else [])]
+            for other in others:
+                assert await two.database.read(counted, within=other) == 0, (table, other)
+        foreign = "INSERT INTO langgraph_threads (name, memory_space) VALUES ('mine', 'one')"
+        with pytest.raises(StoreAccessError):
+            await two.database.write(lambda c: c.execute(foreign).close(), within="two")
+
+
+@pytest.mark.postgres
+async def test_a_thread_that_is_written_while_its_user_is_erased_is_whole_or_gone(shared_url: str, server: Any) -> None:
+    async with on_server(shared_url) as memory, on_server(shared_url) as eraser:
+        savers = [ReMeSaver(memory) for _ in range(2)]
+        apps = [graph(saver) for saver in savers]
+
+        async def write(number: int) -> None:
+            for turn in range(4):
+                await apps[number % 2].ainvoke({"said": [f"{turn}"]}, at(f"{number % 3}"), context=Login("ann"))
+
+        async def erase() -> None:
+            for _ in range(12):
+                await eraser.delete_all_memories(user_id="ann")
+
+        await asyncio.gather(erase(), *(write(number) for number in range(8)))
+        left = "SELECT count(*) FROM langgraph_threads WHERE erased_with NOT IN (SELECT scope FROM scopes)"
+        assert await memory.database.read(lambda c: c.execute(left).fetchone(), within="default") == (0,)
+        for table in ("checkpoints", "writes", "blobs"):
+            left = f"SELECT count(*) FROM langgraph_{table} WHERE thread NOT IN (SELECT id FROM langgraph_threads)"  # noqa: S608
+            assert await memory.database.read(lambda c, q=left: c.execute(q).fetchone(), within="default") == (0,)
+        await eraser.delete_all_memories(user_id="ann")
+        assert [found async for found in savers[0].alist(None)] == []

@@ -43,7 +43,6 @@ ABOUT_FILES = {
     "test_a_long_conversation_grows_by_what_is_new",
     "test_encrypted_messages_are_kept_once_and_no_text_lies_open",
     "test_digests_of_equal_messages_differ_between_files_and_threads",
-    "test_a_process_that_is_killed_beside_this_one_loses_nothing_acknowledged",
     "test_what_another_saver_removed_is_written_again",
     "test_the_lists_remembered_of_many_threads_are_bounded",
     "test_tables_of_a_newer_release_are_refused",

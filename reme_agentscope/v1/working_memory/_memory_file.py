@@ -145,7 +145,11 @@ def place_of(location: Path | str) -> tuple[Path, dict[str, object]]:
     """Return the folder of a location, and the settings of the store that lies there, or in the database it names."""
     if isinstance(location, str) and location.startswith(_SERVERS):
         return Path(".reme"), {"backend": "postgres", "url": location}
-    path = file_of(Path(location))
+    path = Path(location)
+    if path.parts[:1] in {("postgresql:",), ("postgres:",)}:
+        msg = "location: a URL is a text; as a Path it is no URL any more"
+        raise InvalidInputError(msg)
+    path = file_of(path)
     return path.parent, {"backend": "local_file", "path": path}
 
 
