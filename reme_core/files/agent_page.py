@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from reme_core.errors import ConflictError
@@ -17,10 +18,16 @@ _BEGIN, _END = "<!-- reme:begin -->", "<!-- reme:end -->"
 _TRIES = 5
 
 
-def write_block(root: Path, name: str, *, make: bool) -> int:
+def write_block(root: Path, name: str, *, make: bool, told: Sequence[str] | None = None) -> int:
     """Bring the block of a page up to date; return how many lines it has, 0 where there is none and none is made.
 
     The newest statements are kept where there are too many. Nothing else of the page is touched.
+
+    Args:
+        root: The folder of the page.
+        name: Its name.
+        make: Make a page or a block where there is none.
+        told: Statements, oldest first, each of one line; None: those of MEMORY.md in the folder.
 
     Raises:
         ConflictError: Somebody else is writing the page.
@@ -34,10 +41,10 @@ def write_block(root: Path, name: str, *, make: bool) -> int:
             return 0
         read = read_page(root, name) if is_there else None
         page = MarkdownPage(()) if read is None else MarkdownPage.parse(read.data)
-        place = _find(page)
+        place = find_block(page)
         if place is None and not make:
             return 0
-        block = _block(root)
+        block = _block(_statements(root) if told is None else told)
         if place is None:
             gap = [""] if page.lines and page.lines[-1].strip() else []
             longer = page.spliced(len(page.lines), len(page.lines), [*gap, *block])
@@ -53,20 +60,29 @@ def write_block(root: Path, name: str, *, make: bool) -> int:
     raise ConflictError(msg)
 
 
-def _find(page: MarkdownPage) -> tuple[int, int] | None:
-    """Return the first and the last line of the block; one without an end is none of ours."""
-    lines = [line.strip() for line in page.lines]
-    if _BEGIN not in lines:
-        return None
-    first = lines.index(_BEGIN)
-    return (first, lines.index(_END, first)) if _END in lines[first:] else None
+def find_block(page: MarkdownPage) -> tuple[int, int] | None:
+    """Return the first and the last line of the first block, from 0; None where none has both its marks.
+
+    A mark that lost the other one is text: a block begins at the last mark before its end.
+    """
+    begun: int | None = None
+    for number, line in enumerate(page.lines):
+        if line.strip() == _BEGIN:
+            begun = number
+        elif line.strip() == _END and begun is not None:
+            return begun, number
+    return None
 
 
-def _block(root: Path) -> list[str]:
+def _statements(root: Path) -> list[str]:
     try:
         statements = MarkdownPage.parse(read_page(root, MEMORY_PAGE).data).statements
     except UnreadableFileError:
-        return [_BEGIN, _END]  # there is no such page
+        return []  # there is no such page
+    return [statement.shown for statement in statements]
+
+
+def _block(told: Sequence[str]) -> list[str]:
     # What a memory says ends no block and opens none.
-    told = [f"- {statement.shown.replace('<!--', '&lt;!--')}" for statement in statements]
-    return [_BEGIN, *told[-(MAX_LINES - 2) :], _END]
+    lines = [f"- {text.replace('<!--', '&lt;!--')}" for text in told]
+    return [_BEGIN, *lines[-(MAX_LINES - 2) :], _END]

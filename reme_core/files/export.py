@@ -22,17 +22,18 @@ async def export_pages(store: Store, scope: Scope, folder: Path) -> dict[str, in
         InvalidInputError: There is something in the folder already.
         StoreError: A file can't be written.
     """
-    await asyncio.to_thread(_make_empty, folder)
+    await asyncio.to_thread(make_empty, folder)
     paths, edits = TargetPaths.of({}), dict[str, PageEdit]()
     for memory in reversed(await list_all(store, scope, MemoryFilter(types=tuple(KEPT_TYPES)))):
         target = Target(memory.memory_type, memory.memory_target)
         path = paths.find(target)
         edits.setdefault(path, PageEdit(new_page(path, target))).added += lines_of(memory)
-    await asyncio.to_thread(_write_all, folder, edits)
+    await asyncio.to_thread(write_all, folder, edits)
     return {path: len(edit.added) for path, edit in sorted(edits.items())}
 
 
-def _make_empty(folder: Path) -> None:
+def make_empty(folder: Path) -> None:
+    """Make a folder, or take one in which there is nothing (InvalidInputError, StoreAccessError)."""
     with mapped_errors(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -40,6 +41,7 @@ def _make_empty(folder: Path) -> None:
             raise InvalidInputError(msg)
 
 
-def _write_all(folder: Path, edits: dict[str, PageEdit]) -> None:
+def write_all(folder: Path, edits: dict[str, PageEdit]) -> None:
+    """Write pages that are not there yet (StoreError)."""
     for path, edit in edits.items():
         write_page(folder / path, apply_edit(edit.page, edit).print(), expected=None)

@@ -17,6 +17,12 @@ _FILES, _STATES, _MOST_FILES = "files", "file-folders", 1_000_000
 _AT_ONCE = 1000
 
 
+DialogMark: TypeAlias = tuple[int, int, str]
+"""What was taken over of a dialogue: its size in bytes, the time of its last change in nanoseconds, its SHA-256."""
+
+UNREAD: DialogMark = (-1, 0, "")
+"""The mark of a dialogue that is to be read whole."""
+
 _Row: TypeAlias = tuple[str, int, int, str, bool]
 
 
@@ -90,13 +96,14 @@ class Following(BaseModel):
 class FolderState(BaseModel):
     """How far the changes of the store were written into files, and how often the index was changed.
 
-    `following`: None where the folder keeps no record of what was said.
+    `following`: None where the folder keeps no record of what was said. `dialogs`: those that were taken over, by path.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     sequence: int | None = None
     changes: int = 0
+    dialogs: Mapping[str, DialogMark] = {}
     following: Following | None = None
 
 
@@ -141,16 +148,19 @@ class FileIndex:
         *,
         sequence: int | None = None,
         following: Following | None = None,
+        dialogs: Mapping[str, DialogMark] | None = None,
     ) -> None:
         """Write what files hold by now; None: there is no such file any more. Without changes, nothing is written."""
-        told = {"sequence": sequence, "following": following}
+        told = {"sequence": sequence, "following": following, "dialogs": dialogs}
         state = self.state.model_copy(update={name: value for name, value in told.items() if value is not None})
         if not changed and state == self.state:
             return
         state = state.model_copy(update={"changes": state.changes + 1})
         mark = ItemAddress(namespace=(_STATES,), key=self.folder_id)
         writes = [self._write(path, file) for path, file in changed.items()]
-        writes.append(PutItem(address=mark, value=state.model_dump(), owner=self.scope))  # last: others look at it
+        writes.append(
+            PutItem(address=mark, value=state.model_dump(mode="json"), owner=self.scope)
+        )  # last: others look at it
         for start in range(0, len(writes), _AT_ONCE):
             await self._put(writes[start : start + _AT_ONCE])
         for path, file in changed.items():

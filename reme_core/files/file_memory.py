@@ -217,7 +217,7 @@ class FileMemory:
         return FolderRecord(self._root, memory.store, index, memory.clock, self._retention_days)
 
     async def memory_search(self, query: str, max_results: int = 5, min_score: float = 0.1) -> list[FileHit]:
-        """Return the best statements and passages of the files, each with its file and lines, best first.
+        """Return the best of statements, passages and what was said, each with its file and lines, best first.
 
         Raises:
             InvalidInputError: A query without a word, or a number that can't be one.
@@ -227,6 +227,7 @@ class FileMemory:
             self._memory.store,
             self._memory.resting_embedder,
             index,
+            self._root,
             inputs.read_query(query),
             max_results=inputs.read_count(max_results, "max_results"),
             min_score=min_score,
@@ -260,22 +261,25 @@ class FileMemory:
         moment = inputs.read_time(at, "at") or self._memory.clock.now()
         await self._open()
         place = await asyncio.to_thread(add_entry, self._root, entry, title=name, session_id=session, at=moment)
-        try:
-            await self.sync()
-        except ConflictError as exc:  # whoever watches finds it
-            _LOG.debug("%s", exc)
+        await self._sync_unless_watched()
         return place
 
-    async def add_dialog(self, messages: Iterable[object]) -> list[str]:
+    async def add_dialog(self, messages: Iterable[object], *, session_id: str = "") -> list[str]:
         """Append messages to `dialog/YYYY-MM-DD.jsonl`, by the days on which they were said; return the files.
+
+        They are on disk when this returns, and found by a search once they are synced, which is tried at once.
 
         Raises:
             InvalidInputError: A message that can't be read; nothing was written.
             StoreError: They can't be written.
         """
         parsed = parse_messages(list(messages), now=self._memory.clock.now)
+        session = "" if session_id == "" else inputs.read_id(session_id, "session_id")
         await self._open()
-        return await asyncio.to_thread(add_messages, self._root, parsed)
+        sessions = dict.fromkeys((message.message_id for message in parsed), session)
+        files = await asyncio.to_thread(add_messages, self._root, parsed, sessions=sessions)
+        await self._sync_unless_watched()
+        return files
 
     async def write_agent_page(self, name: str = "AGENTS.md") -> int:
         """Write what `MEMORY.md` says into a fenced block of AGENTS.md or CLAUDE.md; return how many lines it has.
@@ -360,6 +364,12 @@ class FileMemory:
                 store=self._memory.store, clock=self._memory.clock, scope=self._scope, folder_id=mark.folder_id
             )
         return self._index
+
+    async def _sync_unless_watched(self) -> None:
+        try:
+            await self.sync()
+        except ConflictError as exc:  # whoever watches finds it
+            _LOG.debug("%s", exc)
 
     async def _try_sync(self) -> None:
         """Sync; what fails is told once by the log, and tried again with the next change."""

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,12 +28,17 @@ AGENT_PAGES = ("AGENTS.md", "CLAUDE.md")
 MAX_FILE_BYTES = 1 << 20
 """A larger file is not indexed. Source: the specification of files, section 5."""
 
+_FRESH_NS = 2_000_000_000  # the coarsest times of file systems (FAT): what changed so lately may change unseen
 _MARK = "folder.json"
 _LOCK = "lock"
 _PAGE = ".md"
 # What editors and loaders write beside a file: Vim, Emacs, Office, browsers; and the copies of a conflict.
 _PASSING = re.compile(
     r"\..*|.*~|~\$.*|#.*#|4913|.*\.(swp|swx|tmp|part|crdownload)|.* \(conflict [\d -]+\)\.md", re.IGNORECASE
+)
+# Copies of a conflict as Syncthing, Dropbox, Nextcloud and ownCloud name them.
+_FOREIGN_COPY = re.compile(
+    r".*(\.sync-conflict-\d{8}-\d{6}-\w{7}| \([^()]*conflicted copy[^()]*\)|_conflict-\d{8}-\d{6})\.md", re.IGNORECASE
 )
 
 Stamp: TypeAlias = tuple[int, int]
@@ -49,11 +55,15 @@ class FileProblem:
 
 @dataclass(slots=True)
 class Scanned:
-    """The pages of a folder by their paths in it, with `/`; what could not be looked at; where nothing is known."""
+    """The pages of a folder by their paths in it, with `/`; what could not be looked at; where nothing is known.
+
+    `others` are files that are no pages, those of agents among them.
+    """
 
     stamps: dict[str, Stamp] = field(default_factory=dict)
     problems: list[FileProblem] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +137,13 @@ def scan(root: Path) -> Scanned:
 
 
 def _look_at(root: Path, folder: str, entry: os.DirEntry[str], found: Scanned, folders: list[str]) -> None:
-    if _PASSING.fullmatch(entry.name) or entry.name in AGENT_PAGES:
+    if _PASSING.fullmatch(entry.name):
         return
     path = f"{folder}/{entry.name}" if folder else entry.name
-    if entry.is_symlink():
-        if not Path(entry.path).resolve().is_relative_to(root):
+    if entry.name in AGENT_PAGES:
+        found.others.append(path)
+    elif entry.is_symlink():
+        if not _leads_inside(root, entry.path):
             message = "is a link that leads out of the folder, and is not read: put the file itself there"
             found.problems.append(FileProblem(_printable(path), message))
     elif _printable(path) != path:
@@ -139,15 +151,28 @@ def _look_at(root: Path, folder: str, entry: os.DirEntry[str], found: Scanned, f
         found.problems.append(FileProblem(_printable(path), message))
     elif entry.is_dir(follow_symlinks=False):
         folders.append(path)
-    elif entry.name.lower().endswith(_PAGE) and entry.is_file(follow_symlinks=False):
+    elif _FOREIGN_COPY.fullmatch(entry.name):
+        message = "is a copy that was kept of a conflict, and is not indexed: bring both together, and remove it"
+        found.problems.append(FileProblem(path, message))
+    elif not entry.name.lower().endswith(_PAGE):
+        found.others.append(path)
+    elif entry.is_file(follow_symlinks=False):
         status = entry.stat(follow_symlinks=False)
         found.stamps[path] = (status.st_size, status.st_mtime_ns)
+
+
+def _leads_inside(root: Path, path: str) -> bool:
+    try:
+        return Path(path).resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # a link to itself
+        return False
 
 
 def is_page_path(path: str) -> bool:
     """Tell whether a file of this path in the folder is one that is indexed."""
     parts = path.split("/")
-    return path.lower().endswith(_PAGE) and not any(_PASSING.fullmatch(part) or part in AGENT_PAGES for part in parts)
+    is_left_out = any(_PASSING.fullmatch(part) or part in AGENT_PAGES for part in parts)
+    return path.lower().endswith(_PAGE) and not is_left_out and not _FOREIGN_COPY.fullmatch(parts[-1])
 
 
 def read_page(root: Path, path: str) -> ReadFile:
@@ -190,6 +215,11 @@ def _read_still(path: Path) -> ReadFile:
             return ReadFile(data, hashlib.sha256(data).hexdigest(), stamp)
     msg = "changes while it is read: it is read again with the next sync; close what writes to it if this stays"
     raise UnreadableFileError(msg)
+
+
+def trusted(stamp: Stamp) -> Stamp:
+    """Return a stamp, or one that no file has where it is so fresh that the next change could have the same."""
+    return stamp if stamp[1] < time.time_ns() - _FRESH_NS else (stamp[0], 0)
 
 
 def write_file(path: Path, data: bytes, *, mode: int = 0o600, tidy: bool = True) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from reme_core.errors import ConflictError
+from reme_core.files.dialogs import dialog_line, dialog_path
 from reme_core.files.folder import inside, mapped_errors, read_page
 from reme_core.files.markdown import MarkdownPage
 from reme_core.files.writer import write_page
@@ -22,6 +23,7 @@ JOURNAL_WRITER = "journal_writer"
 """Who writes the journal of a conversation; a block whose index entry is this writer's is in the journal."""
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_NO_SESSIONS: Mapping[str, str] = {}
 _TRIES = 20  # each fails only where somebody has saved the page within a millisecond
 
 
@@ -80,15 +82,12 @@ def _append(root: Path, path: str, lines: list[str], at: datetime, *, once: bool
     return FilePlace(path, len(longer.lines) - len(lines) + 1, len(longer.lines))
 
 
-def dialog_path(message: Message) -> str:
-    """Return the file of a message: that of its day (UTC)."""
-    return f"dialog/{message.created_at:%Y-%m-%d}.jsonl"
-
-
-def add_messages(root: Path, messages: Sequence[Message], *, once: bool = False) -> list[str]:
+def add_messages(
+    root: Path, messages: Sequence[Message], *, sessions: Mapping[str, str] = _NO_SESSIONS, once: bool = False
+) -> list[str]:
     """Append messages to the files of their days, a line each; return the files. They are durable then.
 
-    `once`: those that a file has, by their ids, are left out.
+    `sessions`: of what session each is, by its id. `once`: those that a file has, by their ids, are left out.
 
     Raises:
         StorageFullError: No room.
@@ -101,8 +100,9 @@ def add_messages(root: Path, messages: Sequence[Message], *, once: bool = False)
         whole = inside(root, path)
         with mapped_errors(whole):
             known = _known_ids(whole) if once else frozenset[object]()
-            lines = [f"{message.model_dump_json()}\n" for message in said if message.message_id not in known]
-            if lines:
+            fresh = [message for message in said if message.message_id not in known]
+            if fresh:
+                lines = [dialog_line(message, sessions.get(message.message_id, "")) for message in fresh]
                 _append_whole(whole, "".join(lines).encode())
     return list(days)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from reme_core.schema import new_id
 from reme_core.schema.memories import MAX_MEMORY_CHARS
@@ -24,9 +24,14 @@ PASSAGE_TOKENS = 200
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _BLOCK_ID = re.compile(r"(?:^|[ \t])\^mem-(?P<id>[0-9A-Za-z-]+)[ \t]*$")
 _PLAIN_ID = re.compile(r"(?!x-)[0-9A-Za-z-]{1,64}")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_HEADING = re.compile(r"#{1,6}[ \t]+(?P<title>.*?)[ \t#]*$")
-_FIELD = re.compile(r"(?P<name>[A-Za-z_][\w-]*)[ \t]*:[ \t]*(?P<value>.*?)[ \t]*$")
+FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+"""Begins or ends a block of code."""
+
+HEADING = re.compile(r"(?P<level>#{1,6})[ \t]+(?P<title>.*)")
+"""A line that says what stands below it."""
+
+_FIELD = re.compile(r"(?P<name>[A-Za-z_][\w-]*)[ \t]*:[ \t]*(?P<value>.*)")
+_LISTED = re.compile(r"[ \t]*-[ \t](.*)")
 _BREAK = re.compile(r"\r\n|[\r\n]")
 _PIECE_CHARS = 400  # of a line that is longer than a passage may be: some 100 tokens, or 400 of Chinese
 _SHORT_ID = 16
@@ -80,11 +85,24 @@ class MarkdownPage:
 
     def field(self, name: str) -> str | None:
         """Return a plain field of the frontmatter, without the quotes around it; None where there is none."""
-        for line in self.lines[1 : self.head]:
+        return next((value for value, _ in self._fields(name) if value), None)
+
+    def list_field(self, name: str) -> list[str]:
+        """Return a field of the frontmatter that is a list: `[a, b]`, `a, b`, or lines `- a` below its name."""
+        for value, number in self._fields(name):
+            if value:
+                given = value.removeprefix("[").removesuffix("]").split(",")
+            else:
+                items = takewhile(bool, map(_LISTED.match, self.lines[number + 1 : self.head]))
+                given = [item[1] for item in items if item is not None]
+            return [text for item in given if (text := _unquoted(item.strip()))]
+        return []
+
+    def _fields(self, name: str) -> Iterator[tuple[str, int]]:
+        for number, line in enumerate(self.lines[1 : self.head], 1):
             found = _FIELD.match(line.rstrip("\r\n"))
             if found is not None and found["name"] == name:
-                return _unquoted(found["value"]) or None
-        return None
+                yield _unquoted(found["value"].strip()), number
 
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
@@ -94,7 +112,7 @@ class MarkdownPage:
     def _statements(self) -> Iterator[Statement]:
         fence = ""
         for number, line in enumerate(self.lines):
-            mark = _FENCE.match(line)
+            mark = FENCE.match(line)
             if number < self.head:
                 continue
             if mark is not None and (not fence or mark[1].startswith(fence)):
@@ -106,8 +124,8 @@ class MarkdownPage:
         """Return the page with the block ids of statements by their lines, in place of those that stand there."""
         lines = list(self.lines)
         for number, memory_id in ids.items():
-            body, end = _parts(lines[number])
-            lines[number] = f"{_BLOCK_ID.sub('', body).rstrip()} {_block_id(memory_id)}{end}"
+            body, end = line_parts(lines[number])
+            lines[number] = f"{_BLOCK_ID.sub('', body).rstrip()} {block_id('mem', memory_id)}{end}"
         return MarkdownPage(tuple(lines))
 
     def spliced(self, first: int, last: int, texts: Sequence[str]) -> MarkdownPage:
@@ -121,7 +139,7 @@ class MarkdownPage:
 
 def statement_line(memory_id: str, content: str) -> str:
     """Write a statement as a line, without its end."""
-    return f"- {shown_content(content)} {_block_id(memory_id)}"
+    return f"- {shown_content(content)} {block_id('mem', memory_id)}"
 
 
 def shown_content(content: str) -> str:
@@ -134,6 +152,12 @@ def read_content(shown: str) -> str:
     return shown.replace("<br>", "\n").strip()
 
 
+def block_id(kind: str, name: str) -> str:
+    """Write an id with the characters that Obsidian takes; one that has others in hexadecimal."""
+    plain = _PLAIN_ID.fullmatch(name) is not None
+    return f"^{kind}-{name if plain else 'x-' + name.encode().hex()}"
+
+
 def new_line_id() -> str:
     """Return a random id for a statement that was born in a file: 64 bits, as people have to look at it."""
     return new_id()[:_SHORT_ID]
@@ -142,6 +166,13 @@ def new_line_id() -> str:
 def digest(text: str) -> str:
     """Return a mark that tells whether a line or passage still says the same."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def line_parts(line: str) -> tuple[str, str]:
+    """Part a line from its end."""
+    body = line.removesuffix("\n")
+    body = body.removesuffix("\r") if body != line else body
+    return body, line[len(body) :]
 
 
 def passages(page: MarkdownPage, count: Callable[[str], int], *, keep_statements: bool) -> list[Prose]:
@@ -156,13 +187,18 @@ def passages(page: MarkdownPage, count: Callable[[str], int], *, keep_statements
     found: list[Prose] = []
     titles: list[tuple[int, str]] = []
     for paragraph in _paragraphs(page, taken):
-        heading = _HEADING.match(_parts(page.lines[paragraph[0]])[0]) if paragraph[0] >= page.head else None
+        heading = HEADING.match(line_parts(page.lines[paragraph[0]])[0]) if paragraph[0] >= page.head else None
         if heading is not None:
-            level = len(heading[0]) - len(heading[0].lstrip("#"))
-            titles = [*(title for title in titles if title[0] < level), (level, heading["title"])]
+            titles = below(titles, heading)
         above = " › ".join(title for _, title in (titles[:-1] if heading is not None else titles))
         _add(found, page, paragraph, above, count, begins=heading is not None)
     return found
+
+
+def below(titles: Sequence[tuple[int, str]], heading: re.Match[str]) -> list[tuple[int, str]]:
+    """Return the levels and titles under which the lines after a heading stand."""
+    level = len(heading["level"])
+    return [*(title for title in titles if title[0] < level), (level, heading["title"].rstrip(" \t#"))]
 
 
 def _paragraphs(page: MarkdownPage, taken: set[int]) -> Iterator[list[int]]:
@@ -177,7 +213,7 @@ def _paragraphs(page: MarkdownPage, taken: set[int]) -> Iterator[list[int]]:
         numbers = list(run)
         if what == 0:
             continue
-        begins = [n for n in numbers if what > 0 and n != numbers[0] and _HEADING.match(page.lines[n])]
+        begins = [n for n in numbers if what > 0 and n != numbers[0] and HEADING.match(page.lines[n])]
         for start, end in zip([numbers[0], *begins], [*begins, numbers[-1] + 1], strict=True):
             yield list(range(start, end))
 
@@ -209,7 +245,7 @@ def _is_blank(page: MarkdownPage, start: int, end: int) -> bool:
 
 
 def _text(page: MarkdownPage, first: int, last: int) -> str:
-    return "\n".join(_parts(line)[0] for line in page.lines[first : last + 1])
+    return "\n".join(line_parts(line)[0] for line in page.lines[first : last + 1])
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -225,7 +261,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _statement(number: int, line: str) -> Statement | None:
-    body, _ = _parts(line)
+    body, _ = line_parts(line)
     if not body.startswith("- "):
         return None
     found = _BLOCK_ID.search(body[2:])
@@ -233,19 +269,6 @@ def _statement(number: int, line: str) -> Statement | None:
     if not shown or len(shown) > MAX_MEMORY_CHARS or not read_content(shown):
         return None
     return Statement(number, shown, None if found is None else _memory_id(found["id"]))
-
-
-def _parts(line: str) -> tuple[str, str]:
-    """Part a line from its end."""
-    body = line.removesuffix("\n")
-    body = body.removesuffix("\r") if body != line else body
-    return body, line[len(body) :]
-
-
-def _block_id(memory_id: str) -> str:
-    """Write an id with the characters that Obsidian takes; one that has others in hexadecimal."""
-    plain = _PLAIN_ID.fullmatch(memory_id) is not None
-    return f"^mem-{memory_id if plain else 'x-' + memory_id.encode().hex()}"
 
 
 def _memory_id(block_id: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ from typing import NamedTuple
 from reme_core.errors import ConflictError, MemoryNotFoundError, StorageFullError, StoreAccessError
 from reme_core.files.changes import AUTHOR, FilePlan, PageNow, lines_of
 from reme_core.files.file_index import IndexedFile
-from reme_core.files.folder import FileProblem, Stamp, UnreadableFileError
+from reme_core.files.folder import FileProblem, Stamp, UnreadableFileError, trusted
 from reme_core.files.journal import add_entry
 from reme_core.files.writer import keep_both, write_page
 from reme_core.ports import Clock, DeleteMemory, PutMemory, Store, WriteBatch
@@ -24,7 +23,6 @@ from reme_core.schema import Memory, Scope, new_id
 UNSEEN: Stamp = (-1, 0)
 """The stamp of a file that is to be read again."""
 
-_FRESH_NS = 2_000_000_000  # the coarsest times of file systems (FAT): what changed so lately may change unseen
 _TOGETHER = 100  # new files a transaction: each waits for the disk once
 _WRITERS = 8  # who wait for the disk at the same time, as it can flush several files at once
 
@@ -185,11 +183,6 @@ class PageRuns:
             add_entry(self.root, told, title="conflict", session_id="", at=at)
         except (StorageFullError, StoreAccessError, ConflictError, UnreadableFileError) as exc:
             self.problems.append(FileProblem(path, exc.message))
-
-
-def trusted(stamp: Stamp) -> Stamp:
-    """Return a stamp, or one that no file has where it is so fresh that the next change could have the same."""
-    return stamp if stamp[1] < time.time_ns() - _FRESH_NS else (stamp[0], 0)
 
 
 def _ways(plan: FilePlan) -> Iterator[tuple[Sequence[PutMemory], Sequence[DeleteMemory]]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,11 +17,12 @@ from functools import partial
 from pathlib import Path
 
 from reme_core.errors import ConflictError, NotFoundError, StorageFullError, StoreAccessError
+from reme_core.files.dialogs import dialog_path
 from reme_core.files.file_index import FileIndex, Following, Passed
 from reme_core.files.folder import FileProblem, UnreadableFileError, inside, mapped_errors, write_file
-from reme_core.files.journal import JOURNAL_WRITER, add_entry, add_messages, dialog_path, journal_path
+from reme_core.files.journal import JOURNAL_WRITER, add_entry, add_messages, journal_path
 from reme_core.ports import Clock, FindMessages, ListBlocks, ListOffloads, Store
-from reme_core.schema import EXTRACTIVE, Block, JobState, Message, OffloadInfo, OffloadKind
+from reme_core.schema import EXTRACTIVE, Block, JobState, Message, OffloadInfo, OffloadKind, StoredMessage
 
 RETENTION_DAYS = 3.0
 """How long long tool results stay as files; the store keeps them. Source: design.md, section 6."""
@@ -72,11 +73,11 @@ class FolderRecord:
         told = f"{count} messages are in the memory and in no file yet: sync the folder"
         return [FileProblem("dialog", told)] if count else []
 
-    async def _said(self, passed: Passed) -> AsyncIterator[tuple[list[Message], Passed]]:
+    async def _said(self, passed: Passed) -> AsyncIterator[tuple[Sequence[StoredMessage], Passed]]:
         """Yield what was said since, and up to where that is."""
         while True:
             page = await self.store.find_messages(self.index.scope, FindMessages(cursor=passed.cursor, limit=_PAGE))
-            new = [item.message for item in page.messages[passed.count :]]
+            new = page.messages[passed.count :]
             passed = passed.after(len(page.messages), page.next_cursor)
             if new:
                 yield new, passed
@@ -85,9 +86,11 @@ class FolderRecord:
 
     async def _dialog(self, passed: Passed) -> Passed:
         is_whole = True
-        async for messages, after in self._said(passed):
-            for path, said in _by_day(messages).items():
-                is_whole &= await self._try(path, partial(add_messages, self.root, said, once=True))
+        async for stored, after in self._said(passed):
+            sessions = {item.message.message_id: item.session_id for item in stored}
+            for path, said in _by_day(item.message for item in stored).items():
+                write = partial(add_messages, self.root, said, sessions=sessions, once=True)
+                is_whole &= await self._try(path, write)
             passed = after if is_whole else passed
         return passed
 

@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from reme_core.errors import InvalidInputError, StoreAccessError
+from reme_core.files.dialogs import dialog_path, find_lines
 from reme_core.files.file_index import FileIndex
 from reme_core.files.folder import inside, mapped_errors
 from reme_core.files.targets import KEPT_TYPES
-from reme_core.ports import Embedder, MemoryFilter, MemorySearch, Store
+from reme_core.ports import (
+    Embedder,
+    MemoryFilter,
+    MemorySearch,
+    MessageSearch,
+    ScoredMemory,
+    ScoredMessage,
+    Store,
+    Vector,
+)
+from reme_core.recall.simple_retriever import share_of_memory
+from reme_core.retrieval import message_text
 from reme_core.retrieval.embedding import try_question
 from reme_core.schema import MemoryType
 from reme_core.schema.mapping import MappingModel
+from reme_core.text import query_terms
 
 MAX_READ_CHARS = 1 << 16
 """What one reading of a file gives at most; the next one goes on from there."""
 
 _MAX_BYTES = 1 << 26  # of a dialogue or a tool result, of which lines are read
+_ANSWERS = 0.5  # see `share_of_memory`
 _TYPES = (*KEPT_TYPES, MemoryType.PASSAGE)
 
 
 class FileHit(MappingModel):
-    """A statement or passage that was found: its file and lines, from 1, its score, at most 1.0, and what it says."""
+    """A statement, passage or message that was found: its file and lines, from 1, its score, at most 1.0, and its text.
+
+    A message has a `message_id`, the others a `memory_id`; its type is `history`.
+    """
 
     path: str
     start_line: int
     end_line: int
     score: float
     text: str
-    memory_id: str
+    memory_id: str | None = None
     memory_type: MemoryType
+    message_id: str | None = None
 
     def __str__(self) -> str:
         """Tell the place, and what stands there."""
@@ -48,34 +68,82 @@ class FileText(MappingModel):
 
 
 async def search_files(
-    store: Store, embedder: Embedder | None, index: FileIndex, query: str, *, max_results: int, min_score: float
+    store: Store,
+    embedder: Embedder | None,
+    index: FileIndex,
+    root: Path,
+    query: str,
+    *,
+    max_results: int,
+    min_score: float,
 ) -> list[FileHit]:
-    """Return the best statements and passages that stand in files, highest score first."""
+    """Return the best statements, passages and messages that stand in files, highest score first."""
     await index.load()
-    vector = None if embedder is None else await try_question(embedder, query)
+    found = None if embedder is None else await try_question(embedder, query)
+    vector = None if isinstance(found, str) else found
     search = MemorySearch(
         text=query,
-        vector=None if isinstance(vector, str) else vector,
+        vector=vector,
         limit=2 * max_results,  # some may be in no file yet
         filter=MemoryFilter(types=_TYPES),
         min_score=min_score,
     )
-    hits = []
-    for found in await store.search(index.scope, search):
-        memory, entry = found.memory, index.entry(found.memory.memory_id)
-        if entry is not None:
-            hits.append(
-                FileHit(
-                    path=index.places[memory.memory_id],
-                    start_line=entry.first + 1,
-                    end_line=entry.last + 1,
-                    score=found.score,
-                    text=memory.content,
-                    memory_id=memory.memory_id,
-                    memory_type=memory.memory_type,
-                )
-            )
-    return hits[:max_results]
+    memories = await store.search(index.scope, search)
+    said = await _said(store, index, root, query, vector, 2 * max_results) if index.state.dialogs else []
+    speakers = {item.stored.message.speaker for item, _, _ in said}
+    names = {index.scope.user_id, *speakers, *(item.memory.memory_target for item in memories)}
+    asked = frozenset(query_terms(query)) - {word for name in names for word in query_terms(name)}
+    hits = [
+        *(_memory_hit(item, index, _score(item, asked, vector) if said else item.score) for item in memories),
+        *(_message_hit(*item) for item in said if item[0].score >= min_score),
+    ]
+    return sorted((hit for hit in hits if hit is not None), key=lambda hit: -hit.score)[:max_results]
+
+
+async def _said(
+    store: Store, index: FileIndex, root: Path, query: str, vector: Vector | None, limit: int
+) -> list[tuple[ScoredMessage, str, int]]:
+    """Return the messages that match and stand in dialogues, each with its file and line."""
+    search = MessageSearch(text=query, vector=vector, limit=limit, now=index.clock.now())
+    found = await store.search_messages(index.scope, search)
+    wanted = {item.stored.message.message_id: dialog_path(item.stored.message) for item in found}
+    wanted = {message_id: path for message_id, path in wanted.items() if path in index.state.dialogs}
+    lines = await asyncio.to_thread(find_lines, root, wanted)
+    return [(item, *lines[message_id]) for item in found if (message_id := item.stored.message.message_id) in lines]
+
+
+def _score(item: ScoredMemory, asked: AbstractSet[str], vector: Vector | None) -> float:
+    """Return the score of a memory beside those of messages: above 0.5 if it answers the question."""
+    score = share_of_memory(item, asked, vector)
+    return score if score >= _ANSWERS else 2 * score
+
+
+def _memory_hit(item: ScoredMemory, index: FileIndex, score: float) -> FileHit | None:
+    memory, entry = item.memory, index.entry(item.memory.memory_id)
+    if entry is None:
+        return None
+    return FileHit(
+        path=index.places[memory.memory_id],
+        start_line=entry.first + 1,
+        end_line=entry.last + 1,
+        score=score,
+        text=memory.content,
+        memory_id=memory.memory_id,
+        memory_type=memory.memory_type,
+    )
+
+
+def _message_hit(item: ScoredMessage, path: str, line: int) -> FileHit:
+    message = item.stored.message
+    return FileHit(
+        path=path,
+        start_line=line,
+        end_line=line,
+        score=min(item.score, 1.0),
+        text=message_text(message.name or "", message.full_text),
+        message_id=message.message_id,
+        memory_type=MemoryType.HISTORY,
+    )
 
 
 def read_lines(root: Path, path: str, start_line: int, end_line: int | None) -> FileText:

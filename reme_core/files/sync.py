@@ -16,9 +16,10 @@ from reme_core.files.changes import (
     plan_removal,
     read_now,
 )
+from reme_core.files.dialogs import Dialogs
 from reme_core.files.file_index import FileIndex, IndexedFile
-from reme_core.files.folder import FileProblem, Scanned, Stamp, UnreadableFileError, read_page, scan
-from reme_core.files.page_runs import UNSEEN, FileRun, PageRuns, PlannedPage, trusted
+from reme_core.files.folder import FileProblem, Scanned, Stamp, UnreadableFileError, read_page, scan, trusted
+from reme_core.files.page_runs import UNSEEN, FileRun, PageRuns, PlannedPage
 from reme_core.files.store_changes import StoreChanges, find_memories
 from reme_core.ports import Clock, Store, TokenCounter
 from reme_core.schema import Scope
@@ -85,6 +86,8 @@ class FolderSync:
             StoreError: The store can't be read or written.
         """
         await self.index.load()
+        dialogs = Dialogs(self.root, self.store, self.scope, self.clock, self.wants_vectors)
+        marks = await dialogs.take_over(self.index.state.dialogs)
         changes = StoreChanges(self.root, self.store, self.index)
         await changes.find(erased)
         files = 0
@@ -95,12 +98,13 @@ class FolderSync:
             await self._take_over(scanned)
             written = await changes.write(skip=self._problems.keys())
             self.runs.written |= dict.fromkeys(written)
-            for problem in [*self.runs.problems, *changes.problems]:
+            for problem in [*self.runs.problems, *changes.problems, *dialogs.problems]:
                 self._tell(problem)
             if self.runs.settled and not written and not changes.missed:
                 if not changes.problems and not changes.left:
                     await self.index.save({}, sequence=changes.sequence)
                 break
+        await self.index.save({}, dialogs=marks)
         return SyncReport(
             files=files,
             runs=tuple(self.runs.done),

@@ -22,8 +22,13 @@ KEPT_TYPES = frozenset(STATEMENTS) - {MemoryType.HISTORY}
 """Types whose memories are lines of files."""
 
 _FOLDER = "targets"
-OWN_TARGET = Target(MemoryType.PERSONAL, "self")
+OWN_TARGET: Final = Target(MemoryType.PERSONAL, "self")
+"""What MEMORY.md is about."""
+
 _UNFIT = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|#^\[\]]+')
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+"""Names that Windows gives to devices, with any ending."""
+
 _NAME_BYTES = 120
 _TARGET_CHARS = 512
 
@@ -86,6 +91,7 @@ def new_page(path: str, target: Target) -> MarkdownPage:
 
 def _path(target: Target, number: int) -> str:
     name = _UNFIT.sub("-", target.memory_target).strip(" .~") or "-"
+    name = f"_{name}" if _RESERVED.fullmatch(name) else name
     while len(name.encode()) > _NAME_BYTES:
         name = name[:-1]
     return f"{_FOLDER}/{target.memory_type}/{name}{'' if number == 1 else f' {number}'}.md"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from reme_core.errors import ConflictError
 from reme_core.files.folder import MAX_FILE_BYTES, Stamp, mapped_errors, write_file
@@ -65,7 +68,7 @@ def _turn(folder: Path) -> Iterator[None]:
 def _write_in_turn(path: Path, data: bytes, *, expected: str | None, tidy: bool) -> Stamp:
     with mapped_errors(path):
         try:
-            with path.open("rb") as old:
+            with _regular(path) as old:
                 _check(path, old.read(MAX_FILE_BYTES + 1), expected)
                 write_file(path, data, mode=os.fstat(old.fileno()).st_mode & 0o777, tidy=tidy)
                 old.seek(0)
@@ -83,6 +86,15 @@ def _write_in_turn(path: Path, data: bytes, *, expected: str | None, tidy: bool)
         msg = f"{str(path)!r} was written by somebody else in the same moment: that is kept as {kept.name!r}"
         raise ConflictError(msg)
     return status.st_size, status.st_mtime_ns
+
+
+def _regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading (OSError), without waiting for a pipe to be written."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "no regular file")
 
 
 def keep_both(path: Path, data: bytes, at: datetime) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -151,7 +152,7 @@ class SimpleRetriever:
         time_asked = asked_time(request.query, request.now)
         words = query_terms(request.query) if time_asked is None else telling_terms(request.query)
         asked = frozenset(words) - {word for name in names for word in query_terms(name)}
-        distilled = [memory_hit(item, _share_of_memory(item, asked, vector)) for item in memories]
+        distilled = [memory_hit(item, share_of_memory(item, asked, vector)) for item in memories]
         outdated = await self._outdated(scope, request, vector, memories) if messages else frozenset()
         said = [
             message_hit(scope, item, max(item.score, 0.0) / (4 if item.stored.message.message_id in outdated else 2))
@@ -343,7 +344,7 @@ def _message_search(
     )
 
 
-def _share_of_memory(item: ScoredMemory, asked: frozenset[str], vector: Vector | None) -> float:
+def share_of_memory(item: ScoredMemory, asked: AbstractSet[str], vector: Vector | None) -> float:
     """Return the score of a memory beside messages: above 0.5 if it answers the question, else below.
 
     The text part of a memory's score is relative to the best of the search, so that the best of bad matches looks

@@ -21,6 +21,7 @@ from reme_core.ports import (
 )
 from reme_core.retrieval.embedding import try_embedding
 from reme_core.schema import (
+    LineProblem,
     LoadedLibrary,
     Memory,
     Scope,
@@ -37,13 +38,14 @@ from reme_core.transfer.library_plan import (
     sort_entries,
     with_held_sources,
 )
-from reme_core.transfer.transfer_file import read_library, refusal
+from reme_core.transfer.transfer_file import Library, read_library, refusal
 
 T = TypeVar("T")
 
 _EMBEDDED_AT_ONCE = 256
 # Another load of the same file is the likely reason of a conflict: what it wrote is known when looked at again.
 _TRIES = 3
+_REFUSED = "nothing was loaded; correct them, or skip bad lines"
 
 
 async def load_library(
@@ -87,23 +89,66 @@ async def load_library(
         ConflictError: Other writers took ids three times meanwhile; nothing was written, call again.
     """
     read = await asyncio.to_thread(read_library, path, scope, memory_target=memory_target, at=at)
+    return await load_lines(
+        store,
+        embedder,
+        scope,
+        read,
+        refused=None if skip_bad_lines else partial(refusal, path, outcome=_REFUSED),
+        similarity=similarity if deduplicate else None,
+        at=at,
+        run_id=new_id(),
+        progress=progress,
+    )
+
+
+async def load_lines(
+    store: Store,
+    embedder: Embedder | None,
+    scope: Scope,
+    read: Library,
+    *,
+    refused: Callable[[Sequence[LineProblem]], Exception] | None,
+    similarity: float | None,
+    at: datetime,
+    run_id: str,
+    reason: str = "load",
+    progress: Callable[[int], None] | None = None,
+) -> LoadedLibrary:
+    """Take over the lines of a library as one write; see `load_library`.
+
+    Args:
+        store: As there.
+        embedder: As there.
+        scope: As there.
+        read: The lines.
+        refused: The error to raise for bad lines; None: they are told in the answer.
+        similarity: The least cosine of two that say nearly the same; None: only equal ones are left out.
+        at: As there.
+        run_id: The run that writes.
+        reason: What the history says of it.
+        progress: As there.
+
+    Raises:
+        ConflictError: As there.
+    """
     entries, unsourced = await with_held_sources(store, scope, read.entries)
     given = (*read.problems, *unsourced)
     ready = _PreparedWrite(told=_Progress(progress, len(read.entries) + len(read.problems)))
-    run_id, tries = new_id(), 0
+    tries = 0
     while True:
         tries += 1
         sorting = await asyncio.to_thread(sort_entries, entries, await read_held(store, scope, entries))
         problems = sorted((*given, *sorting.problems), key=lambda item: item.line)
-        if problems and not skip_bad_lines:
-            raise refusal(path, problems, "nothing was loaded; correct them, or skip bad lines")
+        if problems and refused is not None:
+            raise refused(problems)
         await _embed(embedder, sorting.fresh, ready)
-        if deduplicate:
+        if similarity is not None:
             await _drop_near(store, scope, sorting, ready.vectors, similarity)
         ready.told.left(0)
         spoilt = {problem.line for problem in problems}
         calls = [call for entry in entries if entry.line not in spoilt for call in entry.calls]
-        batch = _batch(sorting, ready.vectors, run_id, at, want_vectors=embedder is not None)
+        batch = _batch(sorting, ready.vectors, run_id, at, reason, want_vectors=embedder is not None)
         outcome = await _to_its_end(_write(store, scope, batch, calls))
         if isinstance(outcome, ConflictError):
             if tries < _TRIES:
@@ -186,7 +231,7 @@ async def _drop_near(
 
 
 def _batch(
-    sorting: LibraryPlan, vectors: Mapping[int, Vector], run_id: str, at: datetime, *, want_vectors: bool
+    sorting: LibraryPlan, vectors: Mapping[int, Vector], run_id: str, at: datetime, reason: str, *, want_vectors: bool
 ) -> WriteBatch:
     puts = [
         PutMemory(
@@ -197,7 +242,7 @@ def _batch(
         )
         for item in sorting.fresh
     ]
-    return WriteBatch(puts=puts, reason="load", run_id=run_id, actor="import", at=at)
+    return WriteBatch(puts=puts, reason=reason, run_id=run_id, actor="import", at=at)
 
 
 def _relinked(memory: Memory, ids: Mapping[str, str]) -> Memory:

@@ -22,6 +22,7 @@ from reme_core.retrieval import Candidate, fill_budget
 from tests.support.bm25 import bm25_order
 
 WORDS, VECTORS, PLAIN, COSINE = "words alone", "with vectors", "BM25", "cosine"
+FILES, FILES_VECTORS = "as files, words alone", "as files, with vectors"
 # Results asked for: enough for twenty distinct messages even where several passages of one are found.
 LIMIT = 200
 # Of what was found, so much is kept in a row.
@@ -138,9 +139,13 @@ def baseline(conversations: Sequence[Conversation], make: MakeRanking, system: s
                 Hit(memory=turn.text, layer="message", score=score, message_ids=(turn.message_id,))
                 for turn, score in islice(rank(question.text), LIMIT)
             ]
-            within = {budget: _filled(hits, budget) for budget in BUDGETS}
-            rows.append(row_of(system, question, Found(hits, within)))
+            rows.append(row_of(system, question, found_in_order(hits)))
     return rows
+
+
+def found_in_order(hits: Sequence[Hit], milliseconds: float = 0.0) -> Found:
+    """What a ranking gives: budgets are filled from its top."""
+    return Found(hits, {budget: _filled(hits, budget) for budget in BUDGETS}, milliseconds)
 
 
 def _filled(hits: Sequence[Hit], budget: int) -> list[Hit]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 
 import pytest
 
 from reme_core import FileMemory, Folders, ReMe
+from reme_core.files.store_changes import list_all
+from reme_core.ports import MemoryFilter
+from reme_core.schema import STATEMENTS, make_scope
 from tests.support.file_children import (
     edit_as_a_person,
     remember_with_files,
@@ -19,7 +23,7 @@ from tests.support.file_children import (
 from tests.support.new_processes import NEW_PROCESSES
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.torture) for seed in range(4, 16))])
 def test_a_page_is_whole_wherever_its_writer_was_killed(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "page.md"
     path.write_bytes(version(0))
@@ -43,7 +47,9 @@ def test_a_page_is_whole_wherever_its_writer_was_killed(tmp_path: Path, seed: in
     assert number in {begun, begun - 1}
 
 
-@pytest.mark.parametrize("marked", [0, 3, 17])
+@pytest.mark.parametrize(
+    "marked", [0, 3, 17, *(pytest.param(some, marks=pytest.mark.torture) for some in (1, 8, 23, 39))]
+)
 async def test_a_sync_that_was_killed_is_completed_by_the_next_one(tmp_path: Path, marked: int) -> None:
     root = tmp_path / "files"
     (root / "targets" / "personal").mkdir(parents=True)
@@ -73,11 +79,12 @@ async def test_a_sync_that_was_killed_is_completed_by_the_next_one(tmp_path: Pat
 
 
 async def test_a_person_and_an_agent_who_write_one_file_at_once_lose_no_line(tmp_path: Path) -> None:
-    root, count = tmp_path / "files", 60
+    root, seconds = tmp_path / "files", float(os.environ.get("REME_FILES_SECONDS", "1"))
     root.mkdir()
     page = root / "MEMORY.md"
     page.write_text("# Me\n")
-    child = NEW_PROCESSES.Process(target=edit_as_a_person, args=(page, count))
+    ours, theirs = NEW_PROCESSES.Pipe(duplex=False)
+    child = NEW_PROCESSES.Process(target=edit_as_a_person, args=(page, seconds, theirs))
     async with ReMe("space", tmp_path / "store", llm=None, embedding=None) as memory:
         files = FileMemory(root, user_id="ann", memory=memory)
         child.start()
@@ -88,10 +95,11 @@ async def test_a_person_and_an_agent_who_write_one_file_at_once_lose_no_line(tmp
             written += 1
         child.join()
         await files.sync()
+        count = int(ours.recv_bytes())
         expected = {f"by hand {n}" for n in range(count)} | {f"by agent {n}" for n in range(written)}
-        held = await memory.list_memories(user_id="ann", limit=1000)
+        held = await list_all(memory.store, make_scope("space", "ann", shared=False), MemoryFilter(types=STATEMENTS))
     assert child.exitcode == 0
-    assert {item.content for item in held.memories} == expected
+    assert {item.content for item in held} == expected
     lines = [line for line in page.read_text().splitlines() if line.startswith("- ")]
     assert sorted(line[2:].split(" ^mem-")[0] for line in lines) == sorted(expected)
 

@@ -295,16 +295,16 @@ async def test_a_commit_whose_answer_is_lost_is_neither_repeated_nor_dropped(
     commit = PostgresDatabase._commit
     cuts = 0
 
-    def cut(self: PostgresDatabase, raw: Any) -> None:
+    def cut(self: PostgresDatabase, raw: Any, statement: bytes) -> None:
         nonlocal cuts
         cuts += 1
         if cuts > 1:
-            return commit(self, raw)
+            return commit(self, raw, statement)
         if arrived:
-            raw.execute(b"COMMIT")
+            commit(self, raw, statement)
         with psycopg.connect(server.url, autocommit=True) as admin:
             admin.execute("SELECT pg_terminate_backend(%s, 5000)", (raw.info.backend_pid,))
-        return commit(self, raw)
+        return commit(self, raw, statement)
 
     monkeypatch.setattr(PostgresDatabase, "_commit", cut)
     tries = 0
@@ -317,6 +317,25 @@ async def test_a_commit_whose_answer_is_lost_is_neither_repeated_nor_dropped(
 
     assert await db.write(work, within=ANNA) == (1 if arrived else 2)
     assert await db.read(names, within=ANNA) == (["try 1"] if arrived else ["try 2"])
+
+
+async def test_a_read_whose_end_is_lost_is_done_again(
+    db: PostgresDatabase, server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = PostgresDatabase._commit
+    tries = 0
+
+    def cut(self: PostgresDatabase, raw: Any, statement: bytes) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            with psycopg.connect(server.url, autocommit=True) as admin:
+                admin.execute("SELECT pg_terminate_backend(%s, 5000)", (raw.info.backend_pid,))
+        commit(self, raw, statement)
+
+    monkeypatch.setattr(PostgresDatabase, "_commit", cut)
+    assert await db.read(names, within=ANNA) == []
+    assert tries == 2
 
 
 async def test_a_slow_statement_and_a_held_lock_are_told_as_unavailable(
@@ -381,7 +400,8 @@ async def test_idle_connections_are_closed(
 
 async def test_no_more_connections_are_made_than_are_allowed(opened: Callable[..., PostgresDatabase], url: str) -> None:
     db = opened(url, max_connections=2)
-    counted = "SELECT count(*), pg_sleep(0.01) FROM pg_stat_activity WHERE usename = current_user"
+    ours = "usename = current_user AND datname = current_database()"  # other processes of the run have databases, too
+    counted = f"SELECT count(*), pg_sleep(0.01) FROM pg_stat_activity WHERE {ours}"  # noqa: S608
     scopes = [Scope(memory_space="s", user_id=str(n)) for n in range(6)]
     found = await asyncio.gather(
         *(db.read(lambda c: c.execute(counted).fetchone()[0], within=scope) for scope in scopes),

@@ -16,7 +16,7 @@ import pytest
 
 from reme_core.stores import PostgresStore
 from tests.support import writing_child
-from tests.support.acknowledged import Acknowledged, held_in
+from tests.support.acknowledged import Acknowledged, Held, held_in
 from tests.support.postgres_server import TestServer, control, running_server
 
 pytestmark = [
@@ -73,50 +73,71 @@ def stoppable() -> Iterator[TestServer]:
         yield server
 
 
-@pytest.mark.parametrize("stops", [pytest.param(1), pytest.param(25, marks=MUCH)])
-def test_a_server_that_is_stopped_at_once_loses_nothing_acknowledged(stoppable: TestServer, stops: int) -> None:
-    """The writer goes on by itself when the server is back, and what it says then is as true."""
-    chance, said = random.Random(stops), Acknowledged()
+@pytest.mark.parametrize(("stops", "writers"), [(1, 1), pytest.param(25, 6, marks=MUCH)])
+def test_a_server_that_is_stopped_at_once_loses_nothing_acknowledged(
+    stoppable: TestServer, stops: int, writers: int
+) -> None:
+    """The writers go on by themselves when the server is back, and what they say then is as true."""
+    chance = random.Random(stops)
     url = stoppable.url_of(stoppable.make_database())
-    child, receiver = started(url, 1000 + stops)
-    lines = [receiver.recv_bytes() for _ in range(20)]
+    asyncio.run(held_in(PostgresStore(url)))  # which makes the tables
+    several = [Writer(url, 1000 + seed) for seed in range(writers)]
+    several[0].listen(20)
     for _ in range(stops):
-        lines += [receiver.recv_bytes() for _ in range(chance.randint(1, 40))]
+        several[0].listen(chance.randint(1, 40))
         for _ in range(chance.randint(0, 100_000)):
             pass
         control(stoppable, "restart", "-m", "immediate", "-l", "/dev/null")
-        lines += [receiver.recv_bytes() for _ in range(20)]
-    said.take([*lines, *killed(child, receiver)])
-    assert broken(url, said) == []
+        for writer in several:
+            writer.listen(5)
+    assert broken_promises(url, several) == []
 
 
 @MUCH
 def test_sixteen_processes_write_for_a_minute_without_a_failure(server: TestServer, url: str) -> None:
-    seconds = float(os.environ.get("REME_POSTGRES_SECONDS", "60"))
     asyncio.run(held_in(PostgresStore(url)))  # which makes the tables
-    writers = [started(url, seed) for seed in range(16)]
-    said = [Acknowledged() for _ in writers]
-    lines: list[list[bytes]] = [[] for _ in writers]
-    end = time.monotonic() + seconds
+    several = [Writer(url, seed) for seed in range(16)]
+    end = time.monotonic() + float(os.environ.get("REME_POSTGRES_SECONDS", "60"))
     while time.monotonic() < end:
-        for place, (child, receiver) in enumerate(writers):
-            while receiver.poll(0.001):
-                lines[place].append(receiver.recv_bytes())  # EOFError: one has failed
-            assert child.is_alive()
-    every = Acknowledged()
-    for place, (child, receiver) in enumerate(writers):
-        said[place].take([*lines[place], *killed(child, receiver)])
-        every.take([*lines[place]])
-    whole = asyncio.run(held_in(PostgresStore(url)))
-    for one in said:
-        own = {key: text for key, text in one.contents.items() if key not in one.deleted | one.unsure}
-        assert [key for key in own if key not in whole.memories] == []
-        assert [key for key in one.messages if key not in whole.messages] == []
-        assert [key for key in one.deleted - one.unsure if key in whole.memories] == []
+        for writer in several:
+            writer.listen_now()
+    assert broken_promises(url, several) == []
     with psycopg.connect(server.url, autocommit=True) as admin:
         row = admin.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = %s", (url_name(url),)).fetchone()
     assert row == (0,)
-    print(sum(every.kinds.values()), "acknowledged", dict(every.kinds))
+
+
+class Writer:
+    """A process that writes, and what it has said; one that fails ends its lines (EOFError)."""
+
+    def __init__(self, url: str, seed: int) -> None:
+        self.child, self.receiver = started(url, seed)
+        self.lines: list[bytes] = []
+
+    def listen(self, lines: int) -> None:
+        self.lines += [self.receiver.recv_bytes() for _ in range(lines)]
+
+    def listen_now(self) -> None:
+        while self.receiver.poll(0.001):
+            self.listen(1)
+
+    def end(self) -> Acknowledged:
+        said = Acknowledged()
+        said.take([*self.lines, *killed(self.child, self.receiver)])
+        return said
+
+
+def broken_promises(url: str, writers: list[Writer]) -> list[str]:
+    """Kill the writers, and return what each had said that is not so."""
+    said = [writer.end() for writer in writers]
+    whole = asyncio.run(held_in(PostgresStore(url)))
+    told: list[str] = []
+    for one in said:
+        own = {memory for group in one.groups for memory in group} | set(one.contents) | one.deleted
+        memories = {key: memory for key, memory in whole.memories.items() if key in own}
+        told += one.broken(Held(memories, whole.messages, whole.offloads), None)
+    assert sum(one.kinds["memories"] for one in said) > len(writers)
+    return told
 
 
 def url_name(url: str) -> str:

@@ -29,7 +29,7 @@ SPREAD_BY = {
     **dict.fromkeys(OF_SCOPE, "erased_with"),
 }
 # Small ones that every machine of a spread database would hold a copy of.
-COPIED = {"meta", "migrations", "scopes"}
+COPIED = {"meta", "migrations", "scopes", "last_writes"}
 
 
 async def use(settings: ServerSettings, *, writes: bool = False) -> list[str]:
@@ -204,7 +204,7 @@ async def test_each_table_is_walled_and_has_what_it_is_spread_by_in_every_key(
         " WHERE polrelid = pg_class.oid) FROM pg_class WHERE relnamespace = 'reme'::regnamespace AND relkind = 'r'",
     )
     walled = {name for name, is_walled, policies in tables if is_walled and policies}
-    assert {name for name, *_ in tables} - walled == {"meta", "migrations"}
+    assert {name for name, *_ in tables} - walled == {"meta", "migrations", "last_writes"}
     keys = as_admin(
         server,
         database,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 from reme_core import FileMemory, Folders, ReMe
 from reme_core.errors import ConflictError
 from reme_core.files.writer import write_page
+
+_BETWEEN_S = 0.005  # so that a minute's page is one that a person could have written
 
 
 def version(number: int) -> bytes:
@@ -42,14 +45,16 @@ def sync_folder_of(store: Path, root: Path, lines: Connection) -> None:
     asyncio.run(work())
 
 
-def edit_as_a_person(path: Path, count: int) -> None:
-    """Add lines by hand, as an editor does that reads a page anew when it was changed."""
-    added = 0
-    while added < count:
+def edit_as_a_person(path: Path, seconds: float, lines: Connection) -> None:
+    """Add lines by hand, as an editor does that reads a page anew when it was changed; tell how many, at last."""
+    added, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end or not added:
         before = path.read_bytes()
         with suppress(ConflictError):
             write_page(path, before + f"- by hand {added}\n".encode(), expected=hashlib.sha256(before).hexdigest())
             added += 1
+        time.sleep(_BETWEEN_S)
+    lines.send_bytes(str(added).encode())
 
 
 def remember_with_files(store: Path, root: Path, lines: Connection) -> None:

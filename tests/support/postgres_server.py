@@ -8,7 +8,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -102,6 +102,8 @@ def running_server(shared: Path | None = None, *, durable: bool = False) -> Iter
         if shared is None:  # it may have been started anew, which the library doesn't know
             control(made, "stop", "-m", "immediate")
         server.cleanup()
+        with suppress(OSError):  # other processes of this run are still there
+            folder.rmdir()
 
 
 def _with_role(server: TestServer) -> TestServer:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import psycopg
 from psycopg.sql import Literal as Quoted
@@ -29,13 +30,6 @@ def lock_number(*names: str) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-class Begun(NamedTuple):
-    """A transaction: the number of its scope, if it has one that was ever stored in; and its own, if it writes."""
-
-    scope: int | None
-    transaction: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """How a transaction begins: its kind, time-outs, boundary and locks."""
@@ -44,15 +38,18 @@ class Beginning:
     kind: Kind
     within: Boundary
 
-    def run(self, raw: RawConnection) -> Begun:
-        """Begin (`reme_begin` of the schema does it), in one message to the server."""
+    def run(self, raw: RawConnection) -> int | None:
+        """Begin (`reme_begin` of the schema does it), in one message to the server; return the scope's number.
+
+        It is None for a scope that nothing was ever stored in, and for a whole space.
+        """
         mode = "REPEATABLE READ READ ONLY" if self.kind == "read" else "READ COMMITTED"
         values = ", ".join(f"{name} => {_quoted(raw, value)}" for name, value in self._values().items())
-        text = f"BEGIN ISOLATION LEVEL {mode}; SELECT * FROM {self.settings.schema}.reme_begin({values})"  # noqa: S608
+        text = f"BEGIN ISOLATION LEVEL {mode}; SELECT {self.settings.schema}.reme_begin({values})"
         cursor = raw.execute(text.encode(), prepare=False)  # two statements
         cursor.nextset()
-        scope, transaction = cursor.fetchone() or (None, None)
-        return Begun(scope, transaction)
+        (number,) = cursor.fetchone() or (None,)
+        return None if number is None else int(number)
 
     def _values(self) -> dict[str, str | int | None]:
         limit_ms = 0 if self.kind == "freeing" else round(self.settings.statement_timeout_s * 1000)
@@ -95,11 +92,11 @@ def _quoted(raw: RawConnection, value: str | int | None) -> str:
 class PgConnection:
     """A transaction of a connection, as the shared rows use it."""
 
-    def __init__(self, raw: RawConnection, beginning: Beginning, begun: Begun, dialect: Dialect) -> None:
-        """Take a connection on which a transaction has begun."""
+    def __init__(self, raw: RawConnection, beginning: Beginning, scope: int | None, dialect: Dialect) -> None:
+        """Take a connection on which a transaction has begun, in the scope of this number."""
         self._raw = raw
         self._beginning = beginning
-        self._scope = begun.scope
+        self._scope = scope
         self._names = count()
         self.dialect = dialect
 
@@ -123,10 +120,32 @@ class PgConnection:
         self._raw.execute(declare.encode(), bound(lists, parameters), prepare=False)
         return Stream(self._raw, name)
 
+    @contextmanager
+    def within(self, boundary: Boundary) -> Iterator[None]:
+        """Go on within another boundary, then within the one before; after a failure there is nothing to go on with."""
+        before = self.execute(
+            "SELECT current_setting('reme.space'), current_setting('reme.user'), current_setting('reme.scope')"
+        ).fetchone()
+        match boundary:
+            case Scope():
+                self._set(boundary.memory_space, boundary.user_id, "0")
+                (number,) = self.execute("SELECT max(scope) FROM scopes").fetchone() or (None,)  # its own, if any
+                self._set(boundary.memory_space, boundary.user_id, str(number or 0))
+            case str():
+                self._set(boundary, "", "*")
+            case _:
+                self._set("", "", "")
+        yield
+        self._set(*(before or ("", "", "")))
+
+    def _set(self, space: str, user: str, scope: str) -> None:
+        setting = "SELECT set_config('reme.space', ?, true), set_config('reme.user', ?, true)"
+        self.execute(f"{setting}, set_config('reme.scope', ?, true)", (space, user, scope))
+
     def renew(self) -> None:
         """End the snapshot and begin another one: what others have written meanwhile is seen from now on."""
         self._raw.execute(b"COMMIT")
-        self._scope = self._beginning.run(self._raw).scope
+        self._scope = self._beginning.run(self._raw)
 
     def known_scope(self, scope: Scope) -> int | None:
         """Return the number of the transaction's scope, if it was there when the transaction began."""

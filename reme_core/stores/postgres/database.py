@@ -1,8 +1,8 @@
 """Work in transactions of PostgreSQL, on threads, off the event loop; tried again where that is right.
 
 Work is a function of the connection alone, so that it can be run again: when another transaction came first, and when
-the server was lost. If it was lost while a commit was under way, the server is asked whether that transaction was
-committed, so that nothing is done twice and nothing that was done is told as failed.
+the server was lost. If it was lost while a commit was under way, the next attempt looks, under the same lock, whether
+that one has left its signature: so nothing is done twice, and nothing that was done is told as failed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from itertools import count
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from reme_core.errors import SchemaVersionError, StoreClosedError, StoreError, StoreUnavailableError
+from reme_core.schema import new_id
 from reme_core.stores.postgres.connection import Beginning, Kind, PgConnection, RawConnection, lock_number
 from reme_core.stores.postgres.erasure import note_file
 from reme_core.stores.postgres.failures import is_clash, is_lost, is_overtaken, mapped_errors
@@ -50,22 +51,38 @@ def writing_threads(settings: ServerSettings) -> int:
     return max(1, settings.max_connections * 2 // 5)
 
 
-class _LostCommitError(Exception):
+class _LostError(Exception):
     """The server was lost while it committed."""
 
 
-@dataclass(slots=True)
-class _Outcome(Generic[T]):
-    """What a transaction returned, and its number, if it writes."""
+class _LostCommitError(Exception):
+    """A commit whose outcome is not known: its signature, and what the work had returned."""
 
-    transaction: str | None = None
-    result: T | None = None
+    def __init__(self, signature: int, result: Any) -> None:  # noqa: ANN401  # of whatever work it was
+        super().__init__(signature)
+        self.signature = signature
+        self.result = result
+
+
+def sign_and_commit(writer: str, signature: int) -> bytes:
+    """Return what notes, in a transaction that has changed something, which one it is, and commits it.
+
+    Numbers of transactions would not do: after a crash the server gives those anew whose commit it had not written.
+    """
+    return f"SELECT reme_sign('{writer}', {signature:d}); COMMIT".encode()
+
+
+def _last_signature(raw: RawConnection, writer: str) -> int | None:
+    row = raw.execute("SELECT signature FROM last_writes WHERE writer = %s", (writer,)).fetchone()
+    return None if row is None else int(row[0])
 
 
 class _Threads:
     """The threads of one process, and their connections."""
 
     def __init__(self, settings: ServerSettings) -> None:
+        self.name = new_id()
+        self.signatures = count(1)
         self.pool = ConnectionPool(settings)
         writers = writing_threads(settings)
         readers = max(1, settings.max_connections - writers - 1)
@@ -200,76 +217,73 @@ class PostgresDatabase:
 
     def _run(self, threads: _Threads, work: Work[T], kind: Kind, within: Boundary) -> T:
         """Run work in a transaction, again and again where that is right."""
+        beginning = Beginning(self._settings, kind, within)
         deadline = time.monotonic() + self._settings.retry_s
         pause, meetings = _FIRST_PAUSE_S, 0
+        lost: _LostCommitError | None = None
         with mapped_errors(self._settings):
             while True:
-                outcome = _Outcome[T]()
                 try:
                     self._prepare(threads, kind)
-                    return self._attempt(threads, work, Beginning(self._settings, kind, within), outcome)
-                except _LostCommitError:
-                    if self._was_committed(threads, str(outcome.transaction), deadline):
-                        return outcome.result  # type: ignore[return-value]  # set before the commit
+                    return self._attempt(threads, work, beginning, lost)
+                except _LostCommitError as exc:
+                    lost = exc
+                    threads.pool.drop_idle()
                 except psycopg.Error as exc:
                     # A server that never was there, or refuses a role, is told at once: the URL may be wrong.
                     if is_lost(exc, writes=kind != "read") and threads.is_prepared and time.monotonic() < deadline:
                         threads.pool.drop_idle()
                     elif is_overtaken(exc) and meetings < (_CLASHES if is_clash(exc) else _MEETINGS):
                         meetings += 1
+                    elif lost is not None:
+                        msg = f"{self.path} was lost during a commit: whether it was written is not known, look first"
+                        raise StoreUnavailableError(msg) from None
                     else:
                         raise
                 if threads.closing.wait(random.uniform(pause / 2, pause)):  # noqa: S311  # a pause, no secret
                     deadline = 0.0  # one more attempt, none after it
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def _attempt(self, threads: _Threads, work: Work[T], beginning: Beginning, outcome: _Outcome[T]) -> T:
+    def _attempt(
+        self, threads: _Threads, work: Work[T], beginning: Beginning, lost: _LostCommitError | None = None
+    ) -> T:
+        """Run work in a transaction; `lost` is the commit of an earlier attempt whose outcome is not known."""
+        writer = "" if beginning.kind == "read" else f"{threads.name}-{self._place(beginning.within)}"
         with threads.pool.connection() as raw:
             try:
-                begun = beginning.run(raw)
-                outcome.transaction = begun.transaction
-                outcome.result = result = work(PgConnection(raw, beginning, begun, self._dialect))
+                scope = beginning.run(raw)
+                # Here, behind the lock that it held, the lost attempt has ended in one way or the other.
+                if lost is not None and _last_signature(raw, writer) == lost.signature:
+                    result: T = lost.result
+                else:
+                    result = work(PgConnection(raw, beginning, scope, self._dialect))
             except BaseException:
                 if raw.info.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}:
                     with suppress(psycopg.Error):
                         raw.execute(b"ROLLBACK")
                 raise
-            self._commit(raw)
+            signature = next(threads.signatures)
+            try:
+                self._commit(raw, sign_and_commit(writer, signature) if writer else b"COMMIT")
+            except _LostError as exc:
+                raise _LostCommitError(signature, result) from exc
             return result
 
-    def _commit(self, raw: RawConnection) -> None:
+    def _commit(self, raw: RawConnection, statement: bytes) -> None:
         try:
-            done = raw.execute(b"COMMIT").statusmessage
+            cursor = raw.execute(statement, prepare=False)  # two statements
+            while cursor.nextset():
+                pass
+            done = cursor.statusmessage
+        except psycopg.errors.InFailedSqlTransaction:
+            done = "ROLLBACK"
         except psycopg.Error as exc:
             if raw.info.transaction_status == TransactionStatus.UNKNOWN:
-                raise _LostCommitError from exc
+                raise _LostError from exc
             raise
         if done != "COMMIT":
             msg = f"{self.path} took the transaction back, as a statement of it had failed: nothing was written"
             raise StoreError(msg)
-
-    def _was_committed(self, threads: _Threads, transaction: str, deadline: float) -> bool:
-        """Ask the server, as soon as it is back, what became of a transaction.
-
-        Raises:
-            StoreUnavailableError: It doesn't come back in time; whether the work was done is not known.
-        """
-        while True:
-            threads.pool.drop_idle()
-            try:
-                with threads.pool.connection() as raw:
-                    (state,) = raw.execute("SELECT pg_xact_status(%s::xid8)", (transaction,)).fetchone() or (None,)
-                if state != "in progress":
-                    return bool(state == "committed")
-            except psycopg.errors.InvalidParameterValue:  # a number not given yet: the standby that took over lacks it
-                return False
-            except psycopg.Error as exc:
-                if not is_lost(exc):
-                    raise
-            if time.monotonic() > deadline:
-                msg = f"{self.path} was lost during a commit: whether it was written is not known; look, then try again"
-                raise StoreUnavailableError(msg)
-            threads.closing.wait(_FIRST_PAUSE_S * 10)
 
     def _prepare(self, threads: _Threads, kind: Kind) -> None:
         """Look at role and tables once, and make the tables in an empty database."""

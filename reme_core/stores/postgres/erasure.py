@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Erased, Scope
 from reme_core.stores.postgres.tables import SCOPED
 from reme_core.stores.sql.bookkeeping import Layer, find_scope, forget_changes
@@ -13,15 +14,20 @@ from reme_core.stores.sql.items.row_links import items_of_scope, remove_items_of
 _COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions")
 
 
-def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
-    """Delete the rows of a scope, its items, those of adapters, and its name; tell how many there were."""
+def erase_rows(connection: SqlConnection, scope: Scope, service_lock: int) -> Erased:
+    """Delete the rows of a scope, its items, those of adapters, and its name; tell how many there were.
+
+    What a service has noted of it, in a space of its own, goes as well; `service_lock` is that of writers there.
+    """
     number = find_scope(connection, scope)
     if number is None:
         return Erased()
     # Adapters write in transactions of the whole space: those that name this scope hold its row until they end.
     connection.execute("SELECT 1 FROM scopes WHERE scope = ? FOR UPDATE", (number,))
-    items = len(items_of_scope(connection, number))
-    remove_items_of_scope(connection, number)
+    items = _remove_items(connection, number)
+    connection.execute("SELECT pg_advisory_xact_lock(?)", (service_lock,))  # nobody notes anything more meanwhile
+    with connection.dialect.within(connection, SERVICE_SPACE):
+        items += _remove_items(connection, number)
     of_adapters = _erase_of_adapters(connection, number)
     counts = {
         table: connection.execute(f"DELETE FROM {table} WHERE scope = ?", (number,)).rowcount  # noqa: S608  # our names
@@ -34,6 +40,12 @@ def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
         store_items=items,
         adapter_rows={name: count for name, count in of_adapters.items() if count},
     )
+
+
+def _remove_items(connection: SqlConnection, number: int) -> int:
+    items = len(items_of_scope(connection, number))
+    remove_items_of_scope(connection, number)
+    return items
 
 
 def _erase_of_adapters(connection: SqlConnection, number: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Where the database is, and how it is used."""
+"""Settings of a database: the place, and how it is used."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _FUNCTIONS = (
     # statement may take. What is acknowledged is on disk, whatever the server's setting is.
     """CREATE FUNCTION reme_begin(path text, statement_ms text, lock_ms text, kind text, space text DEFAULT '',
         user_name text DEFAULT NULL, shared_lock bigint DEFAULT NULL, own_lock bigint DEFAULT NULL,
-        OUT number bigint, OUT transaction text) LANGUAGE plpgsql AS $$ BEGIN
+        OUT number bigint) LANGUAGE plpgsql AS $$ BEGIN
         PERFORM set_config('search_path', path, true), set_config('statement_timeout', statement_ms, true),
             set_config('lock_timeout', lock_ms, true),
             set_config('idle_in_transaction_session_timeout', statement_ms, true),
@@ -57,7 +57,6 @@ _FUNCTIONS = (
                 PERFORM pg_advisory_xact_lock_shared(shared_lock);
             END IF;
             PERFORM pg_advisory_xact_lock(own_lock);
-            transaction := pg_current_xact_id()::text;
             IF kind = 'unsettled' THEN
                 PERFORM set_config('synchronous_commit', 'off', true);
             ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
@@ -70,6 +69,16 @@ _FUNCTIONS = (
             SELECT scope INTO number FROM {schema}.scopes WHERE memory_space = space AND user_id = user_name;
             PERFORM set_config('reme.scope', coalesce(number, 0)::text, true);
         END IF; END $$""",
+    # Notes which transaction of a writer it is that is about to commit, if it has changed anything.
+    """CREATE FUNCTION reme_sign(who text, number bigint) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+        IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+            UPDATE last_writes SET signature = number, at = now() WHERE writer = who;
+            IF NOT FOUND THEN
+                INSERT INTO last_writes VALUES (who, number, now());
+                DELETE FROM last_writes WHERE writer IN (SELECT writer FROM last_writes
+                    WHERE at < now() - interval '7 days' FOR UPDATE SKIP LOCKED);
+            END IF;
+        END IF; END $$""",
     # As substr, of the text as it was before U+0000 and U+0001 were escaped; see adapters.py.
     r"""CREATE FUNCTION reme_substr(said text, first bigint, chars bigint) RETURNS text
         LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -80,6 +89,9 @@ _FUNCTIONS = (
 )
 
 _TABLES = (
+    # Of each thread that writes, its last transaction: what tells a process whether a commit, whose answer it has not
+    # got, was done.
+    "CREATE TABLE last_writes (writer text PRIMARY KEY, signature bigint NOT NULL, at timestamptz NOT NULL)",
     f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value {_TEXT})",
     f"""CREATE TABLE scopes (
         scope {_ID} PRIMARY KEY, memory_space {_TEXT}, user_id {_TEXT}, UNIQUE (memory_space, user_id))""",

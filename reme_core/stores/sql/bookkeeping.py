@@ -52,7 +52,10 @@ def make_scope_number(connection: Statements, scope: Scope) -> int:
     number = look_up_scope(connection, scope)
     if number is not None:
         return number
-    return insert_row(connection, "scopes", {"memory_space": scope.memory_space, "user_id": scope.user_id})
+    made = connection.execute(
+        "INSERT INTO scopes (memory_space, user_id) VALUES (?, ?) RETURNING scope", (scope.memory_space, scope.user_id)
+    )
+    return int(made.fetchone()[0])
 
 
 def enter_scope(connection: SqlConnection, scope: Scope) -> int:
@@ -77,7 +80,7 @@ def session_asked(connection: Statements, scope: int, session_id: str | None) ->
     return -1 if number is None else number
 
 
-def make_session_number(connection: Statements, scope: int, session_id: str) -> int:
+def make_session_number(connection: SqlConnection, scope: int, session_id: str) -> int:
     """Return the number of a session, a new one for a new session."""
     number = find_session(connection, scope, session_id)
     if number is not None:
@@ -104,6 +107,16 @@ def log_changes(connection: Statements, owner: int, layer: int, rows: Iterable[i
         connection.execute(
             "DELETE FROM row_changes WHERE owner = ? AND layer = ? AND change <= ?", (owner, layer, after - kept)
         )
+
+
+def begin_anew(connection: Statements, owner: int, layer: int) -> None:
+    """Have whoever follows a partition load it anew: more has changed than is worth a log."""
+    newest = newest_change(connection, owner, layer)
+    forget_changes(connection, owner, [layer])
+    # A number is left out, so that no reader is at the one before.
+    connection.execute(
+        "INSERT INTO row_changes (owner, layer, change, row) VALUES (?, ?, ?, 0)", (owner, int(layer), newest + 2)
+    )
 
 
 def newest_change(connection: Statements, owner: int, layer: int) -> int:
@@ -163,7 +176,6 @@ def forget_changes(connection: Statements, owner: int, layers: Iterable[int]) ->
 
 
 _KEYS = {
-    "scopes": "scope",
     "sessions": "session",
     "messages": "seq",
     "blocks": "block",
@@ -177,11 +189,11 @@ _KEYS = {
 }
 
 
-def insert_row(connection: Statements, table: str, columns: Mapping[str, object]) -> int:
+def insert_row(connection: SqlConnection, table: str, columns: Mapping[str, object]) -> int:
     """Insert a row; return its number. The names are ours, the values bound."""
     names, marks = ", ".join(columns), ", ".join("?" * len(columns))
-    statement = f"INSERT INTO {table} ({names}) VALUES ({marks}) RETURNING {_KEYS[table]}"  # noqa: S608
-    return int(connection.execute(statement, tuple(columns.values())).fetchone()[0])
+    statement = f"INSERT INTO {table} ({names}) VALUES ({marks})"  # noqa: S608
+    return connection.dialect.insert_one(connection, statement, _KEYS[table], tuple(columns.values()))
 
 
 def stored_dimension(connection: Statements) -> int | None:
@@ -211,6 +223,6 @@ def put_once(connection: Statements, name: str, value: str) -> None:
 
 def check_dimension(connection: Statements, vector: Vector | None, what: str) -> None:
     """Refuse a query's vector of another dimension than that of the file (DimensionMismatchError)."""
-    expected = stored_dimension(connection)
+    expected = None if vector is None else stored_dimension(connection)
     if vector is not None and expected is not None and len(vector) != expected:
         raise DimensionMismatchError(expected=expected, found=len(vector), what=what)

@@ -141,6 +141,8 @@ def messages_by_rows(connection: SqlConnection, rows: Sequence[int]) -> dict[int
 def passages_by_rows(connection: SqlConnection, numbers: Sequence[tuple[int, int]]) -> dict[int, tuple[int, int]]:
     """Return where passages stand in the texts of messages, by row: of each (row, number of the passage)."""
     wanted = dict(numbers)
+    if not wanted:  # few texts are long
+        return {}
     found = connection.execute(
         "SELECT seq, passages FROM messages WHERE seq IN (SELECT value FROM json_each(?))", (str(list(wanted)),)
     )

@@ -17,7 +17,7 @@ from reme_core.tools.files.open_folder import MAX_READ_BYTES
 from reme_core.tools.files.root import FileRoot
 from reme_core.tools.history import ANSWER_CHARS
 
-PATH_HELP = "A path relative to the folder, such as memory/2026-11-22.md."
+PATH_HELP = "A path relative to the folder, such as memory/YYYY-MM-DD.md."
 _LINE_CHARS = 2000  # shown of one line
 
 

@@ -522,7 +522,7 @@ BAD_SETTINGS: dict[str, tuple[dict[str, object], type[ReMeError], str]] = {
     "a store like one that exists": (
         {"vector_store": {"backend": "quadrant"}},
         ConfigurationError,
-        "wanted 'local_file', 'local', 'qdrant': did you mean 'qdrant'?",
+        "wanted 'local_file', 'local', 'qdrant', 'postgres': did you mean 'qdrant'?",
     ),
     "an unknown kind of model": ({"llm": {"backend": "openia"}}, ConfigurationError, "did you mean 'openai'?"),
     "settings of a wrong type": (

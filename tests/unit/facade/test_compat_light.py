@@ -109,7 +109,7 @@ async def test_an_agent_writes_the_journal_with_the_file_tools_and_the_search_fi
     async with light(tmp_path, clock, written()) as reme:
         await reme.summary_memory(TALK)
         assert (tmp_path / "work" / "memory" / "2026-11-22.md").read_text() == ENTRY
-        [hit] = await reme.memory_search("which Python")
+        hit, *_ = await reme.memory_search("which Python")
         assert (hit.path, hit.start_line, hit.end_line) == ("memory/2026-11-22.md", 1, 3)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reme_core import FileMemory, ReMe
 from reme_core.errors import InvalidInputError
@@ -50,8 +52,56 @@ def test_the_block_has_at_most_200_lines_the_newest(tmp_path: Path) -> None:
     assert (len(lines), lines[1], lines[-2]) == (MAX_LINES, "- fact 302", "- fact 499")
 
 
-def test_a_block_without_an_end_is_left_alone(tmp_path: Path) -> None:
+BEGIN, END = b"<!-- reme:begin -->", b"<!-- reme:end -->"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BEGIN + b"\nmine\n",
+        b"text\n" + END + b"\nmore\n",
+        END + b"\n" + BEGIN + b"\nmine",
+        b"`" + BEGIN + b"`\nmine\n" + END + b"\n",
+        b"\xef\xbb\xbf# Rules\r\n",
+    ],
+    ids=["no end", "no begin", "turned round", "in a sentence", "none"],
+)
+def test_a_page_without_a_whole_block_is_left_alone_and_gets_one_at_its_end_once_asked(
+    tmp_path: Path, text: bytes
+) -> None:
     page = tmp_path / "AGENTS.md"
-    page.write_text("<!-- reme:begin -->\nmine\n")
+    page.write_bytes(text)
     assert write_block(tmp_path, "AGENTS.md", make=False) == 0
-    assert page.read_text() == "<!-- reme:begin -->\nmine\n"
+    assert page.read_bytes() == text
+    (tmp_path / "MEMORY.md").write_text("- drinks tea\n")
+    assert write_block(tmp_path, "AGENTS.md", make=True) == 3
+    once = page.read_bytes()
+    assert once.startswith(text)
+    assert write_block(tmp_path, "AGENTS.md", make=True) == 3
+    assert page.read_bytes() == once
+
+
+def test_of_two_blocks_as_a_merge_leaves_them_the_first_is_ours_and_the_other_stays(tmp_path: Path) -> None:
+    block = BEGIN + b"\nold\n" + END + b"\n"
+    page = tmp_path / "CLAUDE.md"
+    page.write_bytes(b"a\n" + block + b"b\n" + block + b"c")
+    (tmp_path / "MEMORY.md").write_text("- new\n")
+    assert write_block(tmp_path, "CLAUDE.md", make=False) == 3
+    assert page.read_bytes() == b"a\n" + BEGIN + b"\n- new\n" + END + b"\nb\n" + block + b"c"
+
+
+@given(before=st.binary(max_size=200), after=st.binary(max_size=200))
+@settings(deadline=None)
+def test_text_outside_the_block_stays_byte_for_byte(
+    tmp_path_factory: pytest.TempPathFactory, before: bytes, after: bytes
+) -> None:
+    before, after = (part.decode("utf-8", "ignore").replace("\0", "").encode() for part in (before, after))
+    before = before and before + b"\n"
+    root = tmp_path_factory.mktemp("page")
+    page = root / "AGENTS.md"
+    page.write_bytes(before + BEGIN + b"\nold\n" + END + b"\n" + after)
+    for told in (["one", "two"], ["three"]):
+        assert write_block(root, "AGENTS.md", make=False, told=told) == len(told) + 2
+        end = b"\r\n" if before.partition(b"\n")[0].endswith(b"\r") else b"\n"
+        lines = [BEGIN, *(f"- {text}".encode() for text in told), END]
+        assert page.read_bytes() == before + b"".join(line + end for line in lines) + after

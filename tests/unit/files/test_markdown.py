@@ -112,3 +112,15 @@ def test_a_line_longer_than_a_passage_is_cut_and_together_still_the_line() -> No
 def test_lines_that_are_put_in_end_as_those_of_the_page() -> None:
     page = MarkdownPage.parse(b"a\r\nb").spliced(2, 2, ["- c"])
     assert page.print() == b"a\r\nb\r\n- c\r\n"
+
+
+def test_lists_of_frontmatter_are_read_in_each_of_their_forms() -> None:
+    head = "---\ntags: [a, 'b c' ,]\naliases:\n  - x\n  - y z\nother:\nplain: one, two\n---\n- z\n"
+    page = MarkdownPage.parse(head.encode())
+    assert {name: page.list_field(name) for name in ("tags", "aliases", "other", "plain", "none")} == {
+        "tags": ["a", "b c"],
+        "aliases": ["x", "y z"],
+        "other": [],
+        "plain": ["one", "two"],
+        "none": [],
+    }

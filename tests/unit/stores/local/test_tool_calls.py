@@ -13,6 +13,7 @@ from reme_core.errors import CorruptDataError
 from reme_core.ports import AddedToolCalls, ListToolCalls, ListTools, Store
 from reme_core.schema import Scope
 from reme_core.stores import LocalStore
+from reme_core.stores.local.file.dialect import FileConnection
 from reme_core.stores.sql import tool_call_rows as tool_calls
 from reme_core.testing.store_values import ALICE, BOB
 from tests.contract.suites.tool_call_values import add, call, failed, random_calls
@@ -28,7 +29,7 @@ async def filled(path: Path) -> LocalStore:
 
 def plans(path: Path, work: Callable[[sqlite3.Connection], object]) -> list[str]:
     """Return how SQLite goes about each question that some work asks of `tool_calls`."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None, factory=FileConnection)) as connection:
         asked: list[str] = []
         connection.set_trace_callback(asked.append)
         work(connection)
@@ -110,7 +111,7 @@ async def test_recording_nothing_leaves_no_scope_behind(tmp_path: Path) -> None:
 async def test_a_body_that_cannot_be_read_is_named_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     store = await filled(path)
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path, factory=FileConnection)) as connection:
         connection.execute("UPDATE tool_calls SET body = '{}'")
         connection.commit()
     with pytest.raises(CorruptDataError, match=r"memory\.db"):

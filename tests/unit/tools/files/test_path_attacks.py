@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -16,7 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reme_core.errors import ToolFeedback
+from reme_core import FileMemory, ReMe
+from reme_core.errors import ReMeError, ToolFeedback
 from reme_core.ports import ToolContext
 from reme_core.testing import FixedClock
 from reme_core.testing.store_values import ALICE, NOW
@@ -190,6 +192,50 @@ def test_no_link_and_no_odd_file_leads_out(operation: str, link: str) -> None:
         for spot in SPOTS:
             check(operation, root, outside, spot.format("trap"), before=before)
         assert sorted(root.parent.iterdir()) == beside
+
+
+async def test_no_path_leads_a_folder_of_memory_out() -> None:
+    with trees() as (root, outside), tempfile.TemporaryDirectory() as store:
+        before = state(outside)
+        async with ReMe("space", store, llm=None, embedding=None) as reme:
+            files = FileMemory(root, user_id="ann", memory=reme)
+            await files.sync()
+            for path in PATHS:
+                with contextlib.suppress(ReMeError):
+                    assert SECRET not in (await files.memory_get(path.format(outside=outside))).text
+                with contextlib.suppress(ReMeError):
+                    await reme.add_memory("pwned", user_id="ann", memory_target=path.format(outside=outside)[:500])
+            await files.sync()
+        assert state(outside) == before
+        assert all(path.resolve().is_relative_to(root.resolve()) for path in root.rglob("*"))
+
+
+@pytest.mark.parametrize("place", ["memory", "dialog", "targets", "targets/personal", "AGENTS.md", "MEMORY.md"])
+@pytest.mark.parametrize("link", LINKS)
+async def test_no_link_leads_a_folder_of_memory_out(link: str, place: str) -> None:
+    with trees() as (root, outside), tempfile.TemporaryDirectory() as store:
+        (root / place).parent.mkdir(exist_ok=True)
+        LINKS[link](root / place, outside)
+        for name in ("2026-11-22.md", "2026-11-22.jsonl", "personal/2026-11-22.md"):
+            (outside / name).parent.mkdir(exist_ok=True)
+            (outside / name).write_text(f'{{"role": "user", "content": "{SECRET}"}}\n')
+        before = state(outside)
+        message = {"role": "user", "content": "pwned", "created_at": "2026-11-22T10:42:00Z"}
+        async with ReMe("space", store, llm=None, embedding=None) as reme:
+            files = FileMemory(root, user_id="ann", memory=reme)
+            await reme.add_memory("pwned", user_id="ann", memory_target="2026-11-22")
+            await reme.add_memory("pwned", user_id="ann")
+            for _ in range(2):
+                with contextlib.suppress(ReMeError):
+                    await files.sync()
+                with contextlib.suppress(ReMeError):
+                    await files.append_journal("pwned", at="2026-11-22T10:42:00Z")
+                with contextlib.suppress(ReMeError):
+                    await files.add_dialog([message])
+                with contextlib.suppress(ReMeError):
+                    await files.write_agent_page()
+                assert all(SECRET not in hit.text for hit in await files.memory_search(SECRET, min_score=0.0))
+        assert state(outside) == before
 
 
 _PIECES = st.sampled_from(

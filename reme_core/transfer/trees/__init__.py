@@ -1,0 +1,1 @@
+"""Import of folders of Markdown that other makers' agents keep; a folder is only read."""
