@@ -69,7 +69,8 @@ class _KnownThread:
         The work may be run again: what the first try has noted is then not certain.
         """
         row = connection.execute(_HOLD, (self._name,)).fetchone()
-        stays = self._digests.begin(row, last_was_kept=self._was_kept)
+        # Without a row nothing is certain: a thread that this process made may have come and gone.
+        stays = self._digests.begin(row, last_was_kept=self._was_kept and row is not None)
         self._was_kept = False
         if row is not None and not stays:
             self._digests.threads.note((self._name, None), row[0])

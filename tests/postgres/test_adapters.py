@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from langgraph.checkpoint.base import empty_checkpoint
 
 from reme_core import ReMe, Scope, SpacePart, SqlConnection
 from reme_core.errors import StoreAccessError
@@ -174,6 +175,17 @@ async def test_no_transaction_reaches_rows_of_another_space_or_user(shared_url: 
         foreign = "INSERT INTO langgraph_threads (name, memory_space) VALUES ('mine', 'one')"
         with pytest.raises(StoreAccessError):
             await two.database.write(lambda c: c.execute(foreign).close(), within="two")
+
+
+async def test_a_new_thread_that_another_machine_erased_is_begun_anew(two: tuple[ReMe, ReMe]) -> None:
+    savers = [ReMeSaver(memory) for memory in two]
+    for text in ("first", "second"):
+        made = {**empty_checkpoint(), "channel_values": {"x": text}, "channel_versions": {"x": "1"}}
+        await savers[0].aput(at("t", checkpoint_ns=""), made, {}, {"x": "1"})
+        found = await savers[1].aget_tuple(at("t"))
+        assert found is not None
+        assert found.checkpoint["channel_values"] == {"x": text}
+        await savers[1].adelete_thread("t")
 
 
 @pytest.mark.postgres
