@@ -15,6 +15,9 @@ from langgraph.checkpoint.base import empty_checkpoint
 from reme_core import ReMe, Scope, SpacePart, SqlConnection
 from reme_core.errors import StoreAccessError
 from reme_core.openai_agents import ReMeSession
+from reme_core.stores import LocalStore, PostgresStore
+from reme_core.stores.copying.copy_store import copy_store
+from reme_core.stores.copying.stores_as_rows import Chosen, StoreRows
 from reme_core.stores.postgres.adapter_tables import OF_SCOPE, OF_SPACE
 from reme_langchain import ReMeByteStore, ReMeSaver, ReMeStore
 from tests.adapters.langchain import test_kv
@@ -186,6 +189,25 @@ async def test_a_new_thread_that_another_machine_erased_is_begun_anew(two: tuple
         assert found is not None
         assert found.checkpoint["channel_values"] == {"x": text}
         await savers[1].adelete_thread("t")
+
+
+async def test_a_session_that_is_copied_from_a_file_goes_on_here(shared_url: str, tmp_path: Path) -> None:
+    source, target = LocalStore(tmp_path / "memory.db"), PostgresStore(shared_url)
+    async with ReMe("space", llm=None, embedding=None, vector_store=source) as memory:
+        for number in range(3):
+            await ReMeSession("chat", memory, user_id="ana").add_items([{"role": "user", "content": f"{number}"}])
+    async with ReMe("space", llm=None, embedding=None, vector_store=target) as memory:
+        rows = [
+            StoreRows(database=opened.database, shown=opened.database.path, shows_spaces=opened is source)
+            for opened in (source, target)
+        ]
+        done = await copy_store(rows[0], rows[1], Chosen(spaces=("space",)))
+        assert done.left_out == ()
+        session = ReMeSession("chat", memory, user_id="ana")
+        await session.add_items([{"role": "user", "content": "3"}])
+        assert [item["content"] for item in await session.get_items()] == ["0", "1", "2", "3"]
+    for opened in (source, target):
+        await opened.close()
 
 
 @pytest.mark.postgres
