@@ -115,8 +115,8 @@ class TransferMethods:
 
         path = await local_file(self._ports)
         checked = await asyncio.to_thread(check_file, path)
-        if inputs.read_flag(repair_digests, "repair_digests"):
-            await self.database.write(fill_digests)
+        if inputs.read_flag(repair_digests, "repair_digests") and self._ports.file is not None:
+            await self._ports.file.database.write(fill_digests)
         return checked
 
     async def export(

@@ -76,6 +76,11 @@ class SqlStore:
         self._item_vectors = ItemVectors(cache_bytes)
         self._item_words = ItemWords(cache_bytes)
 
+    @property
+    def database(self) -> SqlDatabase:
+        """What it lies in, for tables of adapters; it closes with this store."""
+        return self._database
+
     async def put(self, scope: Scope, batch: ports.WriteBatch) -> list[Memory]:
         """Write a batch; see `Store.put`.
 
