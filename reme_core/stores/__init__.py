@@ -19,8 +19,19 @@ from reme_core.stores.local.file.whole_scope import HeldScope as HeldScope
 from reme_core.stores.local.file.whole_scope import list_scopes as list_scopes
 from reme_core.stores.local.store import LocalStore as LocalStore
 from reme_core.stores.noted_files import FileNotes as FileNotes
+from reme_core.stores.sql.connection import SpacePart as SpacePart
+from reme_core.stores.sql.connection import SqlConnection as SqlConnection
+from reme_core.stores.sql.connection import SqlDatabase as SqlDatabase
+from reme_core.stores.sql.embedding_record import find_embedding as find_embedding
+from reme_core.stores.sql.embedding_record import find_target as find_target
+from reme_core.stores.sql.store import SqlStore as SqlStore
 
 if TYPE_CHECKING:
+    from reme_core.stores.copying.copy_store import CopiedUnit as CopiedUnit
+    from reme_core.stores.copying.copy_store import StoreCopy as StoreCopy
+    from reme_core.stores.copying.places import CopyRequest as CopyRequest
+    from reme_core.stores.copying.places import run_copy as run_copy
+    from reme_core.stores.copying.stores_as_rows import Chosen as Chosen
     from reme_core.stores.indexed import IndexedStore as IndexedStore
     from reme_core.stores.postgres.admin import DatabaseFacts as DatabaseFacts
     from reme_core.stores.postgres.admin import database_facts as database_facts
@@ -35,6 +46,9 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "copying.copy_store": "CopiedUnit StoreCopy",
+            "copying.places": "CopyRequest run_copy",
+            "copying.stores_as_rows": "Chosen",
             "indexed": "IndexedStore",
             "qdrant": "QdrantIndex QdrantLayout",
             "postgres.admin": "DatabaseFacts database_facts migrate_database planned_migrations",

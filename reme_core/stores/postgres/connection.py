@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +15,7 @@ from psycopg.sql import Literal as Quoted
 from reme_core.schema import Scope
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.postgres.translate import bound, translate
+from reme_core.stores.sql.connection import SpacePart
 
 if TYPE_CHECKING:
     from reme_core.stores.sql.connection import Boundary, Dialect
@@ -60,17 +62,24 @@ class Beginning:
         match self.within:
             case Scope():
                 values |= {"space": self.within.memory_space, "user_name": self.within.user_id}
+            case SpacePart():
+                values |= {"space": self.within.memory_space}
             case str():
                 values |= {"space": self.within}
         return values if self.kind == "read" else {**values, **self._locks()}
 
     def _locks(self) -> dict[str, int]:
-        """Scopes are written to one by one, and side by side with others; items by one writer of their space."""
+        """Scopes are written to one by one, and side by side with others; items by one writer of their space.
+
+        A part of a space has rows of its own, that neither of them writes to: erasures apart, which lock its rows.
+        """
         schema = self.settings.schema
         match self.within:
             case Scope():
                 space, user = self.within.memory_space, self.within.user_id
                 return {"shared_lock": lock_number(schema, space), "own_lock": lock_number(schema, space, user)}
+            case SpacePart(space, name):
+                return {"own_lock": lock_number(schema, space, "part", name)}
             case str():
                 return {"own_lock": lock_number(schema, self.within)}
         return {"own_lock": lock_number(schema)}
@@ -110,6 +119,28 @@ class PgConnection:
         declare = f"DECLARE {name} NO SCROLL CURSOR FOR {text}"
         self._raw.execute(declare.encode(), bound(lists, parameters), prepare=False)
         return Stream(self._raw, name)
+
+    @contextmanager
+    def within(self, boundary: Boundary) -> Iterator[None]:
+        """Go on within another boundary, then within the one before; after a failure there is nothing to go on with."""
+        before = self.execute(
+            "SELECT current_setting('reme.space'), current_setting('reme.user'), current_setting('reme.scope')"
+        ).fetchone()
+        match boundary:
+            case Scope():
+                self._set(boundary.memory_space, boundary.user_id, "0")
+                (number,) = self.execute("SELECT max(scope) FROM scopes").fetchone() or (None,)  # its own, if any
+                self._set(boundary.memory_space, boundary.user_id, str(number or 0))
+            case str():
+                self._set(boundary, "", "*")
+            case _:
+                self._set("", "", "")
+        yield
+        self._set(*(before or ("", "", "")))
+
+    def _set(self, space: str, user: str, scope: str) -> None:
+        setting = "SELECT set_config('reme.space', ?, true), set_config('reme.user', ?, true)"
+        self.execute(f"{setting}, set_config('reme.scope', ?, true)", (space, user, scope))
 
     def renew(self) -> None:
         """End the snapshot and begin another one: what others have written meanwhile is seen from now on."""
