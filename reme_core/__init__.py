@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from reme_core.ports import ToolCallPage as ToolCallPage
     from reme_core.ports import ToolPage as ToolPage
     from reme_core.schema import Block as Block
+    from reme_core.schema import ChangedMemories as ChangedMemories
     from reme_core.schema import ChangeKind as ChangeKind
     from reme_core.schema import ChatReply as ChatReply
     from reme_core.schema import CleanedOffloads as CleanedOffloads
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from reme_core.schema import LoadedLibrary as LoadedLibrary
     from reme_core.schema import Memory as Memory
     from reme_core.schema import MemoryChange as MemoryChange
-    from reme_core.schema import MemoryChanges as MemoryChanges
     from reme_core.schema import MemoryPage as MemoryPage
     from reme_core.schema import MemoryType as MemoryType
     from reme_core.schema import Message as Message
@@ -125,9 +125,9 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
         ),
         "ports": "Counts ToolCallPage ToolPage",
         "schema": (
-            "Block ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost DumpedLibrary Erased "
-            "Event Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary Memory MemoryChange "
-            "MemoryChanges MemoryPage MemoryType Message OffloadedContext OffloadInfo OffloadKind PreparedContext "
+            "Block ChangedMemories ChangeKind ChatReply CleanedOffloads CompactedContext ContextUse Cost "
+            "DumpedLibrary Erased Event Feedback Forgotten Hit Job JobState LineProblem LoadedLibrary Memory "
+            "MemoryChange MemoryPage MemoryType Message OffloadedContext OffloadInfo OffloadKind PreparedContext "
             "RecordedToolCalls RejectedExperience RejectedFact Reloaded ReloadResult RetrieveResult Scope Source "
             "StoredMessage SummaryResult TaskMemories TaskSummary ToolCallResult ToolError ToolMemories "
             "ToolMemory ToolStatistics ToolSummary Trajectory TransferCounts UndoResult Usage Verdict"

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from reme_core.errors import InvalidInputError
 from reme_core.facade.parts import MemoryParts
-from reme_core.schema import STATEMENTS, Event, Memory, MemoryChanges, MemoryPage, UndoResult
+from reme_core.schema import STATEMENTS, ChangedMemories, Event, Memory, MemoryPage, UndoResult
 from reme_core.steps import user_input as inputs
 from reme_core.telemetry import traced
 
@@ -282,7 +282,7 @@ class MemoryMethods:
         every: bool = False,
         limit: int = 100,
         cursor: str | None = None,
-    ) -> MemoryChanges:
+    ) -> ChangedMemories:
         """Return what changed between two times of writing, newest first; `text` tells it to people and prompts.
 
         Each memory is told once, with what it was and what it came to: added, updated, replaced, deleted or restored.

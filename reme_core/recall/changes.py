@@ -1,4 +1,4 @@
-"""What became of memories between two times, and what was known at one: both read from the events."""
+"""Changes of memories between two times, and what was known at one: both read from the events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from reme_core.errors import InvalidInputError
 from reme_core.ports import EventQuery, MemoryFilter, Store
 from reme_core.rules import check_filter, is_unchanged, matches
-from reme_core.schema import ChangeKind, Event, Memory, MemoryChange, MemoryChanges, MemoryPage, MemoryType, Scope
+from reme_core.schema import ChangedMemories, ChangeKind, Event, Memory, MemoryChange, MemoryPage, MemoryType, Scope
 from reme_core.schema.checks import shown
 
 _FEWEST, _MOST = 20, 500
@@ -42,7 +42,7 @@ class ChangesRequest:
     cursor: str | None
 
 
-async def list_changes(store: Store, scope: Scope, request: ChangesRequest) -> MemoryChanges:
+async def list_changes(store: Store, scope: Scope, request: ChangesRequest) -> ChangedMemories:
     """Return a page of changes, newest first. Pages of any size partition what was there when the first one was asked.
 
     Raises:
@@ -59,7 +59,7 @@ async def list_changes(store: Store, scope: Scope, request: ChangesRequest) -> M
             break
         place = events[-1].sequence
     page = found[: request.limit]
-    return MemoryChanges(
+    return ChangedMemories(
         changes=tuple(change for _, change in page),
         since=request.since,
         until=request.until,

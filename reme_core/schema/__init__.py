@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from reme_core.schema.changes import ChangedMemories as ChangedMemories
 from reme_core.schema.changes import ChangeKind as ChangeKind
 from reme_core.schema.changes import MemoryChange as MemoryChange
-from reme_core.schema.changes import MemoryChanges as MemoryChanges
 from reme_core.schema.changes import told_change as told_change
 from reme_core.schema.checks import QUERY_CHARS as QUERY_CHARS
 from reme_core.schema.checks import bounded_query as bounded_query

@@ -64,7 +64,7 @@ class MemoryChange(MappingModel):
         return _line(self)
 
 
-class MemoryChanges(MappingModel):
+class ChangedMemories(MappingModel):
     """One page of changes, newest first.
 
     Attributes:

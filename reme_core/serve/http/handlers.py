@@ -9,7 +9,7 @@ from pydantic import computed_field
 from reme_core.errors import InvalidInputError
 from reme_core.facade.reme import ReMe
 from reme_core.ports import BlockPage, EventQuery, OffloadPage
-from reme_core.schema import Cost, Event, Job, MemoryChanges, RetrieveResult, StoredMessage, make_scope, shown
+from reme_core.schema import ChangedMemories, Cost, Event, Job, RetrieveResult, StoredMessage, make_scope, shown
 from reme_core.schema.mapping import MappingModel
 from reme_core.steps import user_input as inputs
 from reme_core.steps.costs import CostBook
@@ -59,7 +59,7 @@ def with_text(found: RetrieveResult) -> FoundText:
     )
 
 
-class ChangesText(MemoryChanges, extra="ignore"):
+class ChangesText(ChangedMemories, extra="ignore"):
     """The answer of `changes`, with `text`, which is ready for a prompt."""
 
     @computed_field  # type: ignore[prop-decorator]  # mypy knows no decorated property
@@ -69,7 +69,7 @@ class ChangesText(MemoryChanges, extra="ignore"):
         return super().text
 
 
-def with_changes_text(found: MemoryChanges) -> ChangesText:
+def with_changes_text(found: ChangedMemories) -> ChangesText:
     """Return changes with their text."""
     return ChangesText(
         changes=found.changes,

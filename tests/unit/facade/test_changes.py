@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reme_core import ChangeKind, Memory, MemoryChange, MemoryChanges, ReMe
+from reme_core import ChangedMemories, ChangeKind, Memory, MemoryChange, ReMe
 from reme_core.errors import ConflictError, InvalidInputError, NotFoundError
 from reme_core.rules import is_unchanged
 from reme_core.testing.clock import START, FixedClock
@@ -38,7 +38,7 @@ async def reme(request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock
         await store.close()
 
 
-def told(found: MemoryChanges) -> list[tuple[str, str | None, str | None]]:
+def told(found: ChangedMemories) -> list[tuple[str, str | None, str | None]]:
     """Return kind, and what was said before and after; for what was replaced, what stands in its place."""
     return [
         (str(item.kind), said(item.before), said(item.replaced_by if item.kind == "replaced" else item.after))

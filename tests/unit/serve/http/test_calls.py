@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from reme_core import MemoryChanges, ReMe, RetrieveResult
+from reme_core import ChangedMemories, ReMe, RetrieveResult
 from reme_core.schema import Memory, Usage, make_scope
 from reme_core.serve.access import Right
 from reme_core.serve.http.calls import CALLS, Call
@@ -94,7 +94,7 @@ def test_what_changed_is_told_with_its_text_to_whoever_may_read(client, client_a
     reader = client_as(rights={Right.READ})
     whole = reader.get("/v1/changes", params={"memory_target": "self", "every": True}).json()
     text = whole.pop("text")
-    assert MemoryChanges.model_validate(whole).text == text
+    assert ChangedMemories.model_validate(whole).text == text
     assert [item["kind"] for item in whole["changes"]] == ["added", "replaced", "added"]
     page = reader.get("/v1/changes", params={"every": True, "limit": 2}).json()
     rest = reader.get("/v1/changes", params={"every": True, "cursor": page["next_cursor"]}).json()
