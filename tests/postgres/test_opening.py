@@ -22,7 +22,7 @@ from reme_core.text import TERMS_VERSION
 from tests.support.postgres_server import ROLE, TestServer
 
 ANNA = Scope(memory_space="space", user_id="anna")
-SPREAD_BY = {"row_changes": "owner", "item_namespaces": "memory_space", "items": "memory_space"}
+SPREAD_BY = {"row_changes": "owner", **dict.fromkeys(("item_namespaces", "items", "files_left"), "memory_space")}
 # Small ones that every machine of a spread database would hold a copy of.
 COPIED = {"meta", "migrations", "scopes", "last_writes"}
 

@@ -6,7 +6,7 @@ from indexes over arrays or text-search vectors, and a scope's rows are few enou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, cast
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
-from reme_core.stores.sql.connection import PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.sql.connection import LogKept, PassagePostings, Statements, WordPair, WordTable
 from reme_core.text import pack_terms, unpack_terms
 
 _WORDS_OF = {
@@ -48,6 +48,28 @@ class PostgresDialect:
     def known_scope(self, connection: Statements, scope: Scope) -> int | None:
         """Return what was looked up when the transaction began."""
         return cast("PgConnection", connection).known_scope(scope)
+
+    def known_change(self, connection: Statements, scope: Scope, layer: int) -> tuple[int, int] | None:
+        """Return what was looked up when the transaction began, if it reads."""
+        return cast("PgConnection", connection).known_change(scope, layer)
+
+    def log_changes(
+        self, connection: Statements, owner: int, layer: int, changed: Sequence[int], kept: LogKept
+    ) -> None:
+        """Have a function of the schema do it, which nobody waits for."""
+        cast("PgConnection", connection).call_later("reme_log", (owner, layer, list(changed), *kept))
+
+    def add_event(self, connection: Statements, columns: Sequence[object]) -> None:
+        """Have a function do it, as above."""
+        cast("PgConnection", connection).call_later("reme_add_event", columns)
+
+    def lock_namespaces(self, connection: Statements, namespaces: Collection[int]) -> None:
+        """Take the locks of their paths, in the order in which all take them."""
+        ours = cast("PgConnection", connection)
+        if namespaces and ours.is_of_scope:  # a writer of items has them
+            where = "WHERE ns IN (SELECT value FROM json_each(?))"
+            rows = ours.execute(f"SELECT path FROM item_namespaces {where}", (str(list(namespaces)),))  # noqa: S608
+            ours.lock_paths([path for (path,) in rows])
 
     def renew(self, connection: Statements) -> None:
         """End the snapshot and begin a new one."""

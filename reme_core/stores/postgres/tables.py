@@ -43,19 +43,22 @@ _FUNCTIONS = (
         SELECT nullif(current_setting('reme.space', true), '') $$""",
     # Begins a transaction: settings, boundary and locks. The scope is looked for behind its lock, in a snapshot of its
     # own: the writer before this one may have made it. A process that was stopped holds a lock no longer than a
-    # statement may take. What is acknowledged is on disk, whatever the server's setting is.
+    # statement may take. What is acknowledged is on disk, whatever the server's setting is. A reader is told how far
+    # the layers of the scope are.
     """CREATE FUNCTION reme_begin(path text, statement_ms text, lock_ms text, kind text, space text DEFAULT '',
-        user_name text DEFAULT NULL, shared_lock bigint DEFAULT NULL, own_lock bigint DEFAULT NULL,
-        OUT number bigint) LANGUAGE plpgsql AS $$ BEGIN
+        user_name text DEFAULT NULL, shared_lock bigint DEFAULT NULL, own_locks bigint[] DEFAULT NULL,
+        OUT number bigint, OUT newest bigint[]) LANGUAGE plpgsql AS $$ DECLARE own_lock bigint; BEGIN
         PERFORM set_config('search_path', path, true), set_config('statement_timeout', statement_ms, true),
             set_config('lock_timeout', lock_ms, true),
             set_config('idle_in_transaction_session_timeout', statement_ms, true),
             set_config('reme.space', space, true), set_config('reme.user', coalesce(user_name, ''), true);
-        IF own_lock IS NOT NULL THEN
+        IF own_locks IS NOT NULL THEN
             IF shared_lock IS NOT NULL THEN
                 PERFORM pg_advisory_xact_lock_shared(shared_lock);
             END IF;
-            PERFORM pg_advisory_xact_lock(own_lock);
+            FOREACH own_lock IN ARRAY own_locks LOOP
+                PERFORM pg_advisory_xact_lock(own_lock);
+            END LOOP;
             IF kind = 'unsettled' THEN
                 PERFORM set_config('synchronous_commit', 'off', true);
             ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
@@ -67,6 +70,30 @@ _FUNCTIONS = (
         ELSE
             SELECT scope INTO number FROM {schema}.scopes WHERE memory_space = space AND user_id = user_name;
             PERFORM set_config('reme.scope', coalesce(number, 0)::text, true);
+            IF kind = 'read' AND number IS NOT NULL THEN
+                newest := ARRAY[ -- each along the index
+                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 1),
+                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 2),
+                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 3)];
+            END IF;
+        END IF; END $$""",
+    """CREATE FUNCTION reme_add_event(of_scope bigint, name text, operation text, before text, after text, reason text,
+        run text, actor text, at text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO events (scope, memory_id, operation, before, after, reason, run_id, actor, at)
+            VALUES (of_scope, name, operation, before, after, reason, run, actor, at);
+        END $$""",
+    # Writes rows into the log of a partition, and prunes it: see `Dialect.log_changes`.
+    """CREATE FUNCTION reme_log(of_owner bigint, of_layer bigint, changed bigint[], kept_share bigint,
+        fewest bigint, most bigint, prune_every bigint) RETURNS void LANGUAGE plpgsql AS $$
+        DECLARE before bigint; after bigint; BEGIN
+        SELECT coalesce(max(change), 0) INTO before FROM row_changes WHERE owner = of_owner AND layer = of_layer;
+        after := before + cardinality(changed);
+        INSERT INTO row_changes (owner, layer, change, row)
+            SELECT of_owner, of_layer, before + place, part
+            FROM unnest(changed) WITH ORDINALITY AS parts (part, place);
+        IF before / prune_every <> after / prune_every THEN
+            DELETE FROM row_changes WHERE owner = of_owner AND layer = of_layer
+                AND change <= after - least(greatest(after / kept_share, fewest), most);
         END IF; END $$""",
     # Notes which transaction of a writer it is that is about to commit, if it has changed anything.
     """CREATE FUNCTION reme_sign(who text, number bigint) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
