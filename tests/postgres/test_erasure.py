@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest.mock import patch
 
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
+from reme_core.errors import StoreAccessError
 from reme_core.stores import PostgresStore
+from reme_core.stores.postgres import erasure
 from reme_core.stores.postgres.tables import SCOPED
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import SqlConnection
@@ -67,3 +71,42 @@ async def test_rows_of_adapters_go_with_their_scope(store: PostgresStore) -> Non
     assert erased.adapter_rows == {"adapter_notes": 2}
     notes = "SELECT said FROM adapter_notes"
     assert await store.database.read(lambda c: c.execute(notes).fetchall(), within=None) == [("bob",)]
+
+
+async def test_a_file_of_another_machine_is_told_and_removed_there(
+    store: PostgresStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for scope in (ALICE, BOB):
+        await store.put(scope, batch(memory("fact", scope=scope)))
+    for path, machine in ((here, "desk"), (there, "server")):
+        path.write_text("secret")
+        monkeypatch.setattr(erasure, "node", lambda machine=machine: machine)
+        await store.note_file(ALICE, path)
+
+    monkeypatch.setattr(erasure, "node", lambda: "desk")
+    erased = await store.erase(ALICE)
+
+    assert erased.files == 1
+    assert erased.files_elsewhere == [f"server:{there}"]
+    assert not here.exists()
+    assert there.exists()
+    monkeypatch.setattr(erasure, "node", lambda: "server")
+    await store.note_file(BOB, tmp_path / "of bob")
+    assert not there.exists()
+    assert (await store.erase(ALICE)).files_elsewhere == []
+
+
+async def test_a_file_that_stays_is_removed_by_the_next_call(store: PostgresStore, tmp_path: Path) -> None:
+    await store.put(ALICE, batch(memory("fact")))
+    refused = tmp_path / "refused"
+    refused.mkdir()
+    await store.note_file(ALICE, refused)
+    failing = patch.object(shutil, "rmtree", side_effect=PermissionError(13, "Permission denied"))
+    with failing, pytest.raises(StoreAccessError, match="refused"):
+        await store.erase(ALICE)
+
+    assert (await store.count(ALICE)).memories == 0
+    assert refused.exists()
+    await store.erase(ALICE)
+    assert not refused.exists()

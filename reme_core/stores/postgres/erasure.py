@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from platform import node
 
 from reme_core.schema import Erased, Scope
 from reme_core.stores.postgres.tables import SCOPED
@@ -18,6 +20,11 @@ def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
     number = find_scope(connection, scope)
     if number is None:
         return Erased()
+    elsewhere = _files_elsewhere(connection, number)
+    connection.execute(
+        "INSERT INTO files_left (host, path) SELECT host, path FROM scope_files WHERE scope = ? ON CONFLICT DO NOTHING",
+        (number,),
+    )
     items = len(items_of_scope(connection, number))
     remove_items_of_scope(connection, number)
     of_adapters = {
@@ -33,6 +40,7 @@ def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
     return Erased(
         **{table: counts[table] for table in _COUNTED},
         store_items=items,
+        files_elsewhere=elsewhere,
         adapter_rows={name: count for name, count in of_adapters.items() if count},
     )
 
@@ -48,20 +56,35 @@ def _tables_of_adapters(connection: SqlConnection) -> list[str]:
 
 
 def note_file(connection: SqlConnection, scope: Scope, path: Path) -> None:
-    """Note that a file, or a folder with all in it, goes with a scope, if there is such a scope."""
+    """Note that a file of this machine, or a folder with all in it, goes with a scope, if there is such a scope."""
     number = find_scope(connection, scope)
     if number is not None:
-        statement = "INSERT INTO scope_files (scope, path) VALUES (?, ?) ON CONFLICT DO NOTHING"
-        connection.execute(statement, (number, str(path.absolute())))
+        statement = "INSERT INTO scope_files (scope, host, path) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        connection.execute(statement, (number, node(), str(path.absolute())))
 
 
 def forget_file(connection: SqlConnection, scope: Scope, path: Path) -> None:
     """Take a note back: the file is no more, or belongs to the user."""
-    statement = "DELETE FROM scope_files WHERE scope = ? AND path = ?"
-    connection.execute(statement, (find_scope(connection, scope), str(path.absolute())))
+    statement = "DELETE FROM scope_files WHERE scope = ? AND host = ? AND path = ?"
+    connection.execute(statement, (find_scope(connection, scope), node(), str(path.absolute())))
 
 
-def noted_files(connection: SqlConnection, scope: Scope) -> list[Path]:
-    """Return what was noted of a scope, on whatever machine."""
-    rows = connection.execute("SELECT path FROM scope_files WHERE scope = ?", (find_scope(connection, scope),))
+def _files_elsewhere(connection: SqlConnection, number: int) -> list[str]:
+    """Return what other machines noted of a scope, as `machine:path`."""
+    rows = connection.execute(
+        "SELECT host, path FROM scope_files WHERE scope = ? AND host <> ? ORDER BY host, path", (number, node())
+    )
+    return [f"{host}:{path}" for host, path in rows]
+
+
+def files_left(connection: SqlConnection) -> list[Path]:
+    """Return the files of this machine that are still to be removed, as their scopes were erased."""
+    rows = connection.execute("SELECT path FROM files_left WHERE host = ? ORDER BY path", (node(),))
     return [Path(path) for (path,) in rows]
+
+
+def forget_left(connection: SqlConnection, paths: Sequence[Path]) -> None:
+    """Forget files that were removed."""
+    connection.executemany(
+        "DELETE FROM files_left WHERE host = ? AND path = ?", [(node(), str(path)) for path in paths]
+    )

@@ -121,7 +121,9 @@ _TABLES = (
     f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value {_TEXT})",
     f"""CREATE TABLE scopes (
         scope {_ID} PRIMARY KEY, memory_space {_TEXT}, user_id {_TEXT}, UNIQUE (memory_space, user_id))""",
-    f"CREATE TABLE scope_files (scope bigint NOT NULL, path {_TEXT}, PRIMARY KEY (scope, path))",
+    # Files beside the database, by the name of their machine; and those whose scope was erased, until they are gone.
+    f"CREATE TABLE scope_files (scope bigint NOT NULL, host {_TEXT}, path {_TEXT}, PRIMARY KEY (scope, host, path))",
+    f"CREATE TABLE files_left ({_OF_SPACE}, host {_TEXT}, path {_TEXT}, PRIMARY KEY (memory_space, host, path))",
     f"""CREATE TABLE sessions (
         session {_ID}, scope bigint NOT NULL, session_id {_TEXT}, PRIMARY KEY (session, scope),
         UNIQUE (scope, session_id))""",
@@ -248,7 +250,7 @@ SCOPED = (
 )
 """Tables whose rows are of one scope, by its number in the column `scope`."""
 
-_SPACED = ("item_namespaces", "items", "item_vectors")
+_SPACED = ("files_left", "item_namespaces", "items", "item_vectors")
 
 WALLED = ("scopes", "row_changes", *SCOPED, *_SPACED)
 """All tables with rows of scopes or spaces: row level security binds them, for their owner as well."""
