@@ -359,6 +359,16 @@ async def test_writers_of_items_wait_for_those_of_the_same_namespace_alone(
         await other.write(lambda _: None, within=within)
 
 
+async def test_what_frees_room_may_take_longer_than_a_statement(
+    opened: Callable[..., PostgresDatabase], shared_url: str
+) -> None:
+    db = opened(shared_url, statement_timeout_s=0.05)
+    slow = "SELECT pg_sleep(0.1)"
+    await db.write(lambda c: c.execute(slow), within=ANNA, frees=True)
+    with pytest.raises(StoreUnavailableError):
+        await db.write(lambda c: c.execute(slow), within=ANNA)
+
+
 async def test_a_slow_statement_and_a_held_lock_are_told_as_unavailable(
     opened: Callable[..., PostgresDatabase], shared_url: str
 ) -> None:
