@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,12 +12,14 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from reme_core.errors import StoreAccessError
+from reme_core.ports import GetItems, ItemAddress, PutItem, WriteItems
+from reme_core.schema import Scope
 from reme_core.stores import PostgresStore
 from reme_core.stores.postgres import erasure
 from reme_core.stores.postgres.tables import SCOPED
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import SqlConnection
-from reme_core.testing.store_values import ALICE, BOB, batch, memory
+from reme_core.testing.store_values import ALICE, BOB, NOW, batch, memory, random_unit
 from tests.postgres.test_same_answers import fill
 from tests.support.postgres_server import TestServer
 
@@ -110,3 +112,27 @@ async def test_a_file_that_stays_is_removed_by_the_next_call(store: PostgresStor
     assert refused.exists()
     await store.erase(ALICE)
     assert not refused.exists()
+
+
+async def test_items_of_a_user_in_other_spaces_go_with_the_user(
+    store: PostgresStore, server: TestServer, database: str
+) -> None:
+    def item(space: str, owner: Scope, key: str) -> Awaitable[None]:
+        address = ItemAddress(namespace=("notes", key), key=key)
+        put = PutItem(address=address, value={"said": key}, vectors=random_unit(1)[None], owner=owner)
+        return store.write_items(space, WriteItems(writes=[put], at=NOW))
+
+    for space in ("space", "service", "third"):
+        await item(space, ALICE, "alice")
+        await item(space, BOB, "bob")
+
+    assert (await store.erase(ALICE)).store_items == 3
+
+    with psycopg.connect(server.url_of(database, admin=True)) as admin:
+        for table in ("items", "item_vectors", "item_namespaces"):
+            count = SQL("SELECT memory_space, count(*) FROM reme.{} GROUP BY 1 ORDER BY 1").format(Identifier(table))
+            assert admin.execute(count).fetchall() == [("service", 1), ("space", 1), ("third", 1)], table
+    address = ItemAddress(namespace=("notes", "bob"), key="bob")
+    (found,) = await store.get_items("third", GetItems(addresses=[address], at=NOW))
+    assert found is not None
+    assert found.value == {"said": "bob"}

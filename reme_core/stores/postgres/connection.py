@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -92,8 +93,12 @@ class Beginning:
 
     def path_locks(self, paths: Iterable[str]) -> list[int]:
         """Return the numbers of the locks of namespaces, in the order of taking them, behind those of scopes."""
-        space = self.within if isinstance(self.within, str) else self.within.memory_space if self.within else ""
-        return sorted(lock_number(self.settings.schema, space, "", path) for path in set(paths))
+        return sorted(lock_number(self.settings.schema, self.space, "", path) for path in set(paths))
+
+    @property
+    def space(self) -> str:
+        """The memory space of the boundary, "" where there is none."""
+        return self.within if isinstance(self.within, str) else self.within.memory_space if self.within else ""
 
 
 def _quoted(raw: RawConnection, value: object) -> str:
@@ -126,6 +131,7 @@ class PgConnection:
         self._names = count()
         self._later: list[tuple[str, Sequence[object]]] = []
         self.dialect = dialect
+        self.is_of_scope = isinstance(beginning.within, Scope)
 
     def execute(self, sql: str, parameters: Sequence[object] = (), /) -> RawCursor:
         """Run a statement with `?` for its parameters; all rows that it returns are read."""
@@ -149,10 +155,16 @@ class PgConnection:
         """
         self._later.append((function, values))
 
-    @property
-    def is_of_scope(self) -> bool:
-        """Whether the transaction's boundary is one scope."""
-        return isinstance(self._beginning.within, Scope)
+    @contextmanager
+    def inside(self, space: str) -> Iterator[None]:
+        """Go on in another memory space for a while, beside its writers, with the rows of the same scope."""
+        ours = self._beginning
+        self._beginning = replace(ours, within=space)
+        self.execute("SELECT pg_advisory_xact_lock_shared(?)", (lock_number(ours.settings.schema, space),))
+        self.execute("SELECT set_config('reme.space', ?, true)", (space,))
+        yield
+        self.execute("SELECT set_config('reme.space', ?, true)", (ours.space,))
+        self._beginning = ours
 
     def lock_paths(self, paths: Iterable[str]) -> None:
         """Take the locks of namespaces of items."""

@@ -63,6 +63,11 @@ class PostgresDialect:
         """Have a function do it, as above."""
         cast("PgConnection", connection).call_later("reme_add_event", columns)
 
+    def owner_number(self, connection: Statements, scope: Scope) -> int:
+        """Look behind the wall of its space, which is not that of the items."""
+        found = connection.execute("SELECT reme_owner(?, ?)", (scope.memory_space, scope.user_id))
+        return int(found.fetchone()[0])
+
     def lock_namespaces(self, connection: Statements, namespaces: Collection[int]) -> None:
         """Take the locks of their paths, in the order in which all take them."""
         ours = cast("PgConnection", connection)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from platform import node
+from typing import cast
 
 from reme_core.schema import Erased, Scope
+from reme_core.stores.postgres.connection import PgConnection
 from reme_core.stores.postgres.tables import SCOPED
 from reme_core.stores.sql.bookkeeping import Layer, find_scope, forget_changes
 from reme_core.stores.sql.connection import SqlConnection
-from reme_core.stores.sql.items.row_links import items_of_scope, remove_items_of_scope
+from reme_core.stores.sql.items.row_links import remove_with_namespaces
 
 _COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions")
 
@@ -25,8 +30,7 @@ def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
         "INSERT INTO files_left (host, path) SELECT host, path FROM scope_files WHERE scope = ? ON CONFLICT DO NOTHING",
         (number,),
     )
-    items = len(items_of_scope(connection, number))
-    remove_items_of_scope(connection, number)
+    items = _remove_items(connection, scope, number)
     of_adapters = {
         name: connection.execute(f'DELETE FROM "{name}" WHERE erased_with = ?', (number,)).rowcount  # noqa: S608
         for name in _tables_of_adapters(connection)
@@ -43,6 +47,19 @@ def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
         files_elsewhere=elsewhere,
         adapter_rows={name: count for name, count in of_adapters.items() if count},
     )
+
+
+def _remove_items(connection: SqlConnection, scope: Scope, number: int) -> int:
+    """Remove the items of a scope, in whatever space they lie; return how many there were."""
+    rows = connection.execute(
+        "SELECT memory_space, item, ns FROM items WHERE erased_with = ?"
+        " OR memory_row IN (SELECT row FROM memories WHERE scope = ?) ORDER BY memory_space",
+        (number, number),
+    ).fetchall()
+    for space, found in groupby(rows, key=itemgetter(0)):
+        with cast("PgConnection", connection).inside(space) if space != scope.memory_space else nullcontext():
+            remove_with_namespaces(connection, [(item, ns) for _, item, ns in found])
+    return len(rows)
 
 
 def _tables_of_adapters(connection: SqlConnection) -> list[str]:

@@ -165,6 +165,10 @@ class Dialect(Protocol):
         """Insert an event whose number nobody needs, by its columns (`EVENT_COLUMNS`)."""
         ...
 
+    def owner_number(self, connection: SqlConnection, scope: Scope) -> int:
+        """Return the number of a scope that items of any space belong to, a new one for a new scope."""
+        ...
+
     def lock_namespaces(self, connection: SqlConnection, namespaces: Collection[int]) -> None:
         """Have a writer of a scope wait for writers of items of some namespaces, which don't wait for it."""
         ...

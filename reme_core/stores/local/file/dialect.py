@@ -16,6 +16,7 @@ from reme_core.stores.local.file.words import (
     match_terms,
     remove_words,
 )
+from reme_core.stores.sql.bookkeeping import make_scope_number
 from reme_core.stores.sql.connection import (
     EVENT_COLUMNS,
     Cursor,
@@ -84,6 +85,10 @@ class SqliteDialect:
     def add_event(self, connection: Statements, columns: Sequence[object]) -> None:
         """Insert it."""
         connection.execute(f"INSERT INTO events ({EVENT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", columns)  # noqa: S608
+
+    def owner_number(self, connection: Statements, scope: Scope) -> int:
+        """Look it up: a file has no walls."""
+        return make_scope_number(connection, scope)
 
     def lock_namespaces(self, connection: Statements, namespaces: Collection[int]) -> None:
         """Nothing: a transaction that writes is alone with the file."""

@@ -78,7 +78,11 @@ def items_of_scope(connection: SqlConnection, scope: int) -> list[tuple[int, int
 
 def remove_items_of_scope(connection: SqlConnection, scope: int) -> None:
     """Remove the items of a scope."""
-    found = items_of_scope(connection, scope)
+    remove_with_namespaces(connection, items_of_scope(connection, scope))
+
+
+def remove_with_namespaces(connection: SqlConnection, found: Sequence[tuple[int, int]]) -> None:
+    """Remove items, each given with its namespace, and the namespaces that are empty then."""
     connection.dialect.lock_namespaces(connection, {ns for _, ns in found})
     remove_items(connection, [item for item, _ in found])
     remove_empty(connection, {ns for _, ns in found})

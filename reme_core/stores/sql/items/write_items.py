@@ -309,7 +309,7 @@ def _insert(
 
 def _owner(connection: SqlConnection, write: ReadyWrite) -> int | None:
     owner = None if write.put is None or write.record is not None else write.put.owner
-    return None if owner is None else enter_scope(connection, owner)
+    return None if owner is None else connection.dialect.owner_number(connection, owner)
 
 
 def _expiry(write: ReadyWrite, batch: ReadyBatch) -> int | None:
