@@ -292,6 +292,7 @@ class Erased(MappingModel):
         pages_cleared: Whether the pages of the file hold nothing of it any more. PostgreSQL clears its own later, by
             VACUUM; logs and backups are the operator's part.
         index_cleared: Whether the vector engine beside the file holds nothing of it any more; None: there is none.
+        left_to_operator: What whoever runs a server has to do until nothing of it can be read anywhere.
     """
 
     memories: int = 0
@@ -308,6 +309,7 @@ class Erased(MappingModel):
     files_elsewhere: list[str] = Field(default_factory=list)
     pages_cleared: bool = False
     index_cleared: bool | None = None
+    left_to_operator: tuple[str, ...] = ()
 
 
 class LineProblem(MappingModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -86,19 +86,17 @@ class Beginning:
                 return {"shared_lock": lock_number(schema, space), "own_locks": [lock_number(schema, space, user)]}
             case ItemsWithin(space, paths, scopes):
                 of_scopes = sorted(lock_number(schema, scope.memory_space, scope.user_id) for scope in set(scopes))
-                return {"shared_lock": lock_number(schema, space), "own_locks": [*of_scopes, *self.path_locks(paths)]}
+                return {
+                    "shared_lock": lock_number(schema, space),
+                    "own_locks": [*of_scopes, *self.path_locks((space, path) for path in paths)],
+                }
             case str():
                 return {"own_locks": [lock_number(schema, self.within)]}
         return {"own_locks": [lock_number(schema)]}
 
-    def path_locks(self, paths: Iterable[str]) -> list[int]:
+    def path_locks(self, paths: Iterable[tuple[str, str]]) -> list[int]:
         """Return the numbers of the locks of namespaces, in the order of taking them, behind those of scopes."""
-        return sorted(lock_number(self.settings.schema, self.space, "", path) for path in set(paths))
-
-    @property
-    def space(self) -> str:
-        """The memory space of the boundary, "" where there is none."""
-        return self.within if isinstance(self.within, str) else self.within.memory_space if self.within else ""
+        return sorted(lock_number(self.settings.schema, space, "", path) for space, path in set(paths))
 
 
 def _quoted(raw: RawConnection, value: object) -> str:
@@ -155,19 +153,12 @@ class PgConnection:
         """
         self._later.append((function, values))
 
-    @contextmanager
-    def inside(self, space: str) -> Iterator[None]:
-        """Go on in another memory space for a while, beside its writers, with the rows of the same scope."""
-        ours = self._beginning
-        self._beginning = replace(ours, within=space)
-        self.execute("SELECT pg_advisory_xact_lock_shared(?)", (lock_number(ours.settings.schema, space),))
-        self.execute("SELECT set_config('reme.space', ?, true)", (space,))
-        yield
-        self.execute("SELECT set_config('reme.space', ?, true)", (ours.space,))
-        self._beginning = ours
+    def lock_beside(self, space: str) -> None:
+        """Go on beside the writers of another memory space, but not beside one that has the whole of it."""
+        self.execute("SELECT pg_advisory_xact_lock_shared(?)", (lock_number(self._beginning.settings.schema, space),))
 
-    def lock_paths(self, paths: Iterable[str]) -> None:
-        """Take the locks of namespaces of items."""
+    def lock_paths(self, paths: Iterable[tuple[str, str]]) -> None:
+        """Take the locks of namespaces of items, by their spaces and paths."""
         for number in self._beginning.path_locks(paths):
             self.execute("SELECT pg_advisory_xact_lock(?)", (number,))
 
@@ -215,6 +206,28 @@ class PgConnection:
         declare = f"DECLARE {name} NO SCROLL CURSOR FOR {text}"
         self._raw.execute(declare.encode(), bound(lists, parameters), prepare=False)
         return Stream(self._raw, name)
+
+    @contextmanager
+    def within(self, boundary: Boundary) -> Iterator[None]:
+        """Go on within another boundary, then within the one before; after a failure there is nothing to go on with."""
+        before = self.execute(
+            "SELECT current_setting('reme.space'), current_setting('reme.user'), current_setting('reme.scope')"
+        ).fetchone()
+        match boundary:
+            case Scope():
+                self._set(boundary.memory_space, boundary.user_id, "0")
+                (number,) = self.execute("SELECT max(scope) FROM scopes").fetchone() or (None,)  # its own, if any
+                self._set(boundary.memory_space, boundary.user_id, str(number or 0))
+            case str():
+                self._set(boundary, "", "*")
+            case _:
+                self._set("", "", "")
+        yield
+        self._set(*(before or ("", "", "")))
+
+    def _set(self, space: str, user: str, scope: str) -> None:
+        setting = "SELECT set_config('reme.space', ?, true), set_config('reme.user', ?, true)"
+        self.execute(f"{setting}, set_config('reme.scope', ?, true)", (space, user, scope))
 
     def renew(self) -> None:
         """End the snapshot and begin another one: what others have written meanwhile is seen from now on."""

@@ -7,14 +7,17 @@ from indexes over arrays or text-search vectors, and a scope's rows are few enou
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, cast
 
 import numpy as np
+from psycopg.errors import InsufficientPrivilege
 
+from reme_core.errors import StoreAccessError
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
-from reme_core.stores.sql.connection import LogKept, PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.sql.connection import Boundary, LogKept, PassagePostings, Statements, WordPair, WordTable
 from reme_core.text import pack_terms, unpack_terms
 
 _WORDS_OF = {
@@ -63,18 +66,17 @@ class PostgresDialect:
         """Have a function do it, as above."""
         cast("PgConnection", connection).call_later("reme_add_event", columns)
 
-    def owner_number(self, connection: Statements, scope: Scope) -> int:
-        """Look behind the wall of its space, which is not that of the items."""
-        found = connection.execute("SELECT reme_owner(?, ?)", (scope.memory_space, scope.user_id))
-        return int(found.fetchone()[0])
-
     def lock_namespaces(self, connection: Statements, namespaces: Collection[int]) -> None:
         """Take the locks of their paths, in the order in which all take them."""
         ours = cast("PgConnection", connection)
         if namespaces and ours.is_of_scope:  # a writer of items has them
             where = "WHERE ns IN (SELECT value FROM json_each(?))"
-            rows = ours.execute(f"SELECT path FROM item_namespaces {where}", (str(list(namespaces)),))  # noqa: S608
-            ours.lock_paths([path for (path,) in rows])
+            asked = f"SELECT memory_space, path FROM item_namespaces {where}"  # noqa: S608  # a fixed text
+            ours.lock_paths(ours.execute(asked, (str(list(namespaces)),)).fetchall())
+
+    def within(self, connection: Statements, boundary: Boundary) -> AbstractContextManager[None]:
+        """Set another boundary, and then the one before."""
+        return cast("PgConnection", connection).within(boundary)
 
     def renew(self, connection: Statements) -> None:
         """End the snapshot and begin a new one."""
@@ -111,6 +113,29 @@ class PostgresDialect:
             case _:
                 text = "body::json -> 'metadata' ->> ?::text"
                 return f"json_typeof{found} = 'string' AND {text} = ?", [key, key, value]
+
+    def word_tables(self, connection: Statements) -> Sequence[WordTable]:
+        """Return that of passages; other rows hold their own terms."""
+        del connection
+        return ("offload_words",)
+
+    def table_names(self, connection: Statements) -> list[str]:
+        """Return the tables of the schema."""
+        rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        return [str(name) for (name,) in rows]
+
+    def set_aside(self, connection: Statements, table: str, key: str, highest: int) -> int:
+        """Move the sequence of a table, as its owner: nobody takes a number of it meanwhile."""
+        (name,) = connection.execute("SELECT pg_get_serial_sequence(?, ?)", (table, key)).fetchone()
+        try:
+            connection.execute(f"ALTER SEQUENCE {name} NO CYCLE")  # changes nothing, and locks it
+        except InsufficientPrivilege as exc:
+            msg = f"the role may not set numbers of {name} aside: copy as the role that owns the tables"
+            raise StoreAccessError(msg) from exc
+        last, is_taken = connection.execute(f"SELECT last_value, is_called FROM {name}").fetchone()  # noqa: S608  # ours
+        higher = int(last) if is_taken else int(last) - 1
+        connection.execute(f"ALTER SEQUENCE {name} RESTART WITH {higher + highest + 1}")
+        return higher
 
     def add_words(self, connection: Statements, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
         """Keep the terms of a passage; those of other rows stand in them."""

@@ -21,7 +21,10 @@ _COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "too
 
 
 def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
-    """Delete the rows of a scope, its items, those of adapters, and its name; tell how many there were."""
+    """Delete the rows of a scope, its items, those of adapters, and its name; tell how many there were.
+
+    What is noted of it in other spaces, as services do, goes as well; who writes that waits for the same lock.
+    """
     number = find_scope(connection, scope)
     if number is None:
         return Erased()
@@ -57,7 +60,10 @@ def _remove_items(connection: SqlConnection, scope: Scope, number: int) -> int:
         (number, number),
     ).fetchall()
     for space, found in groupby(rows, key=itemgetter(0)):
-        with cast("PgConnection", connection).inside(space) if space != scope.memory_space else nullcontext():
+        elsewhere = space != scope.memory_space
+        if elsewhere:
+            cast("PgConnection", connection).lock_beside(space)
+        with connection.dialect.within(connection, space) if elsewhere else nullcontext():
             remove_with_namespaces(connection, [(item, ns) for _, item, ns in found])
     return len(rows)
 

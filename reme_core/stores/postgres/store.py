@@ -20,6 +20,12 @@ from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.store import SqlStore
 
+LEFT_TO_OPERATOR = (
+    "VACUUM: until PostgreSQL's own, or yours, has run, pages hold copies of deleted rows that no query finds",
+    "backups, write-ahead logs and snapshots: they hold what was there until they are replaced",
+)
+"""What an erasure can't reach, as it tells it."""
+
 
 class PostgresStore(SqlStore):
     """The `Store` on a database of PostgreSQL 15 or later.
@@ -100,7 +106,7 @@ class PostgresStore(SqlStore):
         erased = await self._server.write(lambda c: erase_rows(c, scope), within=scope, frees=True)
         self._forget(number)
         removed = await self._remove_left(scope.memory_space)
-        return erased.model_copy(update={"files": removed})
+        return erased.model_copy(update={"files": removed, "left_to_operator": LEFT_TO_OPERATOR})
 
     async def _remove_left(self, memory_space: str) -> int:
         """Remove the files of erased scopes that are on this machine (StoreAccessError); return how many there were."""

@@ -77,15 +77,6 @@ _FUNCTIONS = (
                     (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 3)];
             END IF;
         END IF; END $$""",
-    # The number of the scope that an item of another space belongs to, a new one for a new scope.
-    """CREATE FUNCTION reme_owner(of_space text, of_user text, OUT number bigint) LANGUAGE plpgsql AS $$
-        DECLARE ours text := current_setting('reme.space', true); BEGIN
-        PERFORM set_config('reme.space', of_space, true);
-        SELECT scope INTO number FROM scopes WHERE memory_space = of_space AND user_id = of_user;
-        IF number IS NULL THEN
-            INSERT INTO scopes (memory_space, user_id) VALUES (of_space, of_user) RETURNING scope INTO number;
-        END IF;
-        PERFORM set_config('reme.space', ours, true); END $$""",
     """CREATE FUNCTION reme_add_event(of_scope bigint, name text, operation text, before text, after text, reason text,
         run text, actor text, at text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
         INSERT INTO events (scope, memory_id, operation, before, after, reason, run_id, actor, at)
