@@ -274,6 +274,7 @@ def _told_erased(erased: Erased) -> list[str]:
         lines.append(f"rows of adapters: {rows}")
     if erased.files:
         lines.append(f"files beside the store: {erased.files}")
+    lines += [f"still there, on another machine: {one_line(file)}" for file in erased.files_elsewhere]
     if erased.pages_cleared:
         lines.append("nothing of it is left in the pages of the file")
     if erased.index_cleared:

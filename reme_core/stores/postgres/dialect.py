@@ -6,7 +6,7 @@ from indexes over arrays or text-search vectors, and a scope's rows are few enou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar, Final, cast
 
@@ -17,7 +17,7 @@ from reme_core.errors import StoreAccessError
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
-from reme_core.stores.sql.connection import Boundary, PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.sql.connection import Boundary, LogKept, PassagePostings, Statements, WordPair, WordTable
 from reme_core.text import pack_terms, unpack_terms
 
 _WORDS_OF = {
@@ -62,6 +62,28 @@ class PostgresDialect:
     def known_scope(self, connection: Statements, scope: Scope) -> int | None:
         """Return what was looked up when the transaction began."""
         return cast("PgConnection", connection).known_scope(scope)
+
+    def known_change(self, connection: Statements, scope: Scope, layer: int) -> tuple[int, int] | None:
+        """Return what was looked up when the transaction began, if it reads."""
+        return cast("PgConnection", connection).known_change(scope, layer)
+
+    def log_changes(
+        self, connection: Statements, owner: int, layer: int, changed: Sequence[int], kept: LogKept
+    ) -> None:
+        """Have a function of the schema do it, which nobody waits for."""
+        cast("PgConnection", connection).call_later("reme_log", (owner, layer, list(changed), *kept))
+
+    def add_event(self, connection: Statements, columns: Sequence[object]) -> None:
+        """Have a function do it, as above."""
+        cast("PgConnection", connection).call_later("reme_add_event", columns)
+
+    def lock_namespaces(self, connection: Statements, namespaces: Collection[int]) -> None:
+        """Take the locks of their paths, in the order in which all take them."""
+        ours = cast("PgConnection", connection)
+        if namespaces and ours.is_of_scope:  # a writer of items has them
+            where = "WHERE ns IN (SELECT value FROM json_each(?))"
+            asked = f"SELECT memory_space, path FROM item_namespaces {where}"  # noqa: S608  # a fixed text
+            ours.lock_paths(ours.execute(asked, (str(list(namespaces)),)).fetchall())
 
     def within(self, connection: Statements, boundary: Boundary) -> AbstractContextManager[None]:
         """Set another boundary, and then the one before."""

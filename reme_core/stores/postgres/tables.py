@@ -44,19 +44,22 @@ _FUNCTIONS = (
         SELECT nullif(current_setting('reme.space', true), '') $$""",
     # Begins a transaction: settings, boundary and locks. The scope is looked for behind its lock, in a snapshot of its
     # own: the writer before this one may have made it. A process that was stopped holds a lock no longer than a
-    # statement may take. What is acknowledged is on disk, whatever the server's setting is.
+    # statement may take. What is acknowledged is on disk, whatever the server's setting is. A reader is told how far
+    # the layers of the scope are.
     """CREATE FUNCTION reme_begin(path text, statement_ms text, lock_ms text, kind text, space text DEFAULT '',
-        user_name text DEFAULT NULL, shared_lock bigint DEFAULT NULL, own_lock bigint DEFAULT NULL,
-        OUT number bigint) LANGUAGE plpgsql AS $$ BEGIN
+        user_name text DEFAULT NULL, shared_lock bigint DEFAULT NULL, own_locks bigint[] DEFAULT NULL,
+        OUT number bigint, OUT newest bigint[]) LANGUAGE plpgsql AS $$ DECLARE own_lock bigint; BEGIN
         PERFORM set_config('search_path', path, true), set_config('statement_timeout', statement_ms, true),
             set_config('lock_timeout', lock_ms, true),
             set_config('idle_in_transaction_session_timeout', statement_ms, true),
             set_config('reme.space', space, true), set_config('reme.user', coalesce(user_name, ''), true);
-        IF own_lock IS NOT NULL THEN
+        IF own_locks IS NOT NULL THEN
             IF shared_lock IS NOT NULL THEN
                 PERFORM pg_advisory_xact_lock_shared(shared_lock);
             END IF;
-            PERFORM pg_advisory_xact_lock(own_lock);
+            FOREACH own_lock IN ARRAY own_locks LOOP
+                PERFORM pg_advisory_xact_lock(own_lock);
+            END LOOP;
             IF kind = 'unsettled' THEN
                 PERFORM set_config('synchronous_commit', 'off', true);
             ELSIF current_setting('synchronous_commit') IN ('off', 'local') THEN
@@ -68,6 +71,30 @@ _FUNCTIONS = (
         ELSE
             SELECT scope INTO number FROM {schema}.scopes WHERE memory_space = space AND user_id = user_name;
             PERFORM set_config('reme.scope', coalesce(number, 0)::text, true);
+            IF kind = 'read' AND number IS NOT NULL THEN
+                newest := ARRAY[ -- each along the index
+                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 1),
+                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 2),
+                    (SELECT coalesce(max(change), 0) FROM {schema}.row_changes WHERE owner = number AND layer = 3)];
+            END IF;
+        END IF; END $$""",
+    """CREATE FUNCTION reme_add_event(of_scope bigint, name text, operation text, before text, after text, reason text,
+        run text, actor text, at text) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO events (scope, memory_id, operation, before, after, reason, run_id, actor, at)
+            VALUES (of_scope, name, operation, before, after, reason, run, actor, at);
+        END $$""",
+    # Writes rows into the log of a partition, and prunes it: see `Dialect.log_changes`.
+    """CREATE FUNCTION reme_log(of_owner bigint, of_layer bigint, changed bigint[], kept_share bigint,
+        fewest bigint, most bigint, prune_every bigint) RETURNS void LANGUAGE plpgsql AS $$
+        DECLARE before bigint; after bigint; BEGIN
+        SELECT coalesce(max(change), 0) INTO before FROM row_changes WHERE owner = of_owner AND layer = of_layer;
+        after := before + cardinality(changed);
+        INSERT INTO row_changes (owner, layer, change, row)
+            SELECT of_owner, of_layer, before + place, part
+            FROM unnest(changed) WITH ORDINALITY AS parts (part, place);
+        IF before / prune_every <> after / prune_every THEN
+            DELETE FROM row_changes WHERE owner = of_owner AND layer = of_layer
+                AND change <= after - least(greatest(after / kept_share, fewest), most);
         END IF; END $$""",
     # Notes which transaction of a writer it is that is about to commit, if it has changed anything.
     """CREATE FUNCTION reme_sign(who text, number bigint) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
@@ -95,7 +122,9 @@ _TABLES = (
     f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value {_TEXT})",
     f"""CREATE TABLE scopes (
         scope {_ID} PRIMARY KEY, memory_space {_TEXT}, user_id {_TEXT}, UNIQUE (memory_space, user_id))""",
-    f"CREATE TABLE scope_files (scope bigint NOT NULL, path {_TEXT}, PRIMARY KEY (scope, path))",
+    # Files beside the database, by the name of their machine; and those whose scope was erased, until they are gone.
+    f"CREATE TABLE scope_files (scope bigint NOT NULL, host {_TEXT}, path {_TEXT}, PRIMARY KEY (scope, host, path))",
+    f"CREATE TABLE files_left ({_OF_SPACE}, host {_TEXT}, path {_TEXT}, PRIMARY KEY (memory_space, host, path))",
     f"""CREATE TABLE sessions (
         session {_ID}, scope bigint NOT NULL, session_id {_TEXT}, PRIMARY KEY (session, scope),
         UNIQUE (scope, session_id))""",
@@ -226,7 +255,7 @@ SCOPED = (
 )
 """Tables whose rows are of one scope, by its number in the column `scope`."""
 
-_SPACED = ("item_namespaces", "items", "item_vectors", "new_vectors", *OF_SPACE)
+_SPACED = ("files_left", "item_namespaces", "items", "item_vectors", "new_vectors", *OF_SPACE)
 
 WALLED = ("scopes", "row_changes", *SCOPED, *_SPACED, *OF_SCOPE)
 """All tables with rows of scopes or spaces: row level security binds them, for their owner as well."""
@@ -254,6 +283,8 @@ def _walls() -> tuple[str, ...]:
         **{table: _may(f"{table}.scope") for table in SCOPED},
         **{table: _may(f"{table}.erased_with") for table in OF_SCOPE},
         **dict.fromkeys(_SPACED, f"memory_space = {_SPACE}"),
+        # What belongs to a scope goes with it, whatever space it lies in.
+        "items": f"memory_space = {_SPACE} OR erased_with = (SELECT reme_scope())",
     }
     return tuple(
         statement
