@@ -296,8 +296,10 @@ async def stats(where: CommonOptions, output: Output) -> int:
     async with where.existing() as (memory, whose):
         counts = await memory.stats(**whose)
     size = sum(path.stat().st_size for path in where.file.parent.glob(f"{where.file.name}*"))
+    in_file = where.database_url is None
     if output.as_json:
-        output.value({**counts.model_dump(mode="json"), "file": str(where.file), "file_bytes": size})
+        of_file = {"file": str(where.file), "file_bytes": size} if in_file else {}
+        output.value({**counts.model_dump(mode="json"), **of_file})
         return ExitCode.DONE
     by_type = ", ".join(f"{count} {kind}" for kind, count in counts.current_memories.items())
     sessions = counted(counts.sessions, "session")
@@ -311,7 +313,7 @@ async def stats(where: CommonOptions, output: Output) -> int:
             "jobs": f"{counts.jobs}{f' ({counts.dead_jobs} dead)' if counts.dead_jobs else ''}",
             "offloads": f"{counts.offloads} ({counts.offload_bytes:,} bytes)",
             "tool calls": str(counts.tool_calls),
-            "file": f"{where.file} ({size:,} bytes, all users)",
+            **({"file": f"{where.file} ({size:,} bytes, all users)"} if in_file else {}),
         }
     )
     return ExitCode.DONE
