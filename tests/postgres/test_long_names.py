@@ -57,6 +57,8 @@ async def test_scopes_of_the_longest_names_are_kept_apart(shared_url: str) -> No
     scopes = [Scope(memory_space=long, user_id=user) for user in (long, long[:-1], "")]
     for scope in scopes:
         await store.put(scope, batch(memory("walrus", scope=scope, memory_id=long, target=long)))
+        put = PutItem(address=ItemAddress(namespace=(long,), key=long), value={}, owner=scope)
+        await store.write_items(long, WriteItems(writes=[put], at=NOW))
         await store.append(scope, AppendMessages(session_id=long, messages=[message("walrus", message_id=long)]))
     for scope in scopes:
         assert [item.user_id for item in await store.get(scope, [long])] == [scope.user_id]

@@ -59,6 +59,7 @@ _FUNCTIONS = (
         PERFORM set_config('search_path', path, true), set_config('statement_timeout', statement_ms, true),
             set_config('lock_timeout', lock_ms, true),
             set_config('idle_in_transaction_session_timeout', statement_ms, true),
+            set_config('row_security', 'on', true),
             set_config('reme.space', space, true), set_config('reme.user', coalesce(user_name, ''), true);
         IF own_lock IS NOT NULL THEN
             IF shared_lock IS NOT NULL THEN
@@ -91,7 +92,7 @@ _FUNCTIONS = (
     # Whether a path lies in [first, behind); its beginning is what is indexed.
     """CREATE FUNCTION reme_within(path text, path_start text, first text, behind text) RETURNS boolean
         LANGUAGE sql IMMUTABLE PARALLEL SAFE
-        RETURN path_start COLLATE "C" >= left(first, 256) AND path_start COLLATE "C" <= left(behind, 256)
+        RETURN path_start COLLATE "C" >= left(first, 128) AND path_start COLLATE "C" <= left(behind, 128)
             AND path COLLATE "C" >= first AND path COLLATE "C" < behind""",
     # As substr, of the text as it was before U+0000 and U+0001 were escaped; see adapters.py.
     r"""CREATE FUNCTION reme_substr(said text, first bigint, chars bigint) RETURNS text
@@ -188,11 +189,12 @@ _TABLES = (
     "CREATE INDEX tool_calls_by_age ON tool_calls (scope, created, call)",
     f"""CREATE TABLE item_namespaces (
         ns {_ID}, memory_space {_TEXT}, path {_TEXT}, {_digest_of("path")},
-        path_start text COLLATE "C" NOT NULL GENERATED ALWAYS AS (left(path, 256)) STORED,
+        path_start text COLLATE "C" NOT NULL GENERATED ALWAYS AS (left(path, 128)) STORED,
         PRIMARY KEY (ns, memory_space), UNIQUE (memory_space, path_digest))""",
     "CREATE INDEX item_namespaces_by_path ON item_namespaces (memory_space, path_start)",
     f"""CREATE TABLE items (
-        item {_ID}, ns bigint NOT NULL, key {_TEXT}, {_digest_of("key")}, created bigint NOT NULL, updated bigint NOT NULL,
+        item {_ID}, ns bigint NOT NULL, key {_TEXT}, {_digest_of("key")},
+        created bigint NOT NULL, updated bigint NOT NULL,
         expires bigint, ttl bigint, memory_row bigint, value text NOT NULL, erased_with bigint, {_OF_SPACE},
         PRIMARY KEY (item, memory_space), UNIQUE (ns, key_digest, memory_space))""",
     "CREATE INDEX items_by_update ON items (ns, updated DESC, item)",
