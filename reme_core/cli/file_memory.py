@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -221,16 +223,19 @@ async def import_(
         msg = f"--from: wanted {', '.join(TreeKind)}, found {kind!r}"
         raise InvalidInputError(msg)
     folder, whose = _folder(root), where.whose
-    async with where.open(with_embedding=not no_embedding) as memory:
-        done = await import_tree(
-            memory.store,
-            memory.resting_embedder,
-            make_scope(where.space, **whose),
-            folder,
-            kind=None if kind is None else TreeKind(kind),
-            at=memory.clock.now(),
-            dry_run=dry_run,
-        )
+    with TemporaryDirectory() as nothing:  # looking must not make a file
+        if dry_run and where.database_url is None and not where.file.exists():
+            where = replace(where, folder=nothing)
+        async with where.open(with_embedding=not no_embedding) as memory:
+            done = await import_tree(
+                memory.store,
+                memory.resting_embedder,
+                make_scope(where.space, **whose),
+                folder,
+                kind=None if kind is None else TreeKind(kind),
+                at=memory.clock.now(),
+                dry_run=dry_run,
+            )
     if output.as_json:
         output.value({"folder": root, "dry_run": dry_run, **_imported(done)})
     else:

@@ -278,6 +278,7 @@ def _told_erased(erased: Erased) -> list[str]:
         lines.append("nothing of it is left in the pages of the file")
     if erased.index_cleared:
         lines.append("nothing of it is left in the vector engine")
+    lines += [f"left to whoever runs the server: {what}" for what in erased.left_to_operator]
     return lines
 
 

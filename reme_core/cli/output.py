@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Protocol
 
 from pydantic import JsonValue
 from rich.console import Console
@@ -17,6 +18,14 @@ from rich.text import Text
 from reme_core.cli.wording import json_line, one_line, visible
 
 _INDENT = 4
+
+
+class Tell(Protocol):
+    """Takes how much is done, and of how much if that was not known before."""
+
+    def __call__(self, done: int, total: int | None = None, /) -> None:
+        """Show it."""
+        ...
 
 
 class Output:
@@ -79,10 +88,10 @@ class Output:
         sys.stdout.flush()
 
     @contextmanager
-    def progress(self, what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    def progress(self, what: str, total: int | None) -> Iterator[Tell]:
         """Show a bar on stderr, where that is a terminal; the function handed out is told how much is done.
 
-        `total` is None where nobody knows it.
+        `total` is None where nobody knows it; who does later says it then.
         """
         from rich import progress as bars  # noqa: PLC0415  # no other command needs it, help least
 
@@ -94,7 +103,7 @@ class Output:
         )
         with bars.Progress(*columns, console=self._err, transient=True, disable=not self._shows_progress()) as bar:
             task = bar.add_task(what, total=total)
-            yield lambda done: bar.update(task, completed=done)
+            yield lambda done, total=None: bar.update(task, completed=done, total=total)
 
     def _shows_progress(self) -> bool:
         return self._err.is_terminal and not self.as_json

@@ -19,6 +19,7 @@ from reme_core import __version__
 from reme_core.cli import (
     brief,
     chat,
+    copying,
     database,
     doctor,
     file_memory,
@@ -78,6 +79,7 @@ for _name, _command in (
     ("spaces", maintenance.spaces),
     ("doctor", doctor.doctor),
     ("migrate", database.migrate),
+    ("copy", copying.copy),
     ("mcp", mcp.mcp),
     ("serve", serve.serve),
 ):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
-from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from reme_core.files.file_index import Entry, IndexedFile
-from reme_core.files.folder import ReadFile
+from reme_core.files.folder import MAX_FILE_BYTES, ReadFile, UnreadableFileError
 from reme_core.files.markdown import (
+    ID_BYTES,
     MarkdownPage,
     Prose,
     digest,
@@ -106,6 +106,14 @@ def named_ids(now: PageNow) -> set[str]:
     if now.target is None:
         return set()
     return {statement.memory_id for statement in now.page.statements if statement.memory_id is not None}
+
+
+def check_size(now: PageNow) -> None:
+    """Refuse a page that would be too large to be read again with the ids of its lines (UnreadableFileError)."""
+    new = 0 if now.target is None else sum(statement.memory_id is None for statement in now.page.statements)
+    if len(now.read.data) + new * ID_BYTES > MAX_FILE_BYTES:
+        msg = f"has more than {MAX_FILE_BYTES:,} bytes with the ids that its lines get: split it into several files"
+        raise UnreadableFileError(msg)
 
 
 def says(memory: Memory) -> str:
@@ -225,17 +233,14 @@ def _plan_passages(plan: FilePlan, now: PageNow, old: Sequence[Entry], known: Kn
     target = Target(MemoryType.PASSAGE, now.path)
     ids = _kept_ids(old, [digest(item.text) for item in now.passages])
     first_of: dict[str, str] = {}
+    taken: set[str] = set()
     for exact in (True, False):  # what says the same first, so that nothing else takes its text
         for place, item in enumerate(now.passages):
             memory_id, is_same = ids[place]
             key = normalise_content(item.text) or item.text
-            if (
-                is_same == exact
-                and memory_id is not None
-                and key not in first_of
-                and memory_id not in first_of.values()
-            ):
+            if is_same == exact and memory_id is not None and key not in first_of and memory_id not in taken:
                 first_of[key] = memory_id
+                taken.add(memory_id)
     for place, item in enumerate(now.passages):
         key = normalise_content(item.text) or item.text
         planned = key in first_of and first_of[key] != ids[place][0]
@@ -264,20 +269,24 @@ def _plan_passage(plan: FilePlan, target: Target, memory_id: str, item: Prose, k
 
 
 def _kept_ids(old: Sequence[Entry], new: Sequence[str]) -> list[tuple[str | None, bool]]:
-    """Return for each new passage the id that it keeps, if any, and whether it still says the same."""
-    ids: list[tuple[str | None, bool]] = [(None, False)] * len(new)
-    marks = [entry.mark for entry in old]
-    left = dict(enumerate(old))
-    for operation, start, end, begin, stop in SequenceMatcher(None, marks, new, autojunk=False).get_opcodes():
-        if operation in {"equal", "replace"}:
-            for offset in range(min(end - start, stop - begin)):
-                ids[begin + offset] = (old[start + offset].memory_id, operation == "equal")
-                del left[start + offset]
-    moved = {entry.mark: entry.memory_id for entry in left.values()}
-    return [
-        (moved[mark], True) if memory_id is None and mark in moved else (memory_id, same)
-        for mark, (memory_id, same) in zip(new, ids, strict=True)
-    ]
+    """Return for each new passage the id that it keeps, if any, and whether it still says the same.
+
+    One that no old one said takes the id of the old one in its place, behind that of the passage before it, if no
+    passage says that any more.
+    """
+    places = {entry.mark: place for place, entry in reversed(list(enumerate(old)))}
+    said = set(new)
+    left = {place for place, entry in enumerate(old) if entry.mark not in said}
+    ids: list[tuple[str | None, bool]] = []
+    place = -1
+    for mark in new:
+        same = mark in places
+        place = places[mark] if same else place + 1
+        ids.append((old[place].memory_id, same) if same or place in left else (None, False))
+        if not same and place not in left:
+            place -= 1
+        left.discard(place)
+    return ids
 
 
 def added_memory(memory_id: str, target: Target, content: str, known: Known, when_to_use: str = "") -> PutMemory:

@@ -11,7 +11,7 @@ from reme_core.files.changes import says
 from reme_core.files.file_index import Entry, FileIndex, IndexedFile
 from reme_core.files.folder import FileProblem, UnreadableFileError, read_page, scan
 from reme_core.files.markdown import digest
-from reme_core.files.store_changes import find_memories, list_all
+from reme_core.files.store_changes import find_memories, is_statement, list_all
 from reme_core.files.targets import KEPT_TYPES, TargetPaths
 from reme_core.ports import MemoryFilter, Store, Target
 
@@ -20,10 +20,11 @@ _SYNC = "sync the folder"
 
 async def check_folder(root: Path, store: Store, index: FileIndex) -> list[FileProblem]:
     """Return what does not agree, with what to do: files, their index, and what the store holds."""
-    scanned = await asyncio.to_thread(scan, root)
+    scanned = await asyncio.to_thread(scan, root, index.files)
     problems = list(scanned.problems)
-    new = scanned.stamps.keys() - index.files.keys() - {problem.path for problem in problems}
-    problems += [FileProblem(path, f"is not indexed yet: {_SYNC}") for path in sorted(new)]
+    for path in sorted(scanned.stamps.keys() - index.files.keys()):
+        problem = await asyncio.to_thread(_of_file, root, path, None)
+        problems.append(FileProblem(path, problem or f"is not indexed yet: {_SYNC}"))
     for path, file in index.files.items():
         problem = await asyncio.to_thread(_of_file, root, path, file)
         if problem is not None:
@@ -39,7 +40,7 @@ async def _without_line(store: Store, index: FileIndex) -> list[FileProblem]:
     missing = Counter(
         paths.find(Target(memory.memory_type, memory.memory_target))
         for memory in await list_all(store, index.scope, MemoryFilter(types=tuple(KEPT_TYPES)))
-        if memory.memory_id not in index.places
+        if memory.memory_id not in index.places and is_statement(memory)
     )
     return [
         FileProblem(path, f"{count} of its memories stand in no file yet: {_SYNC}")
@@ -47,12 +48,12 @@ async def _without_line(store: Store, index: FileIndex) -> list[FileProblem]:
     ]
 
 
-def _of_file(root: Path, path: str, file: IndexedFile) -> str | None:
+def _of_file(root: Path, path: str, file: IndexedFile | None) -> str | None:
     try:
         read = read_page(root, path)
     except UnreadableFileError as exc:
         return exc.message
-    return None if read.sha256 == file.sha256 else f"was changed since it was synced last: {_SYNC}"
+    return None if file is None or read.sha256 == file.sha256 else f"was changed since it was synced last: {_SYNC}"
 
 
 async def _of_lines(path: str, entries: Sequence[Entry], store: Store, index: FileIndex) -> list[FileProblem]:

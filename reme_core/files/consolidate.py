@@ -254,7 +254,7 @@ class Consolidator:
         )
 
     def _place(self, day: JournalDay) -> ItemAddress:
-        return ItemAddress(namespace=(_DONE, self.index.folder_id), key=day.day)
+        return ItemAddress(namespace=(_DONE, self.index.key), key=day.day)
 
 
 def _line_of(item: _Standing) -> str:

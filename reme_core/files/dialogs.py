@@ -10,17 +10,21 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
+from pydantic import JsonValue
+
 from reme_core.errors import ConflictError, InvalidInputError, StoreAccessError
 from reme_core.files.file_index import UNREAD, DialogMark
-from reme_core.files.folder import FileProblem, Stamp, inside, trusted
+from reme_core.files.folder import FileProblem, Stamp, inside, mapped_errors, open_regular, trusted
 from reme_core.ports import AppendMessages, Clock, Store
 from reme_core.schema import Message, Scope, parse_messages
 from reme_core.steps.message_lines import find_all, pieces_of
+from reme_core.steps.user_input import read_id
 
 if TYPE_CHECKING:
     from _hashlib import HASH
@@ -65,7 +69,12 @@ class Dialogs:
         Nothing is ever removed: a dialogue tells what was said.
         """
         marks: dict[str, DialogMark] = {}
-        for path, stamp in (await asyncio.to_thread(self._stamps)).items():
+        try:
+            stamps = await asyncio.to_thread(dialog_stamps, self.root)
+        except StoreAccessError as exc:
+            self.problems.append(FileProblem(DIALOGS, exc.message))
+            stamps = {}
+        for path, stamp in stamps.items():
             mark = known.get(path, UNREAD)
             if mark[:2] == stamp:
                 marks[path] = mark
@@ -75,24 +84,6 @@ class Dialogs:
             await self._add(path, lines)
             marks[path] = (size, trusted(stamp)[1], sha256) if len(self.problems) == before else UNREAD
         return marks
-
-    def _stamps(self) -> dict[str, Stamp]:
-        if not (self.root / DIALOGS).exists():
-            return {}
-        try:
-            with os.scandir(inside(self.root, DIALOGS)) as entries:
-                found = {
-                    f"{DIALOGS}/{entry.name}": entry.stat(follow_symlinks=False)
-                    for entry in sorted(entries, key=lambda item: item.name)
-                    if _NAME.fullmatch(entry.name)
-                }
-        except StoreAccessError as exc:
-            self.problems.append(FileProblem(DIALOGS, exc.message))
-            return {}
-        except OSError as exc:
-            self.problems.append(FileProblem(DIALOGS, f"can't be looked at ({exc.strerror}): allow it"))
-            return {}
-        return {path: (item.st_size, item.st_mtime_ns) for path, item in found.items() if stat.S_ISREG(item.st_mode)}
 
     async def _add(self, path: str, lines: Sequence[DialogLine]) -> None:
         for some in pieces_of(lines):
@@ -142,6 +133,19 @@ class Dialogs:
             self.problems.append(FileProblem(f"{path}:{number}", what))
 
 
+def dialog_stamps(root: Path) -> dict[str, Stamp]:
+    """Return the dialogues of a folder, with their stamps (StoreAccessError: they can't be looked at)."""
+    if not (root / DIALOGS).exists():
+        return {}
+    with mapped_errors(root / DIALOGS), os.scandir(inside(root, DIALOGS)) as entries:
+        found = {
+            f"{DIALOGS}/{entry.name}": entry.stat(follow_symlinks=False)
+            for entry in sorted(entries, key=lambda item: item.name)
+            if _NAME.fullmatch(entry.name)
+        }
+    return {path: (item.st_size, item.st_mtime_ns) for path, item in found.items() if stat.S_ISREG(item.st_mode)}
+
+
 def _skip(file: BinaryIO, mark: DialogMark) -> tuple[int, HASH]:
     """Pass over what was read before, if the file still begins so; return how many lines that is, and their hash."""
     size, _, sha256 = mark
@@ -160,14 +164,16 @@ def find_lines(root: Path, wanted: Mapping[str, str]) -> dict[str, tuple[str, in
     """Return the file and the line, from 1, of messages by their ids; `wanted` says in which file each may be."""
     found: dict[str, tuple[str, int]] = {}
     for path in sorted(set(wanted.values())):
-        ids = {json.dumps(message_id): message_id for message_id, where in wanted.items() if where == path}
+        ids = {message_id: json.dumps(message_id).encode() for message_id, where in wanted.items() if where == path}
         try:
             with _opened(root, path) as file:
                 for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE_BYTES), b""), 1):
-                    text = line.decode(errors="replace")
-                    for shown in [shown for shown in ids if shown in text]:
-                        if _id_of(text) == ids[shown]:
-                            found[ids.pop(shown)] = (path, number)
+                    if b'"message_id"' in line and not any(shown in line for shown in ids.values()):
+                        continue
+                    message_id = read_message_id(line)
+                    if message_id in ids and message_id is not None:
+                        del ids[message_id]
+                        found[message_id] = (path, number)
                     if not ids:
                         break
         except (OSError, StoreAccessError):
@@ -188,27 +194,34 @@ def dialog_line(message: Message, session_id: str) -> str:
 
 def _opened(root: Path, path: str) -> BinaryIO:
     """Open a dialogue for reading (OSError); no link leads out of the folder (StoreAccessError)."""
-    whole = inside(root, DIALOGS) / path.rpartition("/")[2]
-    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    return os.fdopen(os.open(whole, os.O_RDONLY | flags), "rb")
+    return open_regular(inside(root, DIALOGS) / path.rpartition("/")[2])
 
 
 def _parsed(path: str, number: int, line: bytes) -> DialogLine:
-    fields = json.loads(line)
-    if not isinstance(fields, dict):
-        msg = "wanted an object"
-        raise InvalidInputError(msg)
-    session_id = fields.pop("session_id", None) or path.removesuffix(".jsonl")
-    if not isinstance(session_id, str):
-        msg = "session_id: wanted a text"
-        raise InvalidInputError(msg)
-    [message] = parse_messages([fields])
+    fields = _loaded(line)
+    session_id = read_id(fields.pop("session_id", None) or path.removesuffix(".jsonl"), "session_id")
+    day = datetime.strptime(path.rpartition("/")[2], "%Y-%m-%d.jsonl").replace(tzinfo=UTC)
+    [message] = parse_messages([fields], now=lambda: day)
     return DialogLine(number, session_id, message)
 
 
-def _id_of(text: str) -> object:
+def read_message_id(line: bytes) -> str | None:
+    """Return the id of the message in a line of a dialogue; None where it is no message."""
     try:
-        fields = json.loads(text)
-    except ValueError:
+        message_id = _loaded(line)["message_id"]
+    except (ValueError, InvalidInputError):
         return None
-    return fields.get("message_id") if isinstance(fields, dict) else None
+    return message_id if isinstance(message_id, str) else None
+
+
+def _loaded(line: bytes) -> dict[str, JsonValue]:
+    """Read a line, with an id that is the same whenever it is read (ValueError, InvalidInputError: it is no object)."""
+    try:
+        fields = json.loads(line)
+    except RecursionError:
+        msg = "brackets within brackets without end"
+        raise ValueError(msg) from None
+    if not isinstance(fields, dict):
+        msg = "wanted an object"
+        raise InvalidInputError(msg)
+    return {"message_id": hashlib.sha256(line.strip()).hexdigest()[:32], **fields}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, cast
@@ -129,14 +130,19 @@ class FileIndex:
     _places: dict[str, str] | None = None
     _loaded: bool = False
 
+    @property
+    def key(self) -> str:
+        """The folder and its scope as a label of the service's space: a folder's mark can name that of another user."""
+        return scope_key(self.scope, self.folder_id)
+
     async def load(self) -> None:
         """Bring it up to date with what other processes have written."""
-        address = ItemAddress(namespace=(_STATES,), key=self.folder_id)
+        address = ItemAddress(namespace=(_STATES,), key=self.key)
         [item] = await self.store.get_items(SERVICE_SPACE, GetItems(addresses=[address], at=self.clock.now()))
         state = FolderState() if item is None else FolderState.model_validate(item.value)
         if self._loaded and state == self.state:
             return
-        search = SearchItems(prefix=(_FILES, self.folder_id), limit=_MOST_FILES, at=self.clock.now())
+        search = SearchItems(prefix=(_FILES, self.key), limit=_MOST_FILES, at=self.clock.now())
         items = [] if item is None else await self.store.search_items(SERVICE_SPACE, search)
         read = {item.key: IndexedFile.read(item.value) for item in items}
         self.files = {path: file for path, file in sorted(read.items()) if file is not None}
@@ -156,7 +162,7 @@ class FileIndex:
         if not changed and state == self.state:
             return
         state = state.model_copy(update={"changes": state.changes + 1})
-        mark = ItemAddress(namespace=(_STATES,), key=self.folder_id)
+        mark = ItemAddress(namespace=(_STATES,), key=self.key)
         writes = [self._write(path, file) for path, file in changed.items()]
         writes.append(
             PutItem(address=mark, value=state.model_dump(mode="json"), owner=self.scope)
@@ -173,7 +179,7 @@ class FileIndex:
     async def forget(self) -> None:
         """Remove the whole index; the memories stay. What `rebuild` begins with."""
         await self.save(dict.fromkeys(self.files))
-        await self._put([ItemAddress(namespace=(_STATES,), key=self.folder_id)])
+        await self._put([ItemAddress(namespace=(_STATES,), key=self.key)])
         self.state = FolderState()
 
     @property
@@ -192,13 +198,18 @@ class FileIndex:
         return None if path is None else find_entry(self.files[path].entries, memory_id)
 
     def _write(self, path: str, file: IndexedFile | None) -> PutItem | ItemAddress:
-        address = ItemAddress(namespace=(_FILES, self.folder_id), key=path)
+        address = ItemAddress(namespace=(_FILES, self.key), key=path)
         if file is None:
             return address
         return PutItem(address=address, value=file.value(), owner=self.scope)
 
     async def _put(self, writes: list[PutItem | ItemAddress]) -> None:
         await self.store.write_items(SERVICE_SPACE, WriteItems(writes=writes, at=self.clock.now()))
+
+
+def scope_key(scope: Scope, name: str) -> str:
+    """Return a name within a scope as one label of the service's space."""
+    return hashlib.sha256("\0".join([scope.memory_space, scope.user_id, name]).encode()).hexdigest()[:32]
 
 
 def find_entry(entries: Iterable[Entry], memory_id: str) -> Entry | None:

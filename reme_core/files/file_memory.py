@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
@@ -16,6 +16,7 @@ from reme_core.errors import ConflictError, InvalidInputError, ReMeError, Storag
 from reme_core.files.agent_page import write_block
 from reme_core.files.check import check_folder
 from reme_core.files.consolidate import Consolidation, Consolidator
+from reme_core.files.dialogs import dialog_stamps
 from reme_core.files.file_index import FileIndex
 from reme_core.files.folder import AGENT_PAGES, FileProblem, UnreadableFileError, held, mapped_errors, open_folder, scan
 from reme_core.files.journal import FilePlace, add_entry, add_messages
@@ -163,11 +164,8 @@ class FileMemory:
         finally:
             self._release()
 
-    async def sync(self, *, erased: Collection[str] = ()) -> SyncReport:
+    async def sync(self) -> SyncReport:
         """Take over what changed in the files and in the memory since the last time.
-
-        Args:
-            erased: Memories that were deleted without a trace, so that the store tells nothing: their lines go.
 
         Raises:
             ConflictError: Another process watches the folder, and does this.
@@ -188,7 +186,7 @@ class FileMemory:
                     index=index,
                     wants_vectors=self._memory.resting_embedder is not None,
                 )
-                report = await syncing.run(erased=erased)
+                report = await syncing.run()
                 problems = await asyncio.to_thread(self._write_blocks)
                 self.last_report = replace(report, problems=(*told, *report.problems, *problems))
                 self._has_synced = True
@@ -202,7 +200,9 @@ class FileMemory:
         await index.load()
         if self._has_synced and not self.last_report.problems:
             known = {path: file.stamp for path, file in index.files.items()}
-            if (await asyncio.to_thread(scan, self._root)).stamps == known:
+            said = {path: mark[:2] for path, mark in index.state.dialogs.items()}
+            scanned = await asyncio.to_thread(scan, self._root, known)
+            if scanned.stamps == known and await asyncio.to_thread(dialog_stamps, self._root) == said:
                 return SyncReport(files=len(known))
         return await self.sync()
 

@@ -9,13 +9,13 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from reme_core.errors import ConfigurationError, ConflictError, StorageFullError, StoreAccessError, StoreError
 from reme_core.private_drafts import private_draft, put_in_place
@@ -33,9 +33,10 @@ _MARK = "folder.json"
 _LOCK = "lock"
 _PAGE = ".md"
 # What editors and loaders write beside a file: Vim, Emacs, Office, browsers; and the copies of a conflict.
-_PASSING = re.compile(
-    r"\..*|.*~|~\$.*|#.*#|4913|.*\.(swp|swx|tmp|part|crdownload)|.* \(conflict [\d -]+\)\.md", re.IGNORECASE
-)
+_PASSING = re.compile(r"\..*|.*~|~\$.*|#.*#|4913|.*\.(swp|swx|tmp|part|crdownload)", re.IGNORECASE)
+CONFLICT_COPY = re.compile(r".* \(conflict [\d -]+\)\.md", re.IGNORECASE)
+"""Names of the copies that we keep of a conflict."""
+
 # Copies of a conflict as Syncthing, Dropbox, Nextcloud and ownCloud name them.
 _FOREIGN_COPY = re.compile(
     r".*(\.sync-conflict-\d{8}-\d{6}-\w{7}| \([^()]*conflicted copy[^()]*\)|_conflict-\d{8}-\d{6})\.md", re.IGNORECASE
@@ -80,7 +81,7 @@ class FolderMark(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    folder_id: str
+    folder_id: str = Field(pattern=r"^[0-9a-f]{32}$")
     memory_space: str
     user_id: str
 
@@ -93,10 +94,13 @@ def open_folder(root: Path, scope: Scope, *, make: bool = True) -> FolderMark:
     """Return the mark of a folder, a new one in a folder that has none.
 
     Raises:
-        ConfigurationError: It is the folder of another user or space, or its mark can't be read.
+        ConfigurationError: It is the folder of another user or space, or its mark is damaged or a link.
         StoreAccessError: It can't be made; or there is no mark, and none may be made.
     """
     path = root / OUR_FOLDER / _MARK
+    if path.is_symlink() or path.parent.is_symlink():
+        msg = f"{str(path)!r} is or lies behind a link, which could lead anywhere: remove it, and sync again"
+        raise ConfigurationError(msg)
     with mapped_errors(root):
         if not path.is_file():
             if not make:
@@ -105,7 +109,8 @@ def open_folder(root: Path, scope: Scope, *, make: bool = True) -> FolderMark:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             mark = FolderMark(folder_id=new_id(), memory_space=scope.memory_space, user_id=scope.user_id)
             write_file(path, mark.model_dump_json().encode())
-        text = path.read_bytes()
+        with open_regular(path) as file:
+            text = file.read(MAX_FILE_BYTES)
     try:
         mark = FolderMark.model_validate_json(text)
     except ValidationError as exc:
@@ -120,8 +125,11 @@ def open_folder(root: Path, scope: Scope, *, make: bool = True) -> FolderMark:
     return mark
 
 
-def scan(root: Path) -> Scanned:
-    """Look at all pages of a folder without reading them; links are not followed."""
+def scan(root: Path, known: Container[str] = ()) -> Scanned:
+    """Look at all pages of a folder without reading them; links are not followed.
+
+    Of names that differ in case alone, one that is `known` is a page, or else the first one.
+    """
     found = Scanned()
     folders = [""]
     while folders:
@@ -133,11 +141,18 @@ def scan(root: Path) -> Scanned:
         except OSError as exc:
             found.unread.append(folder)
             found.problems.append(FileProblem(folder or ".", f"can't be looked at ({exc.strerror}): allow it"))
+    first: dict[str, str] = {}
+    for path in sorted(found.stamps, key=lambda path: (path not in known, path)):
+        other = first.setdefault(path.casefold(), path)
+        if other != path:
+            message = f"differs from {other!r} in case alone, and would be the same file elsewhere: rename one"
+            found.problems.append(FileProblem(path, message))
+            del found.stamps[path]
     return found
 
 
 def _look_at(root: Path, folder: str, entry: os.DirEntry[str], found: Scanned, folders: list[str]) -> None:
-    if _PASSING.fullmatch(entry.name):
+    if _PASSING.fullmatch(entry.name) or CONFLICT_COPY.fullmatch(entry.name):
         return
     path = f"{folder}/{entry.name}" if folder else entry.name
     if entry.name in AGENT_PAGES:
@@ -150,7 +165,11 @@ def _look_at(root: Path, folder: str, entry: os.DirEntry[str], found: Scanned, f
         message = "its name is not UTF-8, so that no other machine reads it: rename it"
         found.problems.append(FileProblem(_printable(path), message))
     elif entry.is_dir(follow_symlinks=False):
-        folders.append(path)
+        if is_marked(Path(entry.path)):
+            message = "is a folder of files of its own, as another user's, and is not read: keep it elsewhere"
+            found.problems.append(FileProblem(path, message))
+        else:
+            folders.append(path)
     elif _FOREIGN_COPY.fullmatch(entry.name):
         message = "is a copy that was kept of a conflict, and is not indexed: bring both together, and remove it"
         found.problems.append(FileProblem(path, message))
@@ -168,11 +187,17 @@ def _leads_inside(root: Path, path: str) -> bool:
         return False
 
 
+def is_marked(folder: Path) -> bool:
+    """Tell whether a folder is one of files, of whomever."""
+    return (folder / OUR_FOLDER / _MARK).exists()
+
+
 def is_page_path(path: str) -> bool:
     """Tell whether a file of this path in the folder is one that is indexed."""
     parts = path.split("/")
     is_left_out = any(_PASSING.fullmatch(part) or part in AGENT_PAGES for part in parts)
-    return path.lower().endswith(_PAGE) and not is_left_out and not _FOREIGN_COPY.fullmatch(parts[-1])
+    is_copy = CONFLICT_COPY.fullmatch(parts[-1]) or _FOREIGN_COPY.fullmatch(parts[-1])
+    return path.lower().endswith(_PAGE) and not is_left_out and not is_copy
 
 
 def read_page(root: Path, path: str) -> ReadFile:
@@ -199,14 +224,10 @@ def read_page(root: Path, path: str) -> ReadFile:
 
 def _read_still(path: Path) -> ReadFile:
     for _ in range(3):
-        # Without waiting for a pipe to be written, and never through a link that was put there meanwhile.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            before = os.fstat(descriptor)
-            if not stat.S_ISREG(before.st_mode):
-                raise OSError(errno.EINVAL, "no regular file")
+        with open_regular(path) as file:
+            before = os.fstat(file.fileno())
             data = file.read(MAX_FILE_BYTES + 1)
-            after = os.fstat(descriptor)
+            after = os.fstat(file.fileno())
         if len(data) > MAX_FILE_BYTES:
             msg = f"has more than {MAX_FILE_BYTES:,} bytes, which is too large for a page: split it into several files"
             raise UnreadableFileError(msg)
@@ -217,26 +238,43 @@ def _read_still(path: Path) -> ReadFile:
     raise UnreadableFileError(msg)
 
 
+def open_regular(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
+    """Open a regular file: never through a link at its name, and without waiting for a pipe to be written (OSError)."""
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # those that the system has
+        flags |= getattr(os, name, 0)
+    file = os.fdopen(os.open(path, flags, 0o600), "r+b" if flags & os.O_RDWR else "rb")
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "no regular file")
+
+
 def trusted(stamp: Stamp) -> Stamp:
     """Return a stamp, or one that no file has where it is so fresh that the next change could have the same."""
     return stamp if stamp[1] < time.time_ns() - _FRESH_NS else (stamp[0], 0)
 
 
-def write_file(path: Path, data: bytes, *, mode: int = 0o600, tidy: bool = True) -> None:
+def write_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """Put a file in place, whole and durable: who reads it, after a crash too, finds the old one or the new one."""
-    with private_draft(path, tidy=tidy) as draft, draft.open("wb") as file:
+    with private_draft(path) as draft:
+        write_draft(draft, data, mode)
+        put_in_place(draft, path)
+
+
+def write_draft(draft: Path, data: bytes, mode: int) -> None:
+    """Write a draft and have it on disk (OSError)."""
+    with draft.open("wb") as file:
         file.write(data)
         file.flush()
         draft.chmod(mode)
         os.fsync(file.fileno())
-        put_in_place(draft, path)
 
 
 @contextmanager
 def held(root: Path) -> Iterator[None]:
     """Hold the lock of a folder: one process at a time syncs and watches it (ConflictError: another one does)."""
     path = root / OUR_FOLDER / _LOCK
-    with mapped_errors(root), path.open("a+b") as file:
+    with mapped_errors(root), open_regular(path, os.O_RDWR | os.O_CREAT) as file:
         try:
             _lock(file.fileno())
         except OSError as exc:
@@ -281,9 +319,11 @@ def inside(root: Path, path: str) -> Path:
     """Return where a path in the folder leads, links followed (StoreAccessError: out of the folder)."""
     with suppress(OSError, ValueError, RuntimeError):
         whole = (root / path).resolve()
-        if whole != root and whole.is_relative_to(root) and OUR_FOLDER not in whole.relative_to(root).parts:
+        below = whole.relative_to(root)  # or it leads out
+        ours = OUR_FOLDER in below.parts or any(is_marked(root / folder) for folder in (below, *below.parents[:-1]))
+        if whole != root and not ours:
             return whole
-    msg = f"{path!r} leads out of the folder, or to what is ours: give a path below {str(root)!r}"
+    msg = f"{path!r} leads out of the folder, or to what is not its own: give a path below {str(root)!r}"
     raise StoreAccessError(msg)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reme_core.errors import ConflictError
-from reme_core.files.dialogs import dialog_line, dialog_path
-from reme_core.files.folder import inside, mapped_errors, read_page
+from reme_core.files.dialogs import dialog_line, dialog_path, read_message_id
+from reme_core.files.folder import inside, mapped_errors, open_regular, read_page
 from reme_core.files.markdown import MarkdownPage
 from reme_core.files.writer import write_page
 from reme_core.private_drafts import sync_folder
@@ -109,26 +108,21 @@ def add_messages(
 
 def _known_ids(path: Path) -> frozenset[object]:
     """Return the ids of the messages in a file; lines that are none are passed over."""
-    ids = set[object]()
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        for line in file:
-            with suppress(ValueError):
-                read = json.loads(line)
-                ids.add(read.get("message_id") if isinstance(read, dict) else None)
-    return frozenset(ids)
+    with suppress(FileNotFoundError), open_regular(path) as file:
+        return frozenset(map(read_message_id, file))
+    return frozenset()
 
 
 def _append_whole(path: Path, data: bytes) -> None:
     """Append in one write, after the end of a line that a crash may have left without one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     is_new = not path.exists()
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(descriptor, "a+b", buffering=0) as file:
+    with open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
         size = file.seek(0, os.SEEK_END)
         if size:
             file.seek(size - 1)
             data = data if file.read(1) == b"\n" else b"\n" + data
-        written = file.write(data)
+        written = os.write(file.fileno(), data)
         if written != len(data):
             raise OSError(28, "No space left on device")
         os.fsync(file.fileno())

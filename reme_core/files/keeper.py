@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from reme_core.errors import ConfigurationError, ConflictError, ReMeError
+from reme_core.errors import ConfigurationError, ConflictError, ReMeError, StoreAccessError
+from reme_core.files.agent_page import write_block
+from reme_core.files.erased_lines import ErasedLines
+from reme_core.files.file_index import scope_key
 from reme_core.files.file_memory import FileMemory
-from reme_core.files.folder import OUR_FOLDER, FileProblem, mapped_errors
+from reme_core.files.folder import (
+    AGENT_PAGES,
+    CONFLICT_COPY,
+    OUR_FOLDER,
+    FileProblem,
+    UnreadableFileError,
+    is_marked,
+    mapped_errors,
+    open_folder,
+)
 from reme_core.files.record import RETENTION_DAYS
 from reme_core.files.sync import SyncReport
 from reme_core.files.targets import MEMORY_PAGE
@@ -32,12 +45,14 @@ from reme_core.ports import (
     WriteBatch,
 )
 from reme_core.ports.wrapped_store import WrappedStore
+from reme_core.private_drafts import remove_left_drafts
 from reme_core.schema import Erased, Memory, Scope, shown
 
 _LOG = logging.getLogger("reme")
 T = TypeVar("T")
 _UNFIT = re.compile(r"[^\w@.-]|^\.|\.$")  # what no name of a folder may have somewhere; the shared scope's has a "+"
 _SHARED = "+shared"
+_NAME_BYTES, _CUT_BYTES = 255, 200  # what file systems take as a name; what of a longer one is kept beside a digest
 _TRIES, _PAUSE_S = 20, 0.05  # while another process syncs the folder, which takes some milliseconds
 _KEPT = (MEMORY_PAGE, "targets", "memory", "dialog", "tool_result")
 
@@ -48,7 +63,7 @@ class Folders:
 
     Attributes:
         root: Each user has a folder in this one, called after the user id; the shared scope has `+shared`. A sign that
-            no name of a folder may have stands as `%` and its hexadecimal number.
+            no name of a folder may have stands as `%` and two digits for each of its bytes, as in addresses.
         users: Folders of single users, by their ids, wherever they are. Who is in neither has no files.
         retention_days: How long the files of tool results stay.
     """
@@ -73,7 +88,9 @@ class Folders:
             return Path(self.users[scope.user_id]).expanduser()
         if self.root is None:
             return None
-        name = _UNFIT.sub(lambda sign: f"%{ord(sign[0]):02x}", scope.user_id) or _SHARED
+        name = _UNFIT.sub(lambda sign: "".join(f"%{byte:02x}" for byte in sign[0].encode()), scope.user_id) or _SHARED
+        if len(name.encode()) > _NAME_BYTES:
+            name = f"{name.encode()[:_CUT_BYTES].decode(errors='ignore')}+{scope_key(scope, '')}"
         return Path(self.root).expanduser() / name
 
 
@@ -101,17 +118,34 @@ class FolderKeeper:
         self._memory = memory
         self._background = BackgroundTasks(self._follow)
         self._opened: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Scope, FileMemory]] = WeakKeyDictionary()
-        self._erased: dict[Scope, set[str]] = {}
+        self._erased = ErasedLines(memory.store, memory.clock)
+        self._has_resumed = False
         self._told: dict[Scope, Sequence[FileProblem | str]] = {}
 
-    def start(self, scope: Scope, erased: Iterable[str] = ()) -> None:
-        """Have the files of a scope follow, in the background; lines of `erased` memories go, too."""
+    def start(self, scope: Scope) -> None:
+        """Have the files of a scope follow, in the background."""
         if self._folder(scope) is not None:
-            self._erased.setdefault(scope, set()).update(erased)
             self._background.start(scope)
+
+    @asynccontextmanager
+    async def erasing(self, scope: Scope, memory_ids: Sequence[str]) -> AsyncIterator[None]:
+        """Note memories whose lines go when they are erased within; what is not erased is noted no more."""
+        if not memory_ids or self._folder(scope) is None:
+            yield
+            return
+        await self._erased.note(scope, memory_ids)
+        try:
+            yield
+        except ReMeError:
+            await self._erased.forget(scope, memory_ids)
+            raise
 
     async def look(self, scope: Scope) -> None:
         """Take over what a person has written into files, before it is asked for."""
+        if not self._has_resumed:
+            self._has_resumed = True
+            for noted in await self._erased.scopes(self._memory.memory_space):
+                self.start(noted)
         if self._folder(scope) is not None:
             await self._sync(scope, self._files(scope).sync_if_changed)
 
@@ -128,6 +162,7 @@ class FolderKeeper:
         folder = self._folder(scope)
         if folder is None or not (folder / OUR_FOLDER).is_dir():
             return 0
+        await asyncio.to_thread(open_folder, folder, scope, make=False)  # or it is somebody else's
         self._opened.clear()
         await self._background.join()
         return await asyncio.to_thread(_remove_kept, folder)
@@ -137,9 +172,7 @@ class FolderKeeper:
 
     async def _follow(self, scope: Scope) -> None:
         for _ in range(_TRIES):
-            erased = frozenset(self._erased.get(scope, ()))
-            if await self._sync(scope, partial(self._files(scope).sync, erased=erased)):
-                self._erased[scope] -= erased
+            if await self._sync(scope, self._files(scope).sync):
                 return
             await asyncio.sleep(_PAUSE_S)
 
@@ -190,9 +223,8 @@ class FollowedStore(WrappedStore):
 
     async def put(self, scope: Scope, batch: WriteBatch) -> list[Memory]:
         """See `Store.put`."""
-        stored = await self._store.put(scope, batch)
-        self._keeper.start(scope, [delete.memory_id for delete in batch.deletes if delete.erase])
-        return stored
+        async with self._keeper.erasing(scope, [delete.memory_id for delete in batch.deletes if delete.erase]):
+            return self._followed(scope, await self._store.put(scope, batch))
 
     async def put_and_settle(self, scope: Scope, batch: WriteBatch, settle: SettleJob) -> list[Memory]:
         """See `Store.put_and_settle`."""
@@ -210,6 +242,7 @@ class FollowedStore(WrappedStore):
         """See `Store.erase`: the files that were kept go first, so that nothing is taken over from them again."""
         files = await self._keeper.erase(scope)
         erased = await self._store.erase(scope)
+        files += await self._keeper.erase(scope)  # of another process that was just writing one
         return erased.model_copy(update={"files": erased.files + files})
 
     def _followed(self, scope: Scope, done: T) -> T:
@@ -218,6 +251,7 @@ class FollowedStore(WrappedStore):
 
 
 def _remove_kept(folder: Path) -> int:
+    """Remove what we have written into a folder: files, copies of conflicts, left drafts, blocks in pages of agents."""
     with mapped_errors(folder):
         kept = [folder / name for name in _KEPT if (folder / name).exists() and not (folder / name).is_symlink()]
         count = sum(1 for path in kept for file in (path, *path.rglob("*")) if file.is_file())
@@ -226,4 +260,19 @@ def _remove_kept(folder: Path) -> int:
                 shutil.rmtree(path)
             else:
                 path.unlink()
+        for place, folders, names in os.walk(folder):
+            folders[:] = [name for name in folders if not name.startswith(".") and not is_marked(Path(place, name))]
+            remove_left_drafts(Path(place))
+            copies = [Path(place, name) for name in names if CONFLICT_COPY.fullmatch(name)]
+            for copy in copies:
+                copy.unlink()
+            count += len(copies)
+    for name in AGENT_PAGES:
+        try:
+            write_block(folder, name, make=False, told=())
+        except UnreadableFileError as exc:
+            msg = (
+                f"{str(folder / name)!r} may hold what is to be erased, and {exc.message}; nothing else was erased yet"
+            )
+            raise StoreAccessError(msg) from exc
     return count

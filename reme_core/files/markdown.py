@@ -33,8 +33,12 @@ HEADING = re.compile(r"(?P<level>#{1,6})[ \t]+(?P<title>.*)")
 _FIELD = re.compile(r"(?P<name>[A-Za-z_][\w-]*)[ \t]*:[ \t]*(?P<value>.*)")
 _LISTED = re.compile(r"[ \t]*-[ \t](.*)")
 _BREAK = re.compile(r"\r\n|[\r\n]")
+_SAID_BREAK = re.compile("<br>|&(?P<amps>(?:amp;)*)(?P<lt>lt;)br>")
+_ESCAPED_BREAK = re.compile("&(?P<amp>amp;)?(?P<amps>(?:amp;)*)lt;br>")
 _PIECE_CHARS = 400  # of a line that is longer than a passage may be: some 100 tokens, or 400 of Chinese
 _SHORT_ID = 16
+ID_BYTES = len(" ^mem-") + _SHORT_ID
+"""By how much a line grows that gets an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +111,31 @@ class MarkdownPage:
     @cached_property
     def statements(self) -> tuple[Statement, ...]:
         """Return the statements, in their order."""
-        return tuple(self._statements())
+        read = (_statement(number, line) for number, line in enumerate(self.lines) if self.fences[number] == "")
+        return tuple(statement for statement in read if statement is not None)
 
-    def _statements(self) -> Iterator[Statement]:
+    @cached_property
+    def fences(self) -> tuple[str | None, ...]:
+        """Return for each line, and the one after the last, the mark of the code in which it stands, "" for none.
+
+        None is the frontmatter; the line of a mark stands in its code.
+        """
+        fences: list[str | None] = [None] * self.head
         fence = ""
-        for number, line in enumerate(self.lines):
+        for line in self.lines[self.head :]:
             mark = FENCE.match(line)
-            if number < self.head:
-                continue
             if mark is not None and (not fence or mark[1].startswith(fence)):
+                fences.append(fence or mark[1])
                 fence = "" if fence else mark[1]
-            elif not fence and (statement := _statement(number, line)) is not None:
-                yield statement
+            else:
+                fences.append(fence)
+        return (*fences, fence)
+
+    def place_for(self, line: int) -> int:
+        """Return where a statement can stand that is to stand at a line: not within the frontmatter or code."""
+        place = min(line, len(self.lines))
+        before = self.fences[place - 1] if place else ""
+        return self.head if self.fences[place] is None or (self.fences[place] and before) else place
 
     def with_ids(self, ids: dict[int, str]) -> MarkdownPage:
         """Return the page with the block ids of statements by their lines, in place of those that stand there."""
@@ -142,14 +159,24 @@ def statement_line(memory_id: str, content: str) -> str:
     return f"- {shown_content(content)} {block_id('mem', memory_id)}"
 
 
+def is_line(memory_id: str, content: str) -> bool:
+    """Tell whether a memory is read again from the line that is written of it, which can be too long for one."""
+    statement = _statement(0, statement_line(memory_id, content))
+    return statement is not None and statement.memory_id == memory_id and bool(read_content(statement.shown))
+
+
 def shown_content(content: str) -> str:
-    """Write what a memory says within a line: line breaks as `<br>`, which Markdown reads as such."""
-    return _BREAK.sub("<br>", content.strip())
+    """Write what a memory says within a line: line breaks as `<br>`, which Markdown reads as such; others escaped."""
+    escaped = _SAID_BREAK.sub(
+        lambda found: f"&amp;{found['amps']}lt;br>" if found["lt"] else "&lt;br>", content.strip()
+    )
+    return _BREAK.sub("<br>", escaped)
 
 
 def read_content(shown: str) -> str:
     """Read what a line says."""
-    return shown.replace("<br>", "\n").strip()
+    broken = shown.replace("<br>", "\n").strip()
+    return _ESCAPED_BREAK.sub(lambda found: f"&{found['amps']}lt;br>" if found["amp"] else "<br>", broken)
 
 
 def block_id(kind: str, name: str) -> str:

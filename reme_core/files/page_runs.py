@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,10 +15,12 @@ from typing import NamedTuple
 from reme_core.errors import ConflictError, MemoryNotFoundError, StorageFullError, StoreAccessError
 from reme_core.files.changes import AUTHOR, FilePlan, PageNow, lines_of
 from reme_core.files.file_index import IndexedFile
-from reme_core.files.folder import FileProblem, Stamp, UnreadableFileError, trusted
+from reme_core.files.folder import FileProblem, Stamp, UnreadableFileError, mapped_errors, trusted
 from reme_core.files.journal import add_entry
 from reme_core.files.writer import keep_both, write_page
-from reme_core.ports import Clock, DeleteMemory, PutMemory, Store, WriteBatch
+from reme_core.ports import Clock, PutMemory, Store, WriteBatch
+from reme_core.private_drafts import sync_folder
+from reme_core.remember.memory_editor import out_of_the_way
 from reme_core.schema import Memory, Scope, new_id
 
 UNSEEN: Stamp = (-1, 0)
@@ -121,8 +124,10 @@ class PageRuns:
         if not plan.is_change:
             return {}
         run_id = new_id()
-        for puts, deletes in _ways(plan):
-            batch = WriteBatch(puts=puts, deletes=deletes, reason=_reason(path), run_id=run_id, actor=AUTHOR, at=at)
+        first = WriteBatch(
+            puts=plan.puts, deletes=plan.deletes, reason=_reason(path), run_id=run_id, actor=AUTHOR, at=at
+        )
+        for batch in (first, out_of_the_way(first)):
             try:
                 stored = await self.store.put(self.scope, batch)
             except ConflictError:
@@ -130,7 +135,7 @@ class PageRuns:
             except MemoryNotFoundError:
                 break
             self.done.append(FileRun(path, run_id, len(plan.puts), len(plan.deletes)))
-            return _ids_of(puts, stored)
+            return _ids_of(batch.puts, stored)
         self.settled = False
         return None
 
@@ -138,6 +143,9 @@ class PageRuns:
         first = {(self.root / page.now.path).parent: page for page in reversed(pages)}
         with ThreadPoolExecutor(_WRITERS) as writers:
             files = list(writers.map(lambda page: self._mark(page, ids, tidy=page in first.values()), pages))
+        for folder in first:
+            with mapped_errors(folder), suppress(FileNotFoundError):
+                sync_folder(folder)
         return {page.now.path: file for page, file in zip(pages, files, strict=True)}
 
     def _mark(self, page: PlannedPage, ids: Mapping[str, str], *, tidy: bool = True) -> IndexedFile:
@@ -183,22 +191,6 @@ class PageRuns:
             add_entry(self.root, told, title="conflict", session_id="", at=at)
         except (StorageFullError, StoreAccessError, ConflictError, UnreadableFileError) as exc:
             self.problems.append(FileProblem(path, exc.message))
-
-
-def _ways(plan: FilePlan) -> Iterator[tuple[Sequence[PutMemory], Sequence[DeleteMemory]]]:
-    """Yield a plan, and the same with the old states out of the way: for where another memory says the new text."""
-    yield plan.puts, plan.deletes
-    yield (
-        [replace(put, expected_revision=None) for put in plan.puts],
-        [
-            *plan.deletes,
-            *(
-                DeleteMemory(memory_id=put.memory.memory_id, expected_revision=put.expected_revision)
-                for put in plan.puts
-                if put.expected_revision
-            ),
-        ],
-    )
 
 
 def _reason(path: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from reme_core.errors import InvalidInputError, StoreAccessError
 from reme_core.files.dialogs import dialog_path, find_lines
 from reme_core.files.file_index import FileIndex
-from reme_core.files.folder import inside, mapped_errors
+from reme_core.files.folder import inside, mapped_errors, open_regular
 from reme_core.files.targets import KEPT_TYPES
 from reme_core.ports import (
     Embedder,
@@ -155,10 +155,12 @@ def read_lines(root: Path, path: str, start_line: int, end_line: int | None) -> 
     """
     with mapped_errors(root / path):
         whole = inside(root, path)
-        if whole.stat().st_size > _MAX_BYTES:
+        with open_regular(whole) as file:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
             msg = f"{path!r} has more than {_MAX_BYTES:,} bytes: read it with another program"
             raise StoreAccessError(msg)
-        lines = whole.read_bytes().decode("utf-8", "replace").split("\n")
+        lines = data.decode("utf-8", "replace").split("\n")
     total = len(lines) - (not lines[-1])
     last = total if end_line is None else min(end_line, total)
     if not 1 <= start_line <= max(last, 1):

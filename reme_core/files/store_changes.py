@@ -9,13 +9,13 @@ from pathlib import Path
 
 from reme_core.errors import ConflictError, MemoryNotFoundError, StorageFullError, StoreAccessError
 from reme_core.files.changes import AUTHOR, lines_of, read_removal, says
-from reme_core.files.file_index import Entry, FileIndex, find_entry
-from reme_core.files.folder import FileProblem, UnreadableFileError, inside, is_page_path, read_page
-from reme_core.files.markdown import MarkdownPage, digest
+from reme_core.files.file_index import Entry, FileIndex
+from reme_core.files.folder import MAX_FILE_BYTES, FileProblem, UnreadableFileError, inside, is_page_path, read_page
+from reme_core.files.markdown import MarkdownPage, digest, is_line
 from reme_core.files.targets import KEPT_TYPES, TargetPaths, new_page
 from reme_core.files.writer import write_page
 from reme_core.ports import EventQuery, ListMemories, MemoryFilter, Store, Target
-from reme_core.schema import EventKind, Memory, MemoryType, Scope
+from reme_core.schema import Event, EventKind, Memory, MemoryType, Scope
 
 _PAGE = 1000
 
@@ -71,7 +71,7 @@ class StoreChanges:
         while True:
             page = await self.store.events(scope, EventQuery(after=self.sequence, limit=_PAGE))
             if start is not None:
-                self._pending |= {event.memory_id: None for event in page if event.actor != AUTHOR}
+                self._pending |= {event.memory_id: None for event in page if not _is_of_a_file(event)}
             if page:
                 self.sequence = page[-1].sequence
             if len(page) < _PAGE:
@@ -98,13 +98,14 @@ class StoreChanges:
             present = memory if memory is not None and memory.is_current and _is_kept(memory, self.root) else None
             path = self.index.places.get(memory_id)
             if path is not None:
-                entry = find_entry(self.index.files[path].entries, memory_id)
-                assert entry is not None  # noqa: S101  # `places` is made of the entries
                 stays = present is not None and self._is_about(path, present)
-                if present is None or not stays:
-                    _edit(edits, path).replaced.append((entry, []))
-                elif digest(says(present)) != entry.mark:
-                    _edit(edits, path).replaced.append((entry, lines_of(present)))
+                for entry in self.index.files[path].entries:  # the same line may stand there twice
+                    if entry.memory_id != memory_id:
+                        continue
+                    if present is None or not stays:
+                        _edit(edits, path).replaced.append((entry, []))
+                    elif digest(says(present)) != entry.mark:
+                        _edit(edits, path).replaced.append((entry, lines_of(present)))
                 if stays:
                     continue
             if present is not None:
@@ -152,7 +153,9 @@ class StoreChanges:
         inside(self.root, path)  # or it is refused
         indexed = self.index.files.get(path)
         if indexed is None:
-            write_page(self.root / path, apply_edit(edit.page, edit).print(), expected=None)
+            data = apply_edit(edit.page, edit).print()
+            _check_size(data)
+            write_page(self.root / path, data, expected=None)
             return True
         read = read_page(self.root, path)
         if read.sha256 != indexed.sha256:
@@ -162,8 +165,15 @@ class StoreChanges:
         data = apply_edit(page, edit).print()
         if data == read.data:
             return False
+        _check_size(data)
         write_page(self.root / path, data, expected=read.sha256)
         return True
+
+
+def _check_size(data: bytes) -> None:
+    if len(data) > MAX_FILE_BYTES:
+        msg = f"would have more than {MAX_FILE_BYTES:,} bytes, and was not written: move lines to another page"
+        raise UnreadableFileError(msg)
 
 
 def apply_edit(page: MarkdownPage, edit: PageEdit) -> MarkdownPage:
@@ -180,12 +190,13 @@ def apply_edit(page: MarkdownPage, edit: PageEdit) -> MarkdownPage:
             there += lines
     for place, lines in together.items():
         gap = max(0, place - len(page.lines))
-        page = page.spliced(min(place, len(page.lines)), min(place, len(page.lines)), [*[""] * gap, *lines])
+        begin = page.place_for(place)
+        page = page.spliced(begin, begin, [*[""] * gap, *lines])
     if not edit.added:
         return page
     statements = page.statements
-    end = statements[-1].line + 1 if statements else len(page.lines)
-    has_text = not statements and bool(page.lines) and bool(page.lines[-1].strip())
+    end = statements[-1].line + 1 if statements else page.place_for(len(page.lines))
+    has_text = not statements and end > 0 and bool(page.lines[end - 1].strip())
     return page.spliced(end, end, [*[""] * has_text, *edit.added])
 
 
@@ -213,9 +224,20 @@ async def list_all(store: Store, scope: Scope, wanted: MemoryFilter) -> list[Mem
             return memories
 
 
+def is_statement(memory: Memory) -> bool:
+    """Tell whether a memory is a line of a file."""
+    return memory.memory_type in KEPT_TYPES and is_line(memory.memory_id, memory.content)
+
+
+def _is_of_a_file(event: Event) -> bool:
+    """Tell whether an event is a passage of a file, which no other file has; a statement may stand in two folders."""
+    memory = event.after or event.before
+    return event.actor == AUTHOR and memory is not None and memory.memory_type is MemoryType.PASSAGE
+
+
 def _is_kept(memory: Memory, root: Path) -> bool:
     if memory.memory_type is not MemoryType.PASSAGE:
-        return memory.memory_type in KEPT_TYPES
+        return is_statement(memory)
     try:
         inside(root, memory.memory_target)
     except StoreAccessError:

@@ -8,21 +8,25 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from reme_core.files.changes import (
     Known,
     PageNow,
+    check_size,
     named_ids,
     plan_page,
     plan_removal,
     read_now,
 )
 from reme_core.files.dialogs import Dialogs
+from reme_core.files.erased_lines import ErasedLines
 from reme_core.files.file_index import FileIndex, IndexedFile
 from reme_core.files.folder import FileProblem, Scanned, Stamp, UnreadableFileError, read_page, scan, trusted
 from reme_core.files.page_runs import UNSEEN, FileRun, PageRuns, PlannedPage
 from reme_core.files.store_changes import StoreChanges, find_memories
 from reme_core.ports import Clock, Store, TokenCounter
-from reme_core.schema import Scope
+from reme_core.schema import Scope, describe
 
 _ROUNDS = 5
 """How often what changes meanwhile is looked at again; what then still changes is left to the next sync."""
@@ -79,8 +83,8 @@ class FolderSync:
         """Whose folder it is."""
         return self.index.scope
 
-    async def run(self, *, erased: Iterable[str] = ()) -> SyncReport:
-        """Take over what changed on both sides, until neither changes; lines of `erased` memories go.
+    async def run(self) -> SyncReport:
+        """Take over what changed on both sides, until neither changes.
 
         Raises:
             StoreError: The store can't be read or written.
@@ -88,7 +92,8 @@ class FolderSync:
         await self.index.load()
         dialogs = Dialogs(self.root, self.store, self.scope, self.clock, self.wants_vectors)
         marks = await dialogs.take_over(self.index.state.dialogs)
-        changes = StoreChanges(self.root, self.store, self.index)
+        changes, notes = StoreChanges(self.root, self.store, self.index), ErasedLines(self.store, self.clock)
+        erased = await notes.find(self.scope)
         await changes.find(erased)
         files = 0
         for _ in range(_ROUNDS):
@@ -103,6 +108,7 @@ class FolderSync:
             if self.runs.settled and not written and not changes.missed:
                 if not changes.problems and not changes.left:
                     await self.index.save({}, sequence=changes.sequence)
+                    await self._forget(notes, erased)
                 break
         await self.index.save({}, dialogs=marks)
         return SyncReport(
@@ -113,17 +119,16 @@ class FolderSync:
             problems=tuple(self._problems.values()),
         )
 
+    async def _forget(self, notes: ErasedLines, erased: Sequence[str]) -> None:
+        """Forget notes of lines that are gone from the folder for which they were made, which keeps a record."""
+        if erased and self.index.state.following is not None:
+            there = await find_memories(self.store, self.scope, erased)  # noted, and not erased yet
+            await notes.forget(self.scope, [memory_id for memory_id in erased if memory_id not in there])
+
     def _scan(self) -> Scanned:
-        found = scan(self.root)
-        first: dict[str, str] = {}
-        for path in sorted(found.stamps, key=lambda path: (path not in self.index.files, path)):
-            other = first.setdefault(path.casefold(), path)
-            if other != path:
-                message = f"differs from {other!r} in case alone, and would be the same file elsewhere: rename one"
-                found.problems.append(FileProblem(path, message))
+        found = scan(self.root, self.index.files)
         for problem in found.problems:
             self._tell(problem)
-            found.stamps.pop(problem.path, None)
         return found
 
     def _tell(self, problem: FileProblem) -> None:
@@ -170,7 +175,11 @@ class FolderSync:
                 before = gone.pop(source)
             at = min(datetime.fromtimestamp(now.read.stamp[1] / 1e9, UTC), self.clock.now())
             page_known = self._elsewhere(known, now.path, _ids(before) | named_ids(now), at)
-            planned = PlannedPage(now, plan_page(now, before, page_known), at)
+            try:
+                planned = PlannedPage(now, plan_page(now, before, page_known), at)
+            except ValidationError as exc:  # its path or its frontmatter names what no memory can be about
+                self._tell(FileProblem(now.path, f"can't be taken over: {describe(exc, 'memory')}"))
+                continue
             if before is None and not planned.plan.deletes:
                 new.append(planned)
             elif (indexed := await self.runs.write_page_run(planned)) is not None:
@@ -201,7 +210,9 @@ class FolderSync:
         pages = []
         for path in paths:
             try:
-                pages.append(read_now(path, read_page(self.root, path), self.counter.count))
+                now = read_now(path, read_page(self.root, path), self.counter.count)
+                check_size(now)
+                pages.append(now)
             except UnreadableFileError as exc:
                 self._tell(FileProblem(path, exc.message))
         return pages

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
-import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
 
 from reme_core.errors import ConflictError
-from reme_core.files.folder import MAX_FILE_BYTES, Stamp, mapped_errors, write_file
+from reme_core.files.folder import MAX_FILE_BYTES, Stamp, mapped_errors, open_regular, write_draft, write_file
+from reme_core.private_drafts import private_draft, sync_folder
 
 if sys.platform != "win32":
     import fcntl
@@ -29,7 +27,7 @@ def write_page(path: Path, data: bytes, *, expected: str | None, tidy: bool = Tr
         path: Where.
         data: What it says from now on.
         expected: The SHA-256 that it had when it was read; None: there was none.
-        tidy: See `private_draft`.
+        tidy: See `private_draft`; False: whoever writes many pages of a folder has their names survive, all at once.
 
     Raises:
         ConflictError: It says something else by now. Nothing was written; or, where an editor was just writing into
@@ -40,8 +38,17 @@ def write_page(path: Path, data: bytes, *, expected: str | None, tidy: bool = Tr
     with mapped_errors(path):
         if expected is None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _turn(path.parent):
-            return _write_in_turn(path, data, expected=expected, tidy=tidy)
+        try:
+            with private_draft(path, tidy=tidy) as draft:
+                write_draft(draft, data, _mode(path))  # waits for the disk, and so before its turn
+                with _turn(path.parent):
+                    stamp = _replace(path, draft, expected)
+                if tidy:
+                    sync_folder(path.parent)
+        except FileNotFoundError:
+            msg = f"{str(path)!r} is gone: nothing was written"
+            raise ConflictError(msg) from None
+    return stamp
 
 
 @contextmanager
@@ -53,11 +60,7 @@ def _turn(folder: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:
-        msg = f"{str(folder)!r} is gone: nothing was written"
-        raise ConflictError(msg) from None
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -65,36 +68,30 @@ def _turn(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _write_in_turn(path: Path, data: bytes, *, expected: str | None, tidy: bool) -> Stamp:
-    with mapped_errors(path):
-        try:
-            with _regular(path) as old:
-                _check(path, old.read(MAX_FILE_BYTES + 1), expected)
-                write_file(path, data, mode=os.fstat(old.fileno()).st_mode & 0o777, tidy=tidy)
-                old.seek(0)
-                # Of an editor that had opened it before and wrote after the first look.
-                late = old.read(MAX_FILE_BYTES + 1)
-        except FileNotFoundError:
-            if expected is not None:
-                msg = f"{str(path)!r} is gone: nothing was written"
-                raise ConflictError(msg) from None
-            write_file(path, data, mode=_NEW_FILE, tidy=tidy)
-            late = None
-        status = path.stat()
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode & 0o777
+    except FileNotFoundError:
+        return _NEW_FILE
+
+
+def _replace(path: Path, draft: Path, expected: str | None) -> Stamp:
+    """Put a draft in place of what was read; see `write_page` (FileNotFoundError: it is gone)."""
+    late = None
+    if expected is None and not path.is_symlink() and not path.exists():
+        draft.replace(path)
+    else:
+        with open_regular(path) as old:
+            _check(path, old.read(MAX_FILE_BYTES + 1), expected)
+            draft.replace(path)
+            old.seek(0)
+            late = old.read(MAX_FILE_BYTES + 1)  # of an editor that had opened it before and wrote after the first look
+    status = path.stat()
     if late is not None and hashlib.sha256(late).hexdigest() != expected:
         kept = keep_both(path, late, datetime.fromtimestamp(status.st_mtime).astimezone())
         msg = f"{str(path)!r} was written by somebody else in the same moment: that is kept as {kept.name!r}"
         raise ConflictError(msg)
     return status.st_size, status.st_mtime_ns
-
-
-def _regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading (OSError), without waiting for a pipe to be written."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb")
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        return file
-    file.close()
-    raise OSError(errno.EINVAL, "no regular file")
 
 
 def keep_both(path: Path, data: bytes, at: datetime) -> Path:

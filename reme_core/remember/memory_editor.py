@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pydantic import ValidationError
@@ -38,6 +38,8 @@ _GIVEN = frozenset(
     }
 )
 _CHANGEABLE = _GIVEN - {"memory_id", "observed_at", "sources"}
+UNDO_REASON = "undo of run"
+"""Begins the reason of what an undo does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,22 +216,34 @@ async def undo_run(store: Store, embedder: Embedder | None, scope: Scope, run_id
         elif revision:
             deletes.append(DeleteMemory(memory_id=memory_id, expected_revision=revision))
     undo_run_id = new_id()
-    await store.put(
-        scope,
-        WriteBatch(
-            puts=await _puts(embedder, restored, at),
-            deletes=deletes,
-            reason=f"undo of run {run_id}",
-            run_id=undo_run_id,
-            at=at,
-        ),
+    batch = WriteBatch(
+        puts=await _puts(embedder, restored, at),
+        deletes=deletes,
+        reason=f"{UNDO_REASON} {run_id}",
+        run_id=undo_run_id,
+        at=at,
     )
+    try:
+        await store.put(scope, batch)
+    except ConflictError:
+        await store.put(scope, out_of_the_way(batch))
     return UndoResult(
         run_id=run_id,
         undo_run_id=undo_run_id,
         restored=tuple(memory.memory_id for memory, _ in restored),
         removed=tuple(item.memory_id for item in deletes),
     )
+
+
+def out_of_the_way(batch: WriteBatch) -> WriteBatch:
+    """Return a batch whose old states are deleted first: for where one memory says what another one said so far."""
+    ways = [
+        DeleteMemory(memory_id=put.memory.memory_id, expected_revision=put.expected_revision)
+        for put in batch.puts
+        if put.expected_revision
+    ]
+    puts = [replace(put, expected_revision=None) for put in batch.puts]
+    return replace(batch, puts=puts, deletes=[*batch.deletes, *ways])
 
 
 async def _find(store: Store, scope: Scope, memory_id: str) -> Memory | None:

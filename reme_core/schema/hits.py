@@ -290,6 +290,7 @@ class Erased(MappingModel):
         files: Files beside the store: drafts of exports, and what adapters keep outside of it.
         pages_cleared: Whether the pages of the file hold nothing of it any more.
         index_cleared: Whether the vector engine beside the file holds nothing of it any more; None: there is none.
+        left_to_operator: What whoever runs a server has to do until nothing of it can be read anywhere.
     """
 
     memories: int = 0
@@ -305,6 +306,7 @@ class Erased(MappingModel):
     files: int = 0
     pages_cleared: bool = False
     index_cleared: bool | None = None
+    left_to_operator: tuple[str, ...] = ()
 
 
 class LineProblem(MappingModel):

@@ -21,6 +21,11 @@ from reme_core.stores.local.store import LocalStore as LocalStore
 from reme_core.stores.noted_files import FileNotes as FileNotes
 
 if TYPE_CHECKING:
+    from reme_core.stores.copying.copy_store import CopiedUnit as CopiedUnit
+    from reme_core.stores.copying.copy_store import StoreCopy as StoreCopy
+    from reme_core.stores.copying.places import CopyRequest as CopyRequest
+    from reme_core.stores.copying.places import run_copy as run_copy
+    from reme_core.stores.copying.stores_as_rows import Chosen as Chosen
     from reme_core.stores.indexed import IndexedStore as IndexedStore
     from reme_core.stores.postgres.admin import DatabaseFacts as DatabaseFacts
     from reme_core.stores.postgres.admin import database_facts as database_facts
@@ -35,6 +40,9 @@ if not TYPE_CHECKING:  # for a type checker, a name that isn't there is an error
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "copying.copy_store": "CopiedUnit StoreCopy",
+            "copying.places": "CopyRequest run_copy",
+            "copying.stores_as_rows": "Chosen",
             "indexed": "IndexedStore",
             "qdrant": "QdrantIndex QdrantLayout",
             "postgres.admin": "DatabaseFacts database_facts migrate_database planned_migrations",

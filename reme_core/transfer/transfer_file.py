@@ -143,9 +143,13 @@ def _head_problem(head: Mapping[str, JsonValue], wanted: Contents) -> str | None
         return f"{name!r:.40} version {version!r:.20} is not known"
     if holds == wanted:
         return None
-    other = {Contents.SCOPE: "an export: import", Contents.LIBRARY: "a library: load"}
+    other = {
+        str(Contents.SCOPE): "an export: import",
+        str(Contents.LIBRARY): "a library: load",
+        "rows": "rows of stores: `reme copy --from`",  # see stores/copying/rows_file.py
+    }
     if isinstance(holds, str) and holds in other:
-        return f"begins {other[Contents(holds)]} the file instead"
+        return f"begins {other[holds]} the file instead"
     return f"a file that holds {holds!r:.40} is not known"
 
 

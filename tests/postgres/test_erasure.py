@@ -7,13 +7,17 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from psycopg.sql import SQL, Identifier
+from psycopg.sql import SQL, Identifier, Literal
 
+from reme_core.ports import AppendMessages, DeleteMemory, ItemAddress, PutItem, PutMemory, PutOffloads, WriteItems
+from reme_core.schema import Job, OffloadRecord, Scope, ToolCallResult, Usage
+from reme_core.steps.costs import CostBook
 from reme_core.stores import PostgresStore
 from reme_core.stores.postgres.tables import SCOPED
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.connection import SqlConnection
-from reme_core.testing.store_values import ALICE, BOB, batch, memory
+from reme_core.testing import FixedClock
+from reme_core.testing.store_values import ALICE, BOB, NOW, batch, block, memory, message, random_unit
 from tests.postgres.test_same_answers import fill
 from tests.support.postgres_server import TestServer
 
@@ -50,6 +54,71 @@ async def test_no_table_has_a_row_of_an_erased_user(
         left = "SELECT count(*) FROM reme.row_changes WHERE owner = %s AND layer <> 4"
         assert admin.execute(left, (alice,)).fetchone() == (0,)
     assert (await store.count(BOB)).memories == 1
+
+
+async def test_no_column_of_any_table_holds_a_word_of_an_erased_user(
+    store: PostgresStore, server: TestServer, database: str
+) -> None:
+    word = "quokka-9f3a"
+    eve = Scope(memory_space="space", user_id=word)
+
+    async def write(scope: Scope, word: str) -> None:
+        said = message(f"{word} said it", message_id=f"{word}-1")
+        await store.append(scope, AppendMessages(session_id=word, messages=[said]))
+        await store.put_blocks(scope, [block(word, said, summary=word, block_id=f"b-{word}")])
+        fact = memory(word, scope=scope, memory_id=f"m-{word}", metadata={"x": word})
+        await store.put(scope, batch(PutMemory(memory=fact, vector=random_unit(1))))
+        await store.put(scope, batch(deletes=[DeleteMemory(memory_id=f"m-{word}")]))
+        await store.put(scope, batch(memory(f"{word} stays", scope=scope)))
+        job = Job(kind="summary", payload={"x": word}, created_at=NOW, due_at=NOW)
+        await store.add_jobs(scope, [job])
+        text = OffloadRecord(session_id=word, kind="tool_result", name=word, text=f"{word} " * 900, created_at=NOW)
+        await store.put_offloads(scope, PutOffloads(offloads=[text], hold=True))
+        await store.add_tool_calls(scope, [ToolCallResult(tool_name=word, output=word)])
+        mine = PutItem(address=ItemAddress(namespace=("n", word), key=word), value={"text": word}, owner=scope)
+        await store.write_items("space", WriteItems(writes=[mine], at=NOW))
+        await CostBook(store, FixedClock(NOW)).add(scope, "summary", Usage(model_calls=1))
+
+    def columns_with(what: str) -> list[str]:
+        with psycopg.connect(server.url_of(database, admin=True)) as admin:
+            columns = admin.execute(
+                "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'reme'"
+                " AND data_type IN ('text', 'bytea', 'character varying', 'json', 'jsonb')"
+            ).fetchall()
+            return [
+                f"{table}.{column}"
+                for table, column, kind in columns
+                if admin.execute(
+                    SQL("SELECT 1 FROM {} WHERE position({} IN {}) > 0 LIMIT 1").format(
+                        Identifier("reme", table),
+                        Literal(what.encode() if kind == "bytea" else what),
+                        Identifier(column) if kind == "bytea" else SQL("{}::text").format(Identifier(column)),
+                    )
+                ).fetchone()
+            ]
+
+    def note(connection: SqlConnection) -> None:
+        connection.execute("CREATE TABLE adapter_notes (erased_with bigint, said bytea)")
+        connection.execute("INSERT INTO adapter_notes VALUES (?, ?)", (find_scope(connection, eve), word.encode()))
+
+    await write(eve, word)
+    await write(BOB, "walrus-77")
+    await store.database.write(note, within=eve)
+    before, of_bob = columns_with(word), columns_with("walrus-77")
+
+    erased = await store.erase(eve)
+
+    assert {name.partition(".")[0] for name in before} >= {
+        *("scopes", "sessions", "messages", "blocks", "memories", "events", "jobs", "offloads", "tool_calls", "items"),
+        *("item_namespaces", "adapter_notes"),
+    }
+    assert columns_with(word) == []
+    assert columns_with("walrus-77") == of_bob
+    assert erased.store_items == 2  # the item, and what a model cost
+    assert erased.adapter_rows == {"adapter_notes": 1}
+    told = " ".join(erased.left_to_operator)
+    assert "VACUUM" in told
+    assert "backups" in told
 
 
 async def test_rows_of_adapters_go_with_their_scope(store: PostgresStore) -> None:

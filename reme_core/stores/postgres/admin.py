@@ -1,4 +1,4 @@
-"""What is asked of a database by hand: its migrations, and what `reme doctor` tells of it."""
+"""Requests to a database by hand: its migrations, and what `reme doctor` tells of it."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
@@ -110,6 +111,28 @@ class PgConnection:
         declare = f"DECLARE {name} NO SCROLL CURSOR FOR {text}"
         self._raw.execute(declare.encode(), bound(lists, parameters), prepare=False)
         return Stream(self._raw, name)
+
+    @contextmanager
+    def within(self, boundary: Boundary) -> Iterator[None]:
+        """Go on within another boundary, then within the one before; after a failure there is nothing to go on with."""
+        before = self.execute(
+            "SELECT current_setting('reme.space'), current_setting('reme.user'), current_setting('reme.scope')"
+        ).fetchone()
+        match boundary:
+            case Scope():
+                self._set(boundary.memory_space, boundary.user_id, "0")
+                (number,) = self.execute("SELECT max(scope) FROM scopes").fetchone() or (None,)  # its own, if any
+                self._set(boundary.memory_space, boundary.user_id, str(number or 0))
+            case str():
+                self._set(boundary, "", "*")
+            case _:
+                self._set("", "", "")
+        yield
+        self._set(*(before or ("", "", "")))
+
+    def _set(self, space: str, user: str, scope: str) -> None:
+        setting = "SELECT set_config('reme.space', ?, true), set_config('reme.user', ?, true)"
+        self.execute(f"{setting}, set_config('reme.scope', ?, true)", (space, user, scope))
 
     def renew(self) -> None:
         """End the snapshot and begin another one: what others have written meanwhile is seen from now on."""

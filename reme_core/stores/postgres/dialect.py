@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, cast
 
 import numpy as np
+from psycopg.errors import InsufficientPrivilege
 
+from reme_core.errors import StoreAccessError
 from reme_core.retrieval import BoolArray, IntArray
 from reme_core.schema import Scope
 from reme_core.stores.postgres.connection import PgConnection, Stream
-from reme_core.stores.sql.connection import PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.sql.connection import Boundary, PassagePostings, Statements, WordPair, WordTable
 from reme_core.text import pack_terms, unpack_terms
 
 _WORDS_OF = {
@@ -49,6 +52,10 @@ class PostgresDialect:
     def known_scope(self, connection: Statements, scope: Scope) -> int | None:
         """Return what was looked up when the transaction began."""
         return cast("PgConnection", connection).known_scope(scope)
+
+    def within(self, connection: Statements, boundary: Boundary) -> AbstractContextManager[None]:
+        """Set another boundary, and then the one before."""
+        return cast("PgConnection", connection).within(boundary)
 
     def renew(self, connection: Statements) -> None:
         """End the snapshot and begin a new one."""
@@ -98,6 +105,29 @@ class PostgresDialect:
             case _:
                 text = "body::json -> 'metadata' ->> ?::text"
                 return f"json_typeof{found} = 'string' AND {text} = ?", [key, key, value]
+
+    def word_tables(self, connection: Statements) -> Sequence[WordTable]:
+        """Return that of passages; other rows hold their own terms."""
+        del connection
+        return ("offload_words",)
+
+    def table_names(self, connection: Statements) -> list[str]:
+        """Return the tables of the schema."""
+        rows = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        return [str(name) for (name,) in rows]
+
+    def set_aside(self, connection: Statements, table: str, key: str, highest: int) -> int:
+        """Move the sequence of a table, as its owner: nobody takes a number of it meanwhile."""
+        (name,) = connection.execute("SELECT pg_get_serial_sequence(?, ?)", (table, key)).fetchone()
+        try:
+            connection.execute(f"ALTER SEQUENCE {name} NO CYCLE")  # changes nothing, and locks it
+        except InsufficientPrivilege as exc:
+            msg = f"the role may not set numbers of {name} aside: copy as the role that owns the tables"
+            raise StoreAccessError(msg) from exc
+        last, is_taken = connection.execute(f"SELECT last_value, is_called FROM {name}").fetchone()  # noqa: S608  # ours
+        higher = int(last) if is_taken else int(last) - 1
+        connection.execute(f"ALTER SEQUENCE {name} RESTART WITH {higher + highest + 1}")
+        return higher
 
     def add_words(self, connection: Statements, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
         """Keep the terms of a passage; those of other rows stand in them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Erased, Scope
 from reme_core.stores.postgres.tables import SCOPED
 from reme_core.stores.sql.bookkeeping import Layer, find_scope, forget_changes
@@ -13,13 +14,18 @@ from reme_core.stores.sql.items.row_links import items_of_scope, remove_items_of
 _COUNTED = ("memories", "messages", "blocks", "events", "jobs", "offloads", "tool_calls", "sessions")
 
 
-def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
-    """Delete the rows of a scope, its items, those of adapters, and its name; tell how many there were."""
+def erase_rows(connection: SqlConnection, scope: Scope, service_lock: int) -> Erased:
+    """Delete the rows of a scope, its items, those of adapters, and its name; tell how many there were.
+
+    What a service has noted of it, in a space of its own, goes as well; `service_lock` is that of writers there.
+    """
     number = find_scope(connection, scope)
     if number is None:
         return Erased()
-    items = len(items_of_scope(connection, number))
-    remove_items_of_scope(connection, number)
+    items = _remove_items(connection, number)
+    connection.execute("SELECT pg_advisory_xact_lock(?)", (service_lock,))  # nobody notes anything more meanwhile
+    with connection.dialect.within(connection, SERVICE_SPACE):
+        items += _remove_items(connection, number)
     of_adapters = {
         name: connection.execute(f'DELETE FROM "{name}" WHERE erased_with = ?', (number,)).rowcount  # noqa: S608
         for name in _tables_of_adapters(connection)
@@ -35,6 +41,12 @@ def erase_rows(connection: SqlConnection, scope: Scope) -> Erased:
         store_items=items,
         adapter_rows={name: count for name, count in of_adapters.items() if count},
     )
+
+
+def _remove_items(connection: SqlConnection, number: int) -> int:
+    items = len(items_of_scope(connection, number))
+    remove_items_of_scope(connection, number)
+    return items
 
 
 def _tables_of_adapters(connection: SqlConnection) -> list[str]:

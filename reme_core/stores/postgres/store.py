@@ -5,14 +5,22 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from reme_core.ports.items import SERVICE_SPACE
 from reme_core.schema import Erased, Scope
 from reme_core.stores.noted_files import remove_files
+from reme_core.stores.postgres.connection import lock_number
 from reme_core.stores.postgres.database import PostgresDatabase
 from reme_core.stores.postgres.dialect import POSTGRES
 from reme_core.stores.postgres.erasure import erase_rows, forget_file, note_file, noted_files
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.stores.sql.bookkeeping import find_scope
 from reme_core.stores.sql.store import SqlStore
+
+LEFT_TO_OPERATOR = (
+    "VACUUM: until PostgreSQL's own, or yours, has run, pages hold copies of deleted rows that no query finds",
+    "backups, write-ahead logs and snapshots: they hold what was there until they are replaced",
+)
+"""What an erasure can't reach, as it tells it."""
 
 
 class PostgresStore(SqlStore):
@@ -69,6 +77,7 @@ class PostgresStore(SqlStore):
             allow_superuser=allow_superuser,
         )
         self._server = PostgresDatabase(settings, POSTGRES)
+        self._service_lock = lock_number(settings.schema, SERVICE_SPACE)
         super().__init__(self._server, cache_bytes=cache_bytes, loading_wait_s=loading_wait_s)
 
     def __repr__(self) -> str:
@@ -91,9 +100,9 @@ class PostgresStore(SqlStore):
         number, files = await self._server.read(lambda c: (find_scope(c, scope), noted_files(c, scope)), within=scope)
         # First: afterwards nothing would know of them.
         removed = await asyncio.to_thread(remove_files, files)
-        erased = await self._server.write(lambda c: erase_rows(c, scope), within=scope, frees=True)
+        erased = await self._server.write(lambda c: erase_rows(c, scope, self._service_lock), within=scope, frees=True)
         self._forget(number)
-        return erased.model_copy(update={"files": removed})
+        return erased.model_copy(update={"files": removed, "left_to_operator": LEFT_TO_OPERATOR})
 
     async def note_file(self, scope: Scope, path: Path) -> None:
         """Note a file outside that goes with a scope, if there is such a scope."""

@@ -109,6 +109,16 @@ def log_changes(connection: Statements, owner: int, layer: int, rows: Iterable[i
         )
 
 
+def begin_anew(connection: Statements, owner: int, layer: int) -> None:
+    """Have whoever follows a partition load it anew: more has changed than is worth a log."""
+    newest = newest_change(connection, owner, layer)
+    forget_changes(connection, owner, [layer])
+    # A number is left out, so that no reader is at the one before.
+    connection.execute(
+        "INSERT INTO row_changes (owner, layer, change, row) VALUES (?, ?, ?, 0)", (owner, int(layer), newest + 2)
+    )
+
+
 def newest_change(connection: Statements, owner: int, layer: int) -> int:
     """Return the number of the newest change of a partition, 0 if there was none."""
     (newest,) = connection.execute(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pydantic import ValidationError
@@ -137,6 +137,10 @@ class Dialect(Protocol):
         """Insert rows, and return their numbers, the column `key`, in their order."""
         ...
 
+    def within(self, connection: SqlConnection, boundary: Boundary) -> AbstractContextManager[None]:
+        """Go on within another boundary for a moment: what a service notes of a user lies in a space of its own."""
+        ...
+
     def renew(self, connection: SqlConnection) -> None:
         """End the snapshot of a reading connection, and begin a new one within the same boundary."""
         ...
@@ -161,6 +165,22 @@ class Dialect(Protocol):
         """Return the condition that a key of a memory's metadata has a value, and the values bound.
 
         JSON's types are told apart: true is not 1, 1 equals 1.0, null is not a missing key.
+        """
+        ...
+
+    def word_tables(self, connection: SqlConnection) -> Sequence[WordTable]:
+        """Return the indexes of terms that `add_words` fills."""
+        ...
+
+    def table_names(self, connection: SqlConnection) -> list[str]:
+        """Return all tables, those of adapters too."""
+        ...
+
+    def set_aside(self, connection: SqlConnection, table: str, key: str, highest: int) -> int:
+        """Set numbers aside for rows of another store, of which `highest` is the last one.
+
+        Returns:
+            What is to be added to each of them, so that it is the number of no row here, nor ever will be.
         """
         ...
 

@@ -79,6 +79,7 @@ def test_a_tree_of_another_maker_is_told_first_and_then_taken_over(reme: Reme, t
     ]
     assert "bad.md: is not UTF-8" in told.out
     assert told.out.splitlines()[-1] == "would import 1 memory"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tree"]
     assert "green tea" not in reme("list").out
     done = reme("files", "import", "tree", "--json").value
     assert (done["kind"], len(done["added"]), done["known"]) == ("memfs", 1, 0)

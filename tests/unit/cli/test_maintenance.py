@@ -246,3 +246,25 @@ def test_the_mcp_server_takes_no_settings_from_the_folder_that_it_is_started_in(
     for name in ("stats", "mcp"):
         reme(name)
     assert seen == [("stats", "theirs"), ("mcp", None)]
+
+
+def test_copy_moves_everything_and_says_what_it_compared(reme: Reme, tmp_path: Path) -> None:
+    assert reme("add", "Ana likes green tea").code == ExitCode.DONE
+    assert reme("add", "Bob skis", "--user", "bob").code == ExitCode.DONE
+    copied = reme("copy", "--from", ".reme", "--to", "there")
+    assert (copied.code, "2 users" in copied.out, "2 memories" in copied.out) == (ExitCode.DONE, True, True)
+    assert "green tea" in reme("list", "--dir", "there").out
+    again = reme("copy", "--from", ".reme", "--to", "there", "--json").value
+    assert [unit["outcome"] for unit in again["units"]] == ["there", "there"]
+    assert reme("copy", "--from", ".reme", "--to", "all.jsonl", "--user", "bob").code == ExitCode.DONE
+    assert reme("copy", "--from", "all.jsonl", "--to", "there", "--verify", "--user", "bob").code == ExitCode.DONE
+    refused = reme("import", "all.jsonl")
+    assert (refused.code, "reme copy --from" in refused.err) == (ExitCode.BAD_INPUT, True)
+    assert reme("add", "Ana skis", "--dir", "there").code == ExitCode.DONE
+    differ = reme("copy", "--from", ".reme", "--to", "there", "--verify")
+    assert (differ.code, "user 'ana' of space 'default': memories" in differ.err) == (ExitCode.CONFLICT, True)
+    refused = reme("copy", "--from", ".reme", "--to", "there")
+    assert (refused.code, "--merge" in refused.err) == (ExitCode.CONFLICT, True)
+    assert reme("copy", "--from", ".reme", "--to", "there", "--merge").code == ExitCode.DONE
+    nothing = reme("copy", "--from", ".reme", "--to", "there", "--space", "other")
+    assert (nothing.code, "--space" in nothing.err) == (ExitCode.NOTHING_FOUND, True)

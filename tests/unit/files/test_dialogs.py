@@ -113,6 +113,18 @@ async def test_a_line_that_is_no_message_is_told_until_it_is_corrected_and_stops
     assert (await files.sync()).problems == ()
 
 
+async def test_a_line_without_an_id_and_a_time_is_one_message_of_the_files_day_however_often_it_is_read(
+    files: FileMemory, memory: ReMe, root: Path
+) -> None:
+    (root / "dialog").mkdir(parents=True, exist_ok=True)
+    page = root / "dialog" / "2026-11-20.jsonl"
+    page.write_text('{"role": "user", "content": "I have a walrus."}\nno message\n')
+    for _ in range(3):
+        assert len((await files.sync()).problems) == 1
+    [hit] = await files.memory_search("walrus")
+    assert (hit.path, hit.start_line) == ("dialog/2026-11-20.jsonl", 1)
+
+
 async def test_a_dialogue_that_is_a_link_is_not_read(tmp_path: Path, files: FileMemory, root: Path) -> None:
     (tmp_path / "secret.jsonl").write_text(json.dumps(said("The secret", 1)) + "\n")
     (root / "dialog").mkdir(parents=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reme_core import FileMemory, Folders, ReMe
-from reme_core.errors import ConfigurationError
+from reme_core.errors import ConfigurationError, MemoryNotFoundError
 from reme_core.files.folder import FileProblem, held
 from reme_core.schema import Message, Scope, TextBlock
 from reme_core.testing import FixedClock, ScriptedChatModel
@@ -180,9 +180,14 @@ async def test_erasing_a_user_removes_the_files_that_were_kept_and_no_other_note
     await memory.flush()
     folder = tmp_path / "notes" / "ann"
     (folder / "ideas.md").write_text("A boat.\n")
+    (folder / "MEMORY (conflict 2026-11-22 1042).md").write_text("- drinks tea\n")
+    (folder / ".reme-1.part").write_text("- drinks tea\n")
+    (folder / "AGENTS.md").write_text("Be kind.\n<!-- reme:begin -->\n- drinks tea\n<!-- reme:end -->\n")
     erased = await memory.delete_all_memories(user_id="ann")
-    assert erased.files == 3
-    assert sorted(path.name for path in folder.iterdir()) == [".reme", "ideas.md"]
+    assert erased.files == 4
+    assert sorted(path.name for path in folder.iterdir()) == [".reme", "AGENTS.md", "ideas.md"]
+    assert not any("tea" in path.read_text() for path in folder.rglob("*") if path.is_file())
+    assert (folder / "AGENTS.md").read_text().startswith("Be kind.\n")
     assert (await memory.list_memories(user_id="ann")).memories == ()
 
 
@@ -190,19 +195,58 @@ async def test_the_line_of_an_erased_memory_goes(memory: ReMe, tmp_path: Path) -
     kept = await memory.add_memory("the secret is 37919-K", user_id="ann")
     await memory.add_memory("drinks tea", user_id="ann")
     await memory.flush()
+    page = tmp_path / "notes" / "ann" / "MEMORY.md"
+    page.write_text(page.read_text() * 2)
+    await memory.list_memories(user_id="ann")
     await memory.delete_memory(kept.memory_id, user_id="ann", erase=True)
     await memory.flush()
-    lines = (tmp_path / "notes" / "ann" / "MEMORY.md").read_text().splitlines()
-    assert [line.partition(" ^")[0] for line in lines] == ["- drinks tea"]
+    assert [line.partition(" ^")[0] for line in page.read_text().splitlines()] == ["- drinks tea"] * 2
+
+
+async def test_the_line_of_an_erased_memory_goes_with_the_next_start_where_it_could_not_go_at_once(
+    memory: ReMe, tmp_path: Path, clock: FixedClock
+) -> None:
+    kept = await memory.add_memory("the secret is 37919-K", user_id="ann")
+    await memory.flush()
+    page = tmp_path / "notes" / "ann" / "MEMORY.md"
+    with held(page.parent):
+        await memory.delete_memory(kept.memory_id, user_id="ann", erase=True)
+        await memory.close(finish_jobs=False)
+        assert "37919-K" in page.read_text()
+    async with opened(tmp_path, clock) as next_one:
+        await next_one.list_memories(user_id="bo")
+    assert page.read_text() == ""
+
+
+async def test_a_line_whose_memory_could_not_be_erased_stays(memory: ReMe, tmp_path: Path) -> None:
+    await memory.add_memory("drinks tea", user_id="ann")
+    with pytest.raises(MemoryNotFoundError):
+        await memory.delete_memory("0" * 32, user_id="ann", erase=True)
+    await memory.flush()
+    assert "drinks tea" in (tmp_path / "notes" / "ann" / "MEMORY.md").read_text()
+
+
+async def test_what_another_machine_appends_to_a_dialogue_is_found_by_the_next_question(
+    memory: ReMe, tmp_path: Path
+) -> None:
+    await memory.add_memory("drinks tea", user_id="ann")
+    await memory.flush()
+    await memory.list_memories(user_id="ann")
+    (tmp_path / "notes" / "ann" / "dialog").mkdir()
+    line = {"session_id": "s1", **said("My walrus is called Olaf.", "m1").model_dump(mode="json")}
+    (tmp_path / "notes" / "ann" / "dialog" / "2026-11-22.jsonl").write_text(json.dumps(line) + "\n")
+    assert "Olaf" in (await memory.retrieve("What is the walrus called?", user_id="ann")).text
 
 
 def test_each_scope_has_a_folder_of_its_own() -> None:
     folders = Folders(root="notes", users={"cy": "elsewhere"})
     names = ["ann", "a/b", "a%2fb", "a.", ".hidden", "+shared", "a b", "李", "ann@x.org", "x" * 50]
+    names += ["x/a", "x\u02fa", "e\u0301", "\u00e9", "\u03011", "\u3011", *("李" * 100 + end for end in "ab")]
     found = [folders.of(Scope(memory_space="s", user_id=name)) for name in names]
     shared = folders.of(Scope(memory_space="s", user_id=""))
     assert all(path is not None and path.parent == Path("notes") and path.name for path in [*found, shared])
     assert len({*found, shared}) == len(names) + 1
+    assert all(len(path.name.encode()) <= 255 for path in found if path is not None)
     assert folders.of(Scope(memory_space="s", user_id="cy")) == Path("elsewhere")
     assert Folders(users={"cy": "x"}).of(Scope(memory_space="s", user_id="ann")) is None
 

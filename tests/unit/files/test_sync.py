@@ -279,10 +279,13 @@ async def test_two_lines_that_change_places_keep_what_they_say(files: FileMemory
     await files.sync()
     page = (root / "MEMORY.md").read_text()
     put(root / "MEMORY.md", page.replace("one", "xxx").replace("two", "one").replace("xxx", "two"))
-    await files.sync()
+    [run] = (await files.sync()).runs
     for item in (await memory.list_memories(user_id="ann")).memories:
         assert f"- {item.content} ^mem-{item.memory_id}" in (root / "MEMORY.md").read_text()
     assert await contents(memory) == {"one", "two"}
+    await memory.undo(run.run_id, user_id="ann")
+    await files.sync()
+    assert (root / "MEMORY.md").read_text() == page
 
 
 async def test_a_line_that_stands_twice_is_one_memory_until_both_are_gone(

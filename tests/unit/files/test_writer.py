@@ -49,14 +49,14 @@ def test_what_an_editor_wrote_into_the_replaced_file_is_kept(tmp_path: Path, mon
     path = tmp_path / "a.md"
     path.write_bytes(b"old")
     editor = path.open("ab")
-    sync = os.fsync
+    replace = Path.replace
 
-    def late(descriptor: int) -> None:
+    def late(draft: Path, target: Path) -> Path:
         editor.write(b" and theirs")
         editor.flush()
-        sync(descriptor)
+        return replace(draft, target)
 
-    monkeypatch.setattr(folder.os, "fsync", late)
+    monkeypatch.setattr(Path, "replace", late)
     with editor, pytest.raises(ConflictError, match="conflict"):
         write_page(path, b"ours", expected=sha(b"old"))
     [copy] = [item for item in tmp_path.iterdir() if item != path]
@@ -110,3 +110,17 @@ def test_a_named_pipe_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.md")
     with pytest.raises(UnreadableFileError, match="regular"):
         read_page(tmp_path, "a.md")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="nobody takes turns there")
+def test_who_waits_for_the_disk_keeps_nobody_else_from_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync, others = os.fsync, ["b.md", "c.md"]
+
+    def slow(descriptor: int) -> None:
+        if others:
+            write_page(tmp_path / others.pop(), b"theirs", expected=None)
+        sync(descriptor)
+
+    monkeypatch.setattr(folder.os, "fsync", slow)
+    write_page(tmp_path / "a.md", b"ours", expected=None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.md", "b.md", "c.md"]

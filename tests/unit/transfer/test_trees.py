@@ -230,6 +230,24 @@ async def test_a_memory_that_was_changed_after_the_import_is_known_again(memory:
     assert "Use tabs" not in await held(memory)
 
 
+async def test_a_memory_that_was_deleted_after_the_import_stays_deleted_until_that_is_undone(
+    memory: ReMe, tmp_path: Path
+) -> None:
+    root = plant(tmp_path / "tree", TREES[TreeKind.AGENTS_MD])
+    first = await taken(memory, root)
+    await memory.delete_memory((await held(memory))["Use tabs"].memory_id, user_id="ann")
+    again = await taken(memory, root)
+    assert (again.added, "Use tabs" in await held(memory)) == ((), False)
+    assert any("deleted since" in problem.message for problem in again.left_out)
+    assert first.run_id is not None
+    other = ReMe("space", tmp_path / "other", llm=None, embedding=None)
+    run_id = (await taken(other, root)).run_id
+    assert run_id is not None
+    await other.undo(run_id, user_id="ann")
+    assert len((await taken(other, root)).added) == len(first.added)
+    await other.close()
+
+
 async def test_a_line_that_was_added_later_is_the_only_one_that_comes(memory: ReMe, tmp_path: Path) -> None:
     root = plant(tmp_path / "tree", TREES[TreeKind.MEMFS])
     await taken(memory, root)

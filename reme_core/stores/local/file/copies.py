@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import glob
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from reme_core.errors import CorruptDataError, ReMeError, StoreAccessError, StoreUnavailableError
 from reme_core.private_drafts import private_draft, put_in_place, sync_folder
@@ -24,11 +26,15 @@ from reme_core.schema import (
     utc_now,
 )
 from reme_core.stores.local.file.connection_threads import MappedErrors
+from reme_core.stores.local.file.dialect import FileConnection
 from reme_core.stores.local.file.digests import DIGESTED, digest_of
 from reme_core.stores.local.file.file_location import BESIDE, USED, address_to_read
 from reme_core.stores.local.file.tables import SCHEMA_VERSION, check_version
 from reme_core.stores.local.file.whole_scope import HeldScope, list_scopes
 from reme_core.stores.sql.bookkeeping import stored_dimension
+from reme_core.stores.sql.connection import Boundary
+
+T = TypeVar("T")
 
 _TOLD = 20
 _WAIT_S = 10.0
@@ -36,15 +42,34 @@ _SAFETY_COPY = "-before-version-"
 
 
 @contextmanager
-def _reading(path: Path, told: str | None = None) -> Iterator[sqlite3.Connection]:
+def _reading(path: Path, told: str | None = None) -> Iterator[FileConnection]:
     """Hand out a connection that reads; errors name the path, or what the caller knows it by."""
     address = address_to_read(path)
     with (
         MappedErrors(told or str(path)),
-        closing(sqlite3.connect(address, uri=True, timeout=_WAIT_S, isolation_level=None)) as connection,
+        closing(
+            sqlite3.connect(address, uri=True, timeout=_WAIT_S, isolation_level=None, factory=FileConnection)
+        ) as connection,
     ):
         connection.execute("PRAGMA query_only = ON")
         yield connection
+
+
+@dataclass(frozen=True, slots=True)
+class FileAsItIs:
+    """A file that is read and never written: no table of it is made, moved or brought up to date."""
+
+    path: Path
+
+    async def read(self, work: Callable[[FileConnection], T], *, within: Boundary = None) -> T:
+        """Run work in one snapshot. A file has no boundaries."""
+        del within
+        return await asyncio.to_thread(self._read, work)
+
+    def _read(self, work: Callable[[FileConnection], T]) -> T:
+        with _reading(self.path) as connection:
+            connection.execute("BEGIN")
+            return work(connection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

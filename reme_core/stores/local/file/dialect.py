@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, cast
 
 from reme_core.schema import Scope
@@ -16,7 +17,10 @@ from reme_core.stores.local.file.words import (
     match_terms,
     remove_words,
 )
-from reme_core.stores.sql.connection import Cursor, PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.sql.connection import Boundary, Cursor, PassagePostings, Statements, WordPair, WordTable
+from reme_core.stores.sql.segment_anew import WORD_TABLE_NAMES
+
+_UNCOUNTED = ("call",)  # the numbers of these rows may be given again
 
 
 class SqliteDialect:
@@ -48,6 +52,11 @@ class SqliteDialect:
         """Know none: to look one up takes no longer."""
         del connection, scope
         return None
+
+    def within(self, connection: Statements, boundary: Boundary) -> AbstractContextManager[None]:
+        """Do nothing: a file has no boundaries."""
+        del connection, boundary
+        return nullcontext()
 
     def renew(self, connection: Statements) -> None:
         """End the snapshot and begin a new one."""
@@ -83,6 +92,28 @@ class SqliteDialect:
                 test, bound = "type = 'text' AND atom = ?", [value]
         condition = f"EXISTS (SELECT 1 FROM json_each(body, '$.metadata') WHERE key = ? AND {test})"  # noqa: S608
         return condition, [key, *bound]
+
+    def word_tables(self, connection: Statements) -> Sequence[WordTable]:
+        """Return the full-text tables, if the file has them."""
+        return WORD_TABLE_NAMES if has_word_tables(connection) else ()
+
+    def table_names(self, connection: Statements) -> list[str]:
+        """Return the tables but those of SQLite itself, and of its full-text indexes."""
+        rows = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+        )
+        return [str(name) for (name,) in rows if not str(name).startswith(WORD_TABLE_NAMES)]
+
+    def set_aside(self, connection: Statements, table: str, key: str, highest: int) -> int:
+        """Move the counter of a table; one that has none begins behind its rows."""
+        counted = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+        (newest,) = connection.execute(f"SELECT max({key}) FROM {table}").fetchone()  # noqa: S608  # names of ours
+        higher = max(counted[0] if counted else 0, newest or 0)
+        if counted:
+            connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (higher + highest, table))
+        elif key not in _UNCOUNTED:
+            connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, highest))
+        return higher
 
     def add_words(self, connection: Statements, table: WordTable, scope: int, row: int, words: Sequence[str]) -> None:
         """Index the terms of a row, in a file that has full-text tables."""

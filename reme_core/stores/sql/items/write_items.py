@@ -288,7 +288,10 @@ def _insert(
 
 def _owner(connection: SqlConnection, write: ReadyWrite) -> int | None:
     owner = None if write.put is None or write.record is not None else write.put.owner
-    return None if owner is None else enter_scope(connection, owner)
+    if owner is None:
+        return None
+    with connection.dialect.within(connection, owner):
+        return enter_scope(connection, owner)
 
 
 def _expiry(write: ReadyWrite, batch: ReadyBatch) -> int | None:
