@@ -299,8 +299,10 @@ async def stats(where: CommonOptions, output: Output) -> int:
     size = sum(path.stat().st_size for path in where.file.parent.glob(f"{where.file.name}*"))
     in_file = where.database_url is None
     if output.as_json:
-        of_file = {"file": str(where.file), "file_bytes": size} if in_file else {}
-        output.value({**counts.model_dump(mode="json"), **of_file})
+        told = counts.model_dump(mode="json")
+        if in_file:
+            told |= {"file": str(where.file), "file_bytes": size}
+        output.value(told)
         return ExitCode.DONE
     by_type = ", ".join(f"{count} {kind}" for kind, count in counts.current_memories.items())
     sessions = counted(counts.sessions, "session")

@@ -12,6 +12,7 @@ import pytest
 from reme_core.errors import ConfigurationError, ReMeError, StoreAccessError, StoreUnavailableError
 from reme_core.ports import AppendMessages, FindMessages, ListMemories, MemoryFilter
 from reme_core.stores import PostgresStore
+from reme_core.stores.postgres import migrate as migrating
 from reme_core.stores.postgres.settings import ServerSettings
 from reme_core.testing.store_values import ALICE, batch, memory, message
 from tests.support.postgres_server import PASSWORD, ROLE, TestServer
@@ -129,8 +130,6 @@ def test_what_a_url_leaves_out_comes_from_the_environment(shared_url: str, monke
 async def test_a_first_call_outlives_a_connection_that_is_ended(
     server: TestServer, shared_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from reme_core.stores.postgres import database as opening
-
     ends = [True, True]
 
     def ended(raw: psycopg.Connection, settings: ServerSettings) -> str | None:
@@ -140,8 +139,8 @@ async def test_a_first_call_outlives_a_connection_that_is_ended(
                 admin.execute("SELECT pg_terminate_backend(%s)", (raw.info.backend_pid,))
         return opened(raw, settings)
 
-    opened = opening.open_schema
-    monkeypatch.setattr(opening, "open_schema", ended)
+    opened = migrating.open_schema
+    monkeypatch.setattr("reme_core.stores.postgres.database.open_schema", ended)
     store = PostgresStore(shared_url)
     await store.count(ALICE)
     assert not ends
