@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from reme_core.errors import ReMeError
+from reme_core.errors import InvalidInputError, ReMeError
 from reme_core.ports import (
     AppendMessages,
     BlockSummary,
@@ -659,3 +659,17 @@ def test_random_calls_are_answered_alike(server: TestServer, shared_url: str, st
     empty_database(server.url_of(str(ServerSettings(url=shared_url).parameters()["dbname"]), admin=True))
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(compare(Path(folder) / "memory.db", shared_url, steps))
+
+
+async def test_limits_that_can_not_be_are_told_alike(tmp_path: Path, shared_url: str) -> None:
+    item = PutItem(address=ItemAddress(namespace=("a",), key="k"), value={})
+    for store in (LocalStore(tmp_path / "memory.db", synchronous="NORMAL"), PostgresStore(shared_url)):
+        await store.put(ALICE, WriteBatch(puts=[PutMemory(memory=memory("walrus"))], at=NOW))
+        for limit in (0, -1):
+            with pytest.raises(InvalidInputError, match="limit"):
+                await store.events(ALICE, EventQuery(limit=limit))
+        await store.write_items("space", WriteItems(writes=[item], at=NOW))
+        for offset, limit, found in ((0, 2**70, 1), (2**63 - 1, 1, 0)):
+            search = SearchItems(prefix=("a",), offset=offset, limit=limit, at=NOW)
+            assert len(await store.search_items("space", search)) == found
+        await store.close()
